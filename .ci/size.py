@@ -30,13 +30,13 @@ def main(package: Path) -> None:
     """Print a line for each room, and the sum."""
     code, modules = Counter[str](), Counter[str]()
     for path in package.rglob("*.py"):
-        room = path.relative_to(package).parts[0].removesuffix(".py") if path.parent != package else "(top)"
+        room = "/".join(part for part in path.parent.relative_to(package).parts if part != "rules") or "(top)"
         code[room] += lines_of_code(path.read_text(encoding="utf-8"))
         modules[room] += 1
     for room, lines in code.most_common():
-        print(f"{room:<12} {lines:>7,} lines {modules[room]:>4} modules")
+        print(f"{room:<20} {lines:>7,} lines {modules[room]:>4} modules")
     installed = sorted(code.keys() - {"bench", "demo"})
-    print(f"\nall {code.total():>14,} lines {modules.total():>5} modules")
+    print(f"\nall {code.total():>22,} lines {modules.total():>5} modules")
     print(f"without bench and demo {sum(code[r] for r in installed):,} in {sum(modules[r] for r in installed)} modules")
 
 

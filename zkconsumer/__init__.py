@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
-    from zkconsumer.config import (
+    from zkconsumer.config.consumerconfig import (
         ConsumerConfig as ConsumerConfig,
     )
     from zkconsumer.connector.connector import (
@@ -32,13 +32,13 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
     from zkconsumer.connector.stream import (
         MessageStream as MessageStream,
     )
-    from zkconsumer.core.memberstate import (
+    from zkconsumer.group.rules.memberstate import (
         MemberState as MemberState,
     )
-    from zkconsumer.core.producerpartitioner import (
+    from zkconsumer.java.producerpartitioner import (
         DefaultPartitioner as DefaultPartitioner,
     )
-    from zkconsumer.core.subscription import (
+    from zkconsumer.group.rules.subscription import (
         Blacklist as Blacklist,
         Whitelist as Whitelist,
     )
@@ -80,13 +80,13 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
         ZooKeeperRefused as ZooKeeperRefused,
         ZooKeeperUnavailable as ZooKeeperUnavailable,
     )
-    from zkconsumer.fetch.simpleconsumer import (
+    from zkconsumer.connector.simpleconsumer import (
         SimpleConsumer as SimpleConsumer,
     )
-    from zkconsumer.group.description import (
+    from zkconsumer.group.memberdescription import (
         MemberDescription as MemberDescription,
     )
-    from zkconsumer.group.listener import (
+    from zkconsumer.group.rebalancelistener import (
         ConsumerRebalanceListener as ConsumerRebalanceListener,
     )
     from zkconsumer.model import (
@@ -96,16 +96,16 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
     )
 
 _PUBLIC = {
-    "zkconsumer.config": ("ConsumerConfig",),
+    "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
     "zkconsumer.connector.connector": (
         "ConsumerConnector",
         "PartitionState",
     ),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
     "zkconsumer.connector.stream": ("MessageStream",),
-    "zkconsumer.core.memberstate": ("MemberState",),
-    "zkconsumer.core.producerpartitioner": ("DefaultPartitioner",),
-    "zkconsumer.core.subscription": (
+    "zkconsumer.group.rules.memberstate": ("MemberState",),
+    "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),
+    "zkconsumer.group.rules.subscription": (
         "Blacklist",
         "Whitelist",
     ),
@@ -147,9 +147,9 @@ _PUBLIC = {
         "ZooKeeperRefused",
         "ZooKeeperUnavailable",
     ),
-    "zkconsumer.fetch.simpleconsumer": ("SimpleConsumer",),
-    "zkconsumer.group.description": ("MemberDescription",),
-    "zkconsumer.group.listener": ("ConsumerRebalanceListener",),
+    "zkconsumer.connector.simpleconsumer": ("SimpleConsumer",),
+    "zkconsumer.group.memberdescription": ("MemberDescription",),
+    "zkconsumer.group.rebalancelistener": ("ConsumerRebalanceListener",),
     "zkconsumer.model": (
         "ConsumerThreadId",
         "Message",

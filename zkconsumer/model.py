@@ -19,7 +19,7 @@ class ConsumerThreadId(NamedTuple):
     """Identity of one consumer thread, that is one stream, inside its group (jvm-consumer.md#identifiers).
 
     Its text is what an owner znode holds. Order among thread ids is that of the *text*, see
-    :func:`zkconsumer.core.javastring.java_order`; do not rely on the tuple order.
+    :func:`zkconsumer.java.javastring.java_order`; do not rely on the tuple order.
     """
 
     consumer_id: str

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from zkconsumer import ConsumerConfig, TopicPartition
-from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession
 
 FIRST_WITH_GROUPS = (0, 9)

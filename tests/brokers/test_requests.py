@@ -7,18 +7,18 @@ import pytest
 from tests.fixtures.brokers import VersionedBroker
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.cluster.brokercatalog import BrokerCatalog
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CoordinatorMoved, ProtocolError
-from zkconsumer.kafka.brokercatalog import BrokerCatalog
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, list_offsets
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.epochendsprotocol import EpochEnd, EpochQuestion, epoch_ends
-from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.fetchprotocol import fetch_version, receive_fetch, send_fetch
-from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, list_offsets
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.epochendmessages import EpochEnd, EpochQuestion, epoch_ends
+from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.fetchmessages import fetch_version, receive_fetch, send_fetch
+from zkconsumer.wire.fetchsession import PartitionFetch, without_session
 
 
 @pytest.fixture

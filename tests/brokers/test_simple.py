@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
 from zkconsumer import SimpleConsumer, TopicPartition
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, OffsetOutOfRange, ProtocolError, RecordTooLarge
 
 WITHOUT_ZOOKEEPER = (4,)

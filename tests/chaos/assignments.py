@@ -11,13 +11,13 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import RetriableError
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.consumerprotocol import decode_assignment
-from zkconsumer.kafka.fields import Fields
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmembers import group_members
+from zkconsumer.group.kafka.describedmembers import group_members
+from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.testing.ledger import Claimed, Record, Registered, Released, SessionEnded
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.fields import Fields
+from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 _KEY_VERSION: Final = 2
 _LAST_VERSION: Final = 3

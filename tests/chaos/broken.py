@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.ownership import PartitionOwnership
-from zkconsumer.zookeeper.zookeepergroup import ZooKeeperGroup
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 
 _SLOW_S: Final = 3.0
 
@@ -44,7 +44,7 @@ def _without_lease() -> None:
 
 def _skipping() -> None:
     """A position that is taken back moves one record too far: the record is lost."""
-    from zkconsumer.core.ownedpartitions import OwnedPartition, OwnedPartitions
+    from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
 
     read = OwnedPartitions.read
 

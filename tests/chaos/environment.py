@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zkconsumer.kafka.transport import Transport
+from zkconsumer.wire.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)

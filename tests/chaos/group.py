@@ -25,8 +25,6 @@ from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, JVM, 
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
-from zkconsumer.core.coordinatorznodes import CoordinatorPaths
-from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
@@ -34,6 +32,8 @@ from zkconsumer.testing.checker import SLACK_S
 from zkconsumer.testing.ledger import Delivered, Ledger, Removed
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 
 PARTITIONS: Final = 6
 SETTLING_S: Final = 60.0

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.chaos.txnlog import Change, Transaction, parse
-from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.model import ConsumerThreadId
 from zkconsumer.testing.ledger import Claimed, Committed, Record, Registered, Released, SessionEnded
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 
 
 def read_transactions(data: Path, after: int = 0) -> list[Transaction]:

@@ -21,10 +21,10 @@ from tests.chaos.stalls import LOOK_S, StallWatch
 from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
 from zkconsumer.errors import BrokerUnavailable, ConsumerClosed, ZkConsumerError
-from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.zookeeper.sessionprotocol import SessionGroup
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
-from zkconsumer.zookeeper.sessiongroup import SessionGroup
 
 _COMMIT_EVERY = 20
 """Records between explicit commits."""

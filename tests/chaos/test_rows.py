@@ -8,8 +8,8 @@ from tests.chaos.group import Group
 from tests.chaos.rows import OURS, ROWS, SESSION_S
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.trial import run_undisturbed_trial
-from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.testing.ledger import Claimed, Committed, Released
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 
 
 @pytest.mark.parametrize(

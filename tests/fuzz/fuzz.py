@@ -25,7 +25,7 @@ with atheris.instrument_imports(
     include=[
         "zkconsumer.decode",
         "zkconsumer.fetch",
-        "zkconsumer.kafka",
+        "zkconsumer.wire",
         "kafka.net.sasl",
         "tests.fuzz.target",
         "tests.fuzz.login",

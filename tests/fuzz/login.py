@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.client import fetch_metadata, list_offsets
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.fetchprotocol import receive_fetch, send_fetch
-from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
-from zkconsumer.kafka.library import load_kafka_python
-from zkconsumer.kafka.response import ResponseStream
-from zkconsumer.kafka.security import BrokerSecurity
-from zkconsumer.kafka.transport import Transport
 from zkconsumer.model import TopicPartition
+from zkconsumer.wire.brokerclient import fetch_metadata, list_offsets
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.fetchmessages import receive_fetch, send_fetch
+from zkconsumer.wire.fetchsession import PartitionFetch, without_session
+from zkconsumer.wire.kafkapython import load_kafka_python
+from zkconsumer.wire.response import ResponseStream
+from zkconsumer.wire.transport import Transport
 
 load_kafka_python()
 

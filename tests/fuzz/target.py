@@ -18,8 +18,8 @@ from zkconsumer.decode.messages import build
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.decode.transactions import AbortedTransaction
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.kafka.fetchprotocol import NEWEST_VERSION, decode_fetch
 from zkconsumer.model import Message
+from zkconsumer.wire.fetchmessages import NEWEST_VERSION, decode_fetch
 
 CAP = 1 << 20
 """Limit of the decompressed bytes of a chunk."""

@@ -23,12 +23,12 @@ from confluent_kafka import Producer
 
 from tests.fixtures.brokers import VersionedBroker
 from zkconsumer.errors import ProtocolError
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.fetchprotocol import FETCH, NEWEST_VERSION, encode_fetch
-from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox, known_kafka_versions
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.fetchmessages import FETCH, NEWEST_VERSION, encode_fetch
+from zkconsumer.wire.fetchsession import PartitionFetch, without_session
 
 HERE = Path(__file__).parent
 _T0 = 1_600_000_000_000
@@ -185,7 +185,7 @@ class Capture:
 
 
 def config() -> Any:
-    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.config.consumerconfig import ConsumerConfig
 
     return ConsumerConfig(group_id="capture", zookeeper_connect="unused:1")
 

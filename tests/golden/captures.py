@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zkconsumer.kafka.fetchprotocol import FetchedPartition, decode_fetch
+from zkconsumer.wire.fetchmessages import FetchedPartition, decode_fetch
 
 HERE = Path(__file__).parent
 

@@ -6,11 +6,11 @@ from tests.fixtures import fetch as fetch_fixtures
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import CODECS, Record, produce
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
 
 pytestmark = pytest.mark.integration
 reader = fetch_fixtures.reader

@@ -23,13 +23,13 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.commitidentity import CommitIdentity
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, SessionExpired
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmessages import leave_group
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+from zkconsumer.group.kafka.groupmessages import leave_group
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 pytestmark = pytest.mark.integration
 

@@ -11,15 +11,15 @@ from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import StreamIdle
-from zkconsumer.core.brokermembership import JoinIntent
-from zkconsumer.core.commitidentity import CommitIdentity
-from zkconsumer.core.offsetstopic import OFFSETS_TOPIC, partition_of_group
 from zkconsumer.errors import CoordinatorMoved, RetriableError
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.consumerprotocol import encode_assignment, encode_subscription
-from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmessages import JoinSettings, join_group, leave_group, sync_group
+from zkconsumer.group.kafka.groupmessages import JoinSettings, join_group, leave_group, sync_group
+from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
+from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_group
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 pytestmark = pytest.mark.integration
 

@@ -20,20 +20,20 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.commitidentity import CommitIdentity
-from zkconsumer.core.consumermembership import JOINING, LEAVING, Beat
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import RebalanceAwaited, SessionExpired
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.consumerheartbeat import HeartbeatSettings, consumer_heartbeat, leave_beat
-from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmembers import group_members
-from zkconsumer.kafka.library import load_kafka_python
-from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
+from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consumer_heartbeat, leave_beat
+from zkconsumer.group.consumer.rules.membership import JOINING, LEAVING, Beat
+from zkconsumer.group.kafka.describedmembers import group_members
+from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
+from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.kafkaconsumer import KafkaConsumerJvm
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.findcoordinator import CoordinatorClient
+from zkconsumer.wire.kafkapython import load_kafka_python
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 

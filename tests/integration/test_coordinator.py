@@ -11,22 +11,23 @@ from tests.fixtures.groupprotocol import FetchInMemory
 from tests.fixtures.members import Cluster
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import break_connection, expire
+from zkconsumer.assembly.clusterchoice import open_registry
 from zkconsumer.cli.grouptables import coordinator_lines
-from zkconsumer.clusterchoice import open_registry
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, StatusNode
-from zkconsumer.core.memberstate import illegal_transitions
-from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import MemberRefused, ZkConsumerError
-from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.memberstate import illegal_transitions
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.coordinatorfindings import explain_coordinator
-from zkconsumer.tools.groupdocuments import description_document
-from zkconsumer.tools.groups import describe_group
-from zkconsumer.tools.groupverification import rebalance_findings
-from zkconsumer.tools.groupwrites import deletions
-from zkconsumer.tools.groupznodes import read_group
+from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
+from zkconsumer.operate.groups.groupdescription import describe_group
+from zkconsumer.operate.groups.groupdocuments import description_document
+from zkconsumer.operate.groups.groupverification import rebalance_findings
+from zkconsumer.operate.groups.groupwrites import deletions
+from zkconsumer.operate.groups.groupznodes import read_group
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
@@ -482,6 +483,6 @@ def test_a_group_that_had_a_coordinator_is_deleted_as_a_whole(group):
 
 
 def test_a_member_that_no_coordinator_commands_reports_that(group, monkeypatch):
-    monkeypatch.setattr("zkconsumer.zookeeper.coordinator.election.Election.look", lambda self: None)
+    monkeypatch.setattr("zkconsumer.group.coordinator.election.Election.look", lambda self: None)
     with pytest.raises(ZkConsumerError, match="no coordinator of group g"):
         group.join("a", rebalance_max_retries=1)

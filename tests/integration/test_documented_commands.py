@@ -12,8 +12,8 @@ import pytest
 
 from tests.fixtures.documentexamples import Page
 from tests.fixtures.offsetwrites import OffsetGroup
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.sandbox.ports import HOST
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

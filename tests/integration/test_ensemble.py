@@ -15,8 +15,8 @@ from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, keep_logs, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.wire.brokerclient import BrokerClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -15,8 +15,8 @@ from tests.fixtures.decoding import messages_of
 from tests.fixtures.kafka import DeleteRecordsRequest
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import ConsumerTimeout, CorruptRecord
-from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.model import Message, TopicPartition
+from zkconsumer.wire.brokerclient import LATEST, BrokerClient
 
 pytestmark = pytest.mark.integration
 reader = fetch_fixtures.reader

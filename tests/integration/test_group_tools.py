@@ -16,9 +16,9 @@ from tests.fixtures.groupnodes import GroupNodes, tree
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.core.lagstatus import LagStatus
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.lagsamples import LagSampler
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration

@@ -4,10 +4,10 @@ import pytest
 
 from tests.fixtures.groupsinmemory import BrokersInMemory
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.offsetreset import LogRange
-from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.errorcodes import error_name
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,17 @@ from kazoo.security import make_acl
 from tests.fixtures.offsetwrites import EventfulSession, OffsetGroup, is_offset
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.tools.offsetrestore import plan_restore
-from zkconsumer.tools.offsetstores import Cluster
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, SnapshotFile, read_snapshot
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.snapshot import (
+    GroupChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    SnapshotFile,
+    read_snapshot,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -120,7 +127,7 @@ def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, c
 
 @pytest.mark.slow
 def test_what_a_lost_zookeeper_may_have_written_is_listed_apart(server, written, monkeypatch):
-    monkeypatch.setattr("zkconsumer.tools.znodewrites._RECONNECT_S", 0.5)
+    monkeypatch.setattr("zkconsumer.operate.offsets.znodewrites._RECONNECT_S", 0.5)
     every = sorted(map(written.path, range(COUNT)))
     written.before_offsets(2, server.kill)
     report = written.write()

@@ -1,6 +1,6 @@
 """The scenarios of the JVM consumer's own tests, run with ours; each test names the one that it follows.
 
-Not here: partition assignment (golden vectors in tests/unit/core, and against the JVM in tests/interop).
+Not here: partition assignment (golden vectors in tests/unit/group/rules, and against the JVM in tests/interop).
 """
 
 import gc
@@ -22,12 +22,12 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.subscription import Subscription
-from zkconsumer.core.znodes import ConsumerIdNode
 from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, UsageError
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.membership import Membership
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode
 
 pytestmark = pytest.mark.integration
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.migrationplan import verify
-from zkconsumer.core.writestate import WriteState
-from zkconsumer.tools.migrationrun import run_plan
+from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.run import run_plan
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 pytestmark = pytest.mark.integration
 
@@ -14,8 +14,8 @@ WRITES = 3
 """Of a run with one request: its file, the offsets, and its file again."""
 
 KILLED = """
-from zkconsumer.tools.offsetstores import Cluster
-from zkconsumer.tools.snapshot import SnapshotFile, partition_of
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, partition_of
 
 point, when, count = int(sys.argv.pop(1)), sys.argv.pop(1), 0
 

@@ -4,9 +4,16 @@ import pytest
 
 from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
-from zkconsumer.tools.offsetrestore import plan_restore
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, SnapshotFile, read_snapshot
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.snapshot import (
+    GroupChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    SnapshotFile,
+    read_snapshot,
+)
 
 pytestmark = pytest.mark.integration
 

@@ -8,14 +8,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.fixtures.waiting import eventually
-from zkconsumer.boottime import boot_seconds
 from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.sandbox.ensemble import EnsembleMember
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.zookeeper.lease import SessionLease
-from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]

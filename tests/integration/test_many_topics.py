@@ -5,12 +5,12 @@ import pytest
 from tests.fixtures.members import Cluster
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import requests_sent
-from zkconsumer.core.rebalancesteps import orphan_delay_seconds
-from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.group.member import GroupMember
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.attempts import orphan_delay_seconds
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
+from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.registry import Registry
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,7 @@ from tests.fixtures.members import RecordingFetch, open_member
 from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import expire
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.memberstate import MemberState, illegal_transitions
-from zkconsumer.core.rebalancesteps import RebalanceCause, orphan_delay_seconds
-from zkconsumer.core.subscription import Subscription, Whitelist
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     ChrootMissing,
     ConsumerIdInUse,
@@ -26,8 +23,11 @@ from zkconsumer.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.group.member import GroupMember
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.attempts import RebalanceCause, orphan_delay_seconds
+from zkconsumer.group.rules.memberstate import MemberState, illegal_transitions
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration

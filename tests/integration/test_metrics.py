@@ -11,7 +11,7 @@ from tests.fixtures.fork import idle_forked_child
 from tests.fixtures.sandbox import Topics
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.connector.metrics import METRICS
+from zkconsumer.connector.consumermetrics import METRICS
 from zkconsumer.errors import UsageError
 
 pytestmark = pytest.mark.integration

@@ -8,15 +8,15 @@ from click.testing import CliRunner
 from tests.fixtures.migrations import is_record
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
-from zkconsumer.core.migrationplan import verify
-from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.migrationrun import run_plan
-from zkconsumer.tools.offsetrestore import plan_restore
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import SnapshotFile, beside, read_snapshot
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.run import run_plan
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, beside, read_snapshot
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
-from zkconsumer.core.writestate import WriteState
-from zkconsumer.tools.migrationrun import run_plan
+from zkconsumer.operate.migrate.run import run_plan
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -100,7 +100,7 @@ def test_a_way_back_is_refused_while_old_consumers_have_continued(migrated, migr
 # -- killed -----------------------------------------------------------------------------------------------------------
 
 KILLED = """
-from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.operate.offsets.groupstores import Cluster
 
 when, name, point = sys.argv.pop(1), sys.argv.pop(1), int(sys.argv.pop(1))
 owner = ZkSession if name == "commit_changes" else Cluster

@@ -6,10 +6,10 @@ import pytest
 
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import take_over
-from zkconsumer.core.migrationguide import Evidence
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.migrationguide import GroupWatch, watch_group
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.guidewatch import GroupWatch, watch_group
+from zkconsumer.operate.migrate.rules.guidance import Evidence
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from zkconsumer.core.migrationplan import verify
 from zkconsumer.errors import WriteRefused
-from zkconsumer.tools.migrationrun import run_plan
+from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.run import run_plan
 
 pytestmark = pytest.mark.integration
 

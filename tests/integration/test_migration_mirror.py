@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.fixtures.migrations import is_record
 from tests.fixtures.waiting import eventually
-from zkconsumer.tools.migrationrun import run_plan
+from zkconsumer.operate.migrate.run import run_plan
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

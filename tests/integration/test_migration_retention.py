@@ -9,15 +9,15 @@ from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig
-from zkconsumer.core.migrationend import End
-from zkconsumer.core.migrationfile import encode_plan
-from zkconsumer.core.migrationplan import make_plan
-from zkconsumer.core.migrationsurvey import Level, survey
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.migrationends import MigrationEnds
-from zkconsumer.tools.migrationrun import run_plan
-from zkconsumer.tools.migrationsurvey import read_survey_facts
-from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.rules.migrationplan import make_plan
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
+from zkconsumer.operate.migrate.rules.surveyverdict import Level, survey
+from zkconsumer.operate.migrate.run import run_plan
+from zkconsumer.operate.migrate.survey import read_survey_facts
+from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from tests.fixtures.migrations import is_record
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
-from zkconsumer.core.kafkagroup import DEAD
-from zkconsumer.core.migrationsurvey import Verdict, survey
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.migrationsurvey import read_survey_facts
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.rules.surveyverdict import Verdict, survey
+from zkconsumer.operate.migrate.survey import read_survey_facts
+from zkconsumer.wire.rules.describedgroup import DEAD
 
 pytestmark = pytest.mark.integration
 
@@ -130,7 +130,7 @@ def test_a_topic_regex_for_librdkafka_selects_the_same_topics(topic_factory, top
     """With librdkafka's own engine, on a real broker."""
     from confluent_kafka import Consumer
 
-    from zkconsumer.core.portableregex import portable_regex
+    from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 
     names = [topics.create(f"{unique_name}-{end}") for end in ("a1", "b2", "ab", "c3")]
     regex = portable_regex(rf"{unique_name}-(?:[a-z&&[^c]])\d").librdkafka

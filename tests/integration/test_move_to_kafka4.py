@@ -14,7 +14,7 @@ from tests.fixtures.sandbox import Topics
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig
-from zkconsumer.kafka.brokercatalog import BrokerCatalog
+from zkconsumer.cluster.brokercatalog import BrokerCatalog
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -5,9 +5,9 @@ from kazoo.security import make_acl
 
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.offsetexport import export_offsets
-from zkconsumer.tools.offsetfiles import GroupOffset
-from zkconsumer.tools.offsetstores import offset_nodes
+from zkconsumer.operate.offsets.groupstores import offset_nodes
+from zkconsumer.operate.offsets.offsetexport import export_offsets
+from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 
 pytestmark = pytest.mark.integration
 

@@ -10,18 +10,18 @@ from kazoo.security import make_acl
 from tests.fixtures.offsetwrites import is_offset
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
-from zkconsumer.core.offsetreset import ResetSpec
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.groupwrites import plan_clean, plan_delete, plan_rename
-from zkconsumer.tools.hold import LONGEST_S
-from zkconsumer.tools.offsetfiles import FileRefused, parse_offsets
-from zkconsumer.tools.offsetimport import plan_copy, plan_import
-from zkconsumer.tools.offsetreset import plan_reset
-from zkconsumer.tools.offsetrestore import plan_restore
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.groupwrites import plan_clean, plan_delete, plan_rename
+from zkconsumer.operate.offsets.grouphold import LONGEST_S
+from zkconsumer.operate.offsets.offsetfiles import FileRefused, parse_offsets
+from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
 from zkconsumer.zookeeper.expiry import expire
 
 pytestmark = pytest.mark.integration
@@ -336,7 +336,7 @@ def test_an_attempt_that_read_an_overwritten_offset_fails(
 
 
 def test_a_hold_that_lasts_too_long_ends_the_write(offset_group, topic, reset, write, tool_session, monkeypatch):
-    monkeypatch.setattr("zkconsumer.tools.hold.LONGEST_S", LONGEST_S)
+    monkeypatch.setattr("zkconsumer.operate.offsets.grouphold.LONGEST_S", LONGEST_S)
     offset_group.store(topic, {0: 4, 1: 4})
     now = [0.0]
     tool_session.after = lambda changes: now.__setitem__(0, now[0] + 5)  # the claims took five seconds

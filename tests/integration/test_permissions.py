@@ -31,15 +31,15 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.migrationend import End
-from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.clientquotas import describe_quotas
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.clientquotas import describe_quotas
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
-from zkconsumer.tools.migrationends import MigrationEnds
-from zkconsumer.tools.offsetstores import Cluster
-from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
@@ -330,9 +330,9 @@ def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_nam
 
 def test_a_batch_read_by_spark_raises(guarded, unique_name):
     from tests.fixtures.sparkworker import close_connections
-    from zkconsumer.spark.batch import plan_batch_read
+    from zkconsumer.spark.batchread import plan_batch_read
     from zkconsumer.spark.executor import read_ranges
-    from zkconsumer.spark.options import parse_options
+    from zkconsumer.spark.rules.options import parse_options
 
     described = guarded.topic(f"{unique_name}-a", DESCRIBE)
     hidden = guarded.topic(f"{unique_name}-b")

@@ -9,11 +9,11 @@ from tests.fixtures.consumers import collect
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.offsets import StoredOffset, our_metadata
 from zkconsumer.errors import RetriableError
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
+from zkconsumer.wire.brokerclient import BrokerClient
 
 pytestmark = pytest.mark.integration
 

@@ -25,7 +25,6 @@ from tests.fixtures.fork import in_forked_child, refused_in_forked_child
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import JarSource, Sandbox, ZooKeeperServer
 from zkconsumer.sandbox.admin import create_topics
@@ -34,6 +33,7 @@ from zkconsumer.sandbox.ports import HOST, free_port, is_free
 from zkconsumer.sandbox.probes import four_letter_word, known_brokers
 from zkconsumer.sandbox.producer import Record, produce
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.brokerclient import BrokerClient
 
 pytestmark = pytest.mark.integration
 

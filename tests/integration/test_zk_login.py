@@ -7,8 +7,8 @@ import pytest
 from tests.fixtures.members import open_member
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConfigError, ZooKeeperRefused
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
@@ -104,14 +104,16 @@ def test_znodes_belong_to_who_logged_in(config):
 
 
 def test_a_package_that_is_missing_is_reported(config, monkeypatch):
-    monkeypatch.setattr("zkconsumer.zookeeper.security.find_spec", lambda name: None if name == "kerberos" else name)
+    monkeypatch.setattr(
+        "zkconsumer.zookeeper.authentication.find_spec", lambda name: None if name == "kerberos" else name
+    )
     with pytest.raises(ConfigError, match=r"needs the package kerberos: pip install 'zkconsumer\[gssapi-zookeeper\]'"):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
 
 
 @pytest.mark.parametrize(("mechanism", "extra"), [("GSSAPI", "gssapi-zookeeper"), ("DIGEST-MD5", "sasl")])
 def test_the_extra_that_is_advised_has_all_packages(config, monkeypatch, mechanism, extra):
-    monkeypatch.setattr("zkconsumer.zookeeper.security.find_spec", lambda _: None)
+    monkeypatch.setattr("zkconsumer.zookeeper.authentication.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=rf"pip install 'zkconsumer\[{extra}\]'"):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism=mechanism))
 

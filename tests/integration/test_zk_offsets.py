@@ -5,9 +5,9 @@ from kazoo.security import make_acl
 
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import Stamp, TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 
 pytestmark = pytest.mark.integration
 

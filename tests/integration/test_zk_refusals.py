@@ -6,7 +6,7 @@ from kazoo.client import KazooClient
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.ports import free_port
 from zkconsumer.zookeeper.transaction import Operation

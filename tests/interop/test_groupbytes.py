@@ -18,9 +18,9 @@ from tests.fixtures.groupbytes import (
     SUBSCRIPTION_VERSIONS,
     USER_DATA,
 )
-from zkconsumer.core.brokermembership import JoinIntent
-from zkconsumer.core.groupstrategies import STRATEGIES, MemberSubscription
-from zkconsumer.kafka.consumerprotocol import encode_assignment, encode_subscription
+from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription
+from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
 from zkconsumer.model import TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "groupbytes.json"

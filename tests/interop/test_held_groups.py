@@ -8,12 +8,12 @@ from tests.fixtures.jvm import CRASHES, offsets_of, offsets_received, spread
 from tests.fixtures.offsetwrites import OffsetGroup, is_offset
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.offsetreset import ResetSpec
 from zkconsumer.errors import SandboxError
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.tools.offsetreset import plan_reset
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import SnapshotFile
 
 FORMER, RECORDS, WANTED = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), 50), dict.fromkeys(range(4), 30)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
 from zkconsumer import ConfigError, Whitelist
-from zkconsumer.core.javaregex import UnsupportedRegex, to_python
+from zkconsumer.java.javaregex import UnsupportedRegex, to_python
 
 LETTERS = "abAB1_.-"
 NAMES = sorted(

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.migrations import is_record
 from tests.fixtures.rounds import report, rounds
 from tests.fixtures.waiting import eventually
-from zkconsumer.tools.migrationrun import run_plan
+from zkconsumer.operate.migrate.run import run_plan
 
 PATIENT = ("--timeout", "60000")  # a tool waits 5 s for a broker otherwise
 COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")

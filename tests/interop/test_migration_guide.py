@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from tests.fixtures.jvm import PATIENT_PROPERTIES
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.migrateguide import guide_command
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 
 pytestmark = pytest.mark.timeout(1800)
 

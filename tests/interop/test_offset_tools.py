@@ -11,15 +11,15 @@ from tests.fixtures.offsetwrites import OffsetGroup, is_offset
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.writing import plan_lines
-from zkconsumer.core.offsetreset import ResetSpec, parse_datetime
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.groupwrites import plan_delete, plan_rename
-from zkconsumer.tools.offsetfiles import parse_offsets
-from zkconsumer.tools.offsetimport import plan_copy, plan_import
-from zkconsumer.tools.offsetreset import plan_reset
-from zkconsumer.tools.offsetrestore import plan_restore
-from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
+from zkconsumer.operate.offsets.offsetfiles import parse_offsets
+from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec, parse_datetime
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
 
 PATIENT = ("--timeout", "60000")  # a tool waits 5 s for a broker otherwise
 
@@ -156,7 +156,7 @@ def test_a_reset_is_that_of_the_jvm_tool(topic, run, sandbox, tool_session, clus
 
 
 def _stored(plan):
-    from zkconsumer.core.offsets import StoredOffset
+    from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 
     return {row.partition: StoredOffset(row.new, "") for row in plan.groups[0].rows}
 

@@ -12,14 +12,14 @@ from tests.fixtures.jvm import CRASHES, PATIENT_PROPERTIES, spread
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.core.lagstatus import LagStatus
 from zkconsumer.errors import SandboxError
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.java import find_java
 from zkconsumer.sandbox.lockfile import read_lock
 from zkconsumer.sandbox.process import java_command
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.tools.lagsamples import LagSampler
 from zkconsumer.zookeeper.session import ZkSession
 
 

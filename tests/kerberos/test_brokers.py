@@ -10,12 +10,12 @@ from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed
-from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import JarSource, ZooKeeperServer
 from zkconsumer.sandbox.lockfile import read_lock
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.connection import BrokerConnection
 
 # Brokers before 2.0 ask a class for the realm that Java no longer exports.
 SHOW_REALM = "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED"

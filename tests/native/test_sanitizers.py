@@ -10,7 +10,7 @@ from tests.fixtures.programs import require_for_native
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-TESTS = ("tests/unit/decode", "tests/property/test_kernels.py", "tests/unit/kafka/test_login_corpus.py")
+TESTS = ("tests/unit/decode", "tests/property/test_kernels.py", "tests/unit/wire/test_login_corpus.py")
 # It loads the library in a process without the sanitizers' runtime.
 EXCLUDED = "tests/unit/decode/test_library.py::test_the_library_is_loaded_from_a_zip_file"
 

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zkconsumer.core.assignors import ASSIGNORS, range_assignor
-from zkconsumer.core.groupview import GroupView
-from zkconsumer.core.stickyassignor import sticky_assignor
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.group.rules.assignors import ASSIGNORS, range_assignor
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.stickyassignor import sticky_assignor
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 
 TOPICS = ["alpha", "beta", "gamma", "delta"]

@@ -6,9 +6,9 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from tests.fixtures.brokergroupmodel import Coordinator, Request
 from tests.fixtures.rebalancethreads import NUMBERS, PARTITION, RebalanceThreads
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, MembershipState
-from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, MembershipState
 from zkconsumer.model import TopicPartition
+from zkconsumer.wire.errorcodes import ErrorCode
 
 PARTITIONS = frozenset(TopicPartition("t", number) for number in range(5))
 OWNERS = st.lists(NUMBERS, min_size=5, max_size=5)

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.commitmodel import CommitModel
-from zkconsumer.core.ownedpartitions import OwnedPartition
 from zkconsumer.group.committer import OffsetCommitter, _expect_all
+from zkconsumer.group.rules.ownedpartitions import OwnedPartition
 
 SETTINGS = settings(max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
 FOR_PLANTED_BUGS = settings(

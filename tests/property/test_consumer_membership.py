@@ -6,8 +6,8 @@ from hypothesis.stateful import invariant, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
 from tests.fixtures.rebalancethreads import NUMBERS, RebalanceThreads
-from zkconsumer.core.brokermembership import MembershipState
-from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership, IdPartition
+from zkconsumer.group.consumer.rules.membership import LEAVING, Beat, ConsumerMembership, IdPartition
+from zkconsumer.group.kafka.rules.membership import MembershipState
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset(IdPartition("id", number) for number in range(5))

@@ -13,13 +13,13 @@ from tests.fixtures.coordinatedgroupmodel import (
     MixedGroupModel,
     PolledCoordinatedGroupModel,
 )
-from zkconsumer.core import coordinatorplan
-from zkconsumer.core.subscription import Subscription
-from zkconsumer.zookeeper.coordinator.commands import CommandNodes
-from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
-from zkconsumer.zookeeper.coordinator.grants import Grants
-from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
-from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.coordinator.commands import CommandNodes
+from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.group.coordinator.grants import Grants
+from zkconsumer.group.coordinator.ledgroup import LedGroup
+from zkconsumer.group.coordinator.rules import coordinatorplan
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 
 SETTINGS = settings(
     max_examples=60,

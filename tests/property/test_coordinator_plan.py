@@ -17,11 +17,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from zkconsumer.core import coordinatorplan
-from zkconsumer.core.assignors import ASSIGNORS
-from zkconsumer.core.coordinatorplan import Roles, plan, previous, target, undecided
-from zkconsumer.core.groupview import GroupView
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.group.coordinator.rules import coordinatorplan
+from zkconsumer.group.coordinator.rules.coordinatorplan import Roles, plan, previous, target, undecided
+from zkconsumer.group.rules.assignors import ASSIGNORS
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId
 
 MOST_ROUNDS = 60

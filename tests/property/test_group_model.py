@@ -10,10 +10,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.fixtures.clusterinturns import ClusterInTurns
 from tests.fixtures.groupmodel import GroupModel
 from tests.fixtures.polledgroupmodel import PolledGroupModel
-from zkconsumer.core.clusterchanges import ClusterChanges
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.zookeeper.lease import SessionLease
-from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.zookeeper.session import ZkSession
 
 SETTINGS = settings(

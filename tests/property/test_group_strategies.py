@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, JoinStep, MembershipState
-from zkconsumer.core.groupstrategies import STRATEGIES, MemberSubscription
+from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinStep, MembershipState
+from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 TOPICS = "tuv"

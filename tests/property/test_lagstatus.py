@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.core.lagstatus import JUDGED_S, LagSample, LagStatus, evaluate_partition, time_lag
+from zkconsumer.operate.groups.rules.lagstatus import JUDGED_S, LagSample, LagStatus, evaluate_partition, time_lag
 
 NUMBERS = st.integers(0, 40)
 SAMPLES = st.lists(

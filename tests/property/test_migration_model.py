@@ -9,11 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fixtures.migrationmodel import PARTITIONS, Fault, MigrationModel
-from zkconsumer.core import migrationback, migrationplan, writestate
-from zkconsumer.core import migrationmirror as core_mirror
-from zkconsumer.tools import migrationmirror as tools_mirror
-from zkconsumer.tools import migrationrollback, migrationrun
-from zkconsumer.tools.migrationends import MigrationEnds
+from zkconsumer.operate.migrate import mirror as tools_mirror
+from zkconsumer.operate.migrate import rollback as migrationrollback
+from zkconsumer.operate.migrate import run as migrationrun
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules import migrationplan
+from zkconsumer.operate.migrate.rules import mirrorplan as core_mirror
+from zkconsumer.operate.migrate.rules import waysback as migrationback
+from zkconsumer.operate.offsets.rules import writestate
 
 SETTINGS = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 TestMigrationModel = MigrationModel.TestCase

@@ -16,9 +16,9 @@ from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import TRANSACTIONS, Member
 from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
-from zkconsumer.core.offsets import StoredOffset, our_metadata
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
 
 
 def _topic_id(number):

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from tests.fixtures.spark import DEADLINE_S, in_time
-from zkconsumer.config import PROPERTIES
+from zkconsumer.config.consumerconfig import PROPERTIES
 from zkconsumer.spark.rows import spark_schema
 
 TIMESTAMP_MS = 1_700_000_000_123

@@ -12,7 +12,7 @@ from tests.fixtures.brokergroup import leave_in_place_of
 from tests.fixtures.sourceprocess import SourceProcess, next_batch, positions_of
 from tests.fixtures.spark import DEADLINE_S, ObservedGroup, Sink, await_until
 from tests.fixtures.waiting import eventually
-from zkconsumer.spark.offsetsjson import decode_offset, initial_offset
+from zkconsumer.spark.rules.offsetsjson import decode_offset, initial_offset
 
 PARTITIONS = 4
 LEAVING, STAYING = (0, 1), (2, 3)

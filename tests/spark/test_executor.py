@@ -10,13 +10,13 @@ from tests.fixtures.sandbox import delete_records_before
 from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.threads import threads_refused
 from zkconsumer.errors import OffsetOutOfRange
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.executor import read_ranges
-from zkconsumer.spark.microbatch import OffsetRange, RangePartition
-from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.rows import COLUMNS
+from zkconsumer.spark.rules.microbatch import OffsetRange, RangePartition
+from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.spark.worker import this_worker
+from zkconsumer.wire.brokerclient import BrokerClient
 
 
 @pytest.fixture(autouse=True)

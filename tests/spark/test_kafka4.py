@@ -12,7 +12,7 @@ from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
 from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.spark.offsetsjson import initial_offset
+from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 AVAILABLE_NOW = {"availableNow": True}
 

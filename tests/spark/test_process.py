@@ -4,7 +4,7 @@ import os
 import signal
 
 from tests.fixtures.spark import await_until, start_application
-from zkconsumer.cpus import available_cpus
+from zkconsumer.process.cpus import available_cpus
 
 
 def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_killed(

@@ -22,18 +22,18 @@ from tests.fixtures.sandbox import Topics, delete_records_before, produce_record
 from tests.fixtures.sourceprocess import SourceProcess, await_gone
 from tests.fixtures.spark import LONG_SESSION
 from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.offsets import StoredOffset, stamp_of
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import RetriableError
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, stamp_of
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.acknowledge import acknowledge
-from zkconsumer.spark.offsetsjson import decode_offset
+from zkconsumer.spark.rules.offsetsjson import decode_offset
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 SEQUENCES = int(os.environ.get("ZKCONSUMER_RESTARTS", "25"))

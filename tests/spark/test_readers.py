@@ -9,7 +9,7 @@ from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, PatientQuery, Sink, await_until
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import UsageError
-from zkconsumer.spark.offsetsjson import initial_offset
+from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 PARTITIONS = 4
 AVAILABLE_NOW = {"availableNow": True}

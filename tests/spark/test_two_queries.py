@@ -11,7 +11,7 @@ from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import LONG_SESSION, ObservedGroup
 from tests.fixtures.waiting import eventually
-from zkconsumer.spark.offsetsjson import initial_offset
+from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 PARTITIONS = 6
 STEPS = 40

@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.sourceprocess import SourceProcess, next_batch
 from tests.fixtures.uncleanelection import NEW_ROWS, OLD_ROWS, unclean_election
 from zkconsumer.errors import OffsetOutOfRange
-from zkconsumer.spark.offsetsjson import initial_offset
+from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -18,10 +18,10 @@ from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, Sessi
 
 from tests.fixtures.members import Cluster
 from tests.fixtures.zookeeper import session_of, take_over
-from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
-from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 
 SECONDS = float(os.environ.get("ZKCONSUMER_STRESS_SECONDS", "120"))

@@ -37,7 +37,7 @@ def test_imports_for_type_checkers_count(imports):
 
 
 def test_imports_inside_functions_count(imports):
-    assert "zkconsumer.offsets.storechoice" in imports["zkconsumer.spark.cluster"]
+    assert "zkconsumer.offsets.storechoice" in imports["zkconsumer.spark.clusterview"]
 
 
 def test_there_is_no_import_circle(imports):
@@ -74,12 +74,12 @@ def test_importing_the_package_loads_no_other_module_of_it():
 UNUSED = {
     "difflib",
     "zkconsumer.cli.writing",
-    "zkconsumer.core.coordinatorznodes",
-    "zkconsumer.core.javaregex",
-    "zkconsumer.core.lagstatus",
-    "zkconsumer.kafka.offsetcoordinator",
-    "zkconsumer.kafka.sasl",
-    "zkconsumer.tools.grouplist",
+    "zkconsumer.group.coordinator.rules.coordinatorznodes",
+    "zkconsumer.java.javaregex",
+    "zkconsumer.operate.groups.rules.lagstatus",
+    "zkconsumer.offsets.offsetcoordinator",
+    "zkconsumer.wire.sasl",
+    "zkconsumer.operate.groups.grouplist",
     "zkconsumer.zookeeper.transaction",
 }
 """What `groups describe` needs only for some groups, options or brokers; its start is most of its time."""
@@ -89,7 +89,8 @@ def test_describing_a_group_imports_only_what_it_needs(imports):
     assert {name for name in UNUSED if name.startswith("zkconsumer.")} <= imports.keys(), "names that exist"
     script = (
         "import sys; from zkconsumer.cli.main import command; "
-        "import zkconsumer.cli.groups, zkconsumer.cli.grouptables, zkconsumer.tools.groups; print(*sys.modules)"
+        "import zkconsumer.cli.groups, zkconsumer.cli.grouptables, zkconsumer.operate.groups.groupdescription; "
+        "print(*sys.modules)"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert UNUSED & set(loaded.split()) == set()

@@ -25,14 +25,14 @@ from zkconsumer.bench.groupznodes import create_wide_topics
 from zkconsumer.bench.javapoll import JAVA, JavaMembers
 from zkconsumer.bench.peers import AIOKAFKA, CONFLUENT
 from zkconsumer.bench.steadyproducer import SteadyProducer
-from zkconsumer.core.kafkagroup import KafkaGroup
 from zkconsumer.errors import SandboxError, ZkConsumerError
-from zkconsumer.kafka.bootstrap import bootstrap_brokers
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupstates import describe_group
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.describegroups import describe_group
+from zkconsumer.wire.findcoordinator import CoordinatorClient
+from zkconsumer.wire.rules.describedgroup import KafkaGroup
 
 CONTESTANTS: Final = (OURS, CONFLUENT, AIOKAFKA, KAFKA_PYTHON, JAVA)
 

@@ -16,15 +16,16 @@ from typing import Final
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.followers import Held, Host
 from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
-from zkconsumer.core.assignors import Partitions, Threads
-from zkconsumer.core.coordinatorznodes import CoordinatorPaths, LeaderNode, StatusNode
-from zkconsumer.core.groupview import GroupView
-from zkconsumer.core.stickyassignor import sticky_assignor
-from zkconsumer.core.subscription import Subscription
-from zkconsumer.core.znodes import BROKER_TOPICS, TopicNode
 from zkconsumer.errors import SandboxError
+from zkconsumer.group.coordinator.rules.coordinatorznodes import LeaderNode, StatusNode
+from zkconsumer.group.rules.assignors import Partitions, Threads
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.stickyassignor import sticky_assignor
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.sandbox.zookeeper import ZooKeeperServer
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.rules.znodes import BROKER_TOPICS, TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _SESSION_MS: Final = 6000

@@ -14,12 +14,12 @@ from zkconsumer.bench.datasets import DataSet
 from zkconsumer.bench.drain import Prepared, drain, prepare
 from zkconsumer.bench.logsegment import Log, write_log
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.wire.brokerclient import LATEST, BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 TOPIC: Final = "spread"

@@ -15,20 +15,20 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.bench.hostprocess import HostProcess
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.election import looks_at_once
-from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CoordinatorUnknown, ShareChanged
+from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.group.committer import OffsetCommitter
-from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.consumerid import new_consumer_id
+from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
 from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.memberassembly import assemble_member
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.session import ZkSession
 
 _JOIN_S: Final = 120.0

@@ -17,15 +17,15 @@ from zkconsumer.bench.contest import Contest
 from zkconsumer.bench.members import JVM, CoordinatedMembers, JvmMembers, Members, OurMembers
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
-from zkconsumer.core.assignors import range_assignor
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.group.rules.assignors import range_assignor
+from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 _TIMEOUT_MS: Final = 60_000

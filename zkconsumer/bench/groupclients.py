@@ -26,7 +26,7 @@ class OurClient(ThreadedClient):
     def __init__(self, member: str, settings: Settings, log: Log) -> None:
         super().__init__(member, settings, log)
         from zkconsumer import ConsumerConfig, ConsumerConnector
-        from zkconsumer.group.listener import ConsumerRebalanceListener
+        from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 
         note = self._note
 

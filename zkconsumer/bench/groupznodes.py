@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from zkconsumer.core.znodes import STATIC, ConsumerIdNode, GroupPaths, Registration
-from zkconsumer.kafka.bootstrap import bootstrap_brokers
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, GroupPaths, Registration
 from zkconsumer.zookeeper.session import ZkSession
 
 _TIMEOUT_MS: Final = 60_000

@@ -19,15 +19,15 @@ from zkconsumer.bench.commands import DESCRIBE, EXPORT, Commands
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.groupznodes import create_wide_topics
 from zkconsumer.bench.servers import bench_servers
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.bootstrap import bootstrap_brokers
 
 _TOPIC: Final = "handed-over"
 _BATCHES, _RECORDS = 100, 20

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
+from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 60_000
 _BATCH_BYTES: Final = 1 << 17

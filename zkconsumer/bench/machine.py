@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from zkconsumer.cpus import available_cpus
+from zkconsumer.process.cpus import available_cpus
 
 
 class Machine(NamedTuple):

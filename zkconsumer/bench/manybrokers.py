@@ -111,13 +111,13 @@ def _finish(process: subprocess.Popen[str]) -> list[Any]:
 
 def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     """Read all partitions from the simulated brokers at these ports."""
-    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.connector.stream import MessageStream
-    from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
     from zkconsumer.decode.kernelloader import kernels
     from zkconsumer.fetch.chunkqueue import ChunkQueue
     from zkconsumer.fetch.chunkreader import ChunkReader
     from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+    from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
     from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
     kernels()

@@ -16,15 +16,15 @@ from typing import Any, Final, NamedTuple, Protocol
 from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.bench.machine import peak_memory_mib
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
-from zkconsumer.core.subscription import Whitelist
 from zkconsumer.decode.kernelloader import kernels
-from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.group.rules.subscription import Whitelist
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.kafkapython import load_kafka_python
 
 JVM: Final = "JVM consumer 1.1.1"
 

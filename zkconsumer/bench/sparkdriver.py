@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.errors import SandboxError
-from zkconsumer.spark.cluster import read_cluster
+from zkconsumer.spark.clusterview import read_cluster
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
-from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
-from zkconsumer.spark.options import SourceOptions, parse_options
-from zkconsumer.spark.sourceoffset import Plan, next_offset
+from zkconsumer.spark.rules.microbatch import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
+from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
+from zkconsumer.spark.rules.options import SourceOptions, parse_options
+from zkconsumer.spark.rules.sourceoffset import Plan, next_offset
 
 WARM_UP: Final = 3
 """Batches before the first measured one: one joins the group, the next creates the znodes of its offsets."""

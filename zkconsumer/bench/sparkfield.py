@@ -14,14 +14,14 @@ from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.sparksession import CORES, spark_session
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.spark.rows import spark_schema
-from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from zkconsumer.errors import SandboxError, ZkConsumerError
-from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.producer import Record, append_together, encode_batches, newest_format
+from zkconsumer.wire.connection import BrokerConnection
 
 _TIMEOUT_MS: Final = 30_000
 _END_S: Final = 10.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zkconsumer.config import ConsumerConfig, is_broker_list
+from zkconsumer.config.consumerconfig import ConsumerConfig, is_broker_list
 from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from zkconsumer.cli.connection import (
     refuse_conflicts,
 )
 from zkconsumer.cli.ending import EndedEarly, Ending
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.subscription import Subscription, Whitelist
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     CommitRefused,
     ConsumerClosed,
@@ -34,6 +33,7 @@ from zkconsumer.errors import (
     TopicUnreadable,
     ZkConsumerError,
 )
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 
 if TYPE_CHECKING:

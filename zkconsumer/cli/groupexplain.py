@@ -11,11 +11,11 @@ from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import echo_lines, group_option, json_option, storage_option
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.core.offsets import OffsetStorage
-    from zkconsumer.tools.finding import Finding
+    from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.finding import Finding
 
 
 @click.command()
@@ -40,10 +40,10 @@ def explain(
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
     ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings.
     """
-    from zkconsumer.clusterchoice import open_registry
-    from zkconsumer.tools.clusterfacts import read_cluster_facts
-    from zkconsumer.tools.explanation import explain_group
-    from zkconsumer.tools.groupznodes import read_group
+    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
+    from zkconsumer.operate.groups.explanation import explain_group
+    from zkconsumer.operate.groups.groupznodes import read_group
 
     names = connection.group_names(groups)
     config = connection.config()

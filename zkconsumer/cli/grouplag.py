@@ -27,15 +27,15 @@ from zkconsumer.cli.groupoptions import (
     warn,
 )
 from zkconsumer.cli.main import EXIT_PROBLEM
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 from zkconsumer.errors import RetriableError
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from zkconsumer.core.offsets import OffsetStorage
-    from zkconsumer.tools.groupchanges import GroupMoment
-    from zkconsumer.tools.lagsamples import LagSampler
+    from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.groupchanges import GroupMoment
+    from zkconsumer.operate.groups.lagsamples import LagSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -103,9 +103,9 @@ def status(
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
     from WARN up, and for a group without members that has lag.
     """
-    from zkconsumer.core.lagstatus import samples_for
-    from zkconsumer.tools.groupdocuments import lag_document
-    from zkconsumer.tools.lagsamples import LagSampler
+    from zkconsumer.operate.groups.groupdocuments import lag_document
+    from zkconsumer.operate.groups.lagsamples import LagSampler
+    from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
     window = samples or samples_for(interval)
     names = chosen_groups(connection, groups, of_all=of_all)
@@ -167,8 +167,8 @@ def watch(
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
     owner, another status; with --json it is a JSON object.
     """
-    from zkconsumer.core.lagstatus import samples_for
-    from zkconsumer.tools.lagsamples import LagSampler
+    from zkconsumer.operate.groups.lagsamples import LagSampler
+    from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
     config = connection.config()
     with (
@@ -205,7 +205,7 @@ class _View(ABC):
 
     def show(self, sampler: LagSampler) -> None:
         """Show a sample."""
-        from zkconsumer.tools.groupchanges import Change, GroupMoment, group_changes
+        from zkconsumer.operate.groups.groupchanges import Change, GroupMoment, group_changes
 
         changes: list[tuple[str, Change]] = []
         moments = {group: GroupMoment.of(sampler.znodes[group], sampler.evaluate(group)) for group in sampler.znodes}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
@@ -65,7 +65,7 @@ def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all
 
 def all_groups(session: ZkSession) -> list[str]:
     """Names of all groups."""
-    from zkconsumer.tools.grouplist import matching_groups
+    from zkconsumer.operate.groups.grouplist import matching_groups
 
     return matching_groups(session)
 

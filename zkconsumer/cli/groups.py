@@ -25,13 +25,13 @@ from zkconsumer.cli.groupoptions import (
 from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.rarecollections import rare_collections
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.config import ConsumerConfig
-    from zkconsumer.core.offsets import OffsetStorage
-    from zkconsumer.tools.grouplist import GroupListing
-    from zkconsumer.tools.groups import GroupDescription
+    from zkconsumer.config.consumerconfig import ConsumerConfig
+    from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.groupdescription import GroupDescription
+    from zkconsumer.operate.groups.grouplist import GroupListing
     from zkconsumer.zookeeper.session import ZkSession
 
 _HINT = (
@@ -97,7 +97,7 @@ def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, C
     """Chroots, and the configuration for each."""
     if not all_chroots:
         return [("", config)]
-    from zkconsumer.tools.grouplist import find_chroots
+    from zkconsumer.operate.groups.grouplist import find_chroots
 
     servers = config.zookeeper_servers().partition("/")[0]
     root = dataclasses.replace(config, zookeeper_connect=servers)
@@ -109,7 +109,7 @@ def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, C
 def _list(
     session: ZkSession, config: ConsumerConfig, pattern: str | None, *, is_long: bool
 ) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...]]:
-    from zkconsumer.tools.grouplist import list_groups, matching_groups
+    from zkconsumer.operate.groups.grouplist import list_groups, matching_groups
 
     names = matching_groups(session, pattern)
     if not is_long:
@@ -160,7 +160,7 @@ def describe(
 
     What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a number.
     """
-    from zkconsumer.tools.groups import describe_groups
+    from zkconsumer.operate.groups.groupdescription import describe_groups
 
     names = chosen_groups(connection, groups, of_all=of_all)
     config = connection.config()
@@ -178,7 +178,7 @@ def describe(
         descriptions = [one.unhealthy() for one in descriptions]
         descriptions = [one for one in descriptions if one.partitions or one.members]
     if as_json:
-        from zkconsumer.tools.groupdocuments import description_document
+        from zkconsumer.operate.groups.groupdocuments import description_document
 
         documents = [description_document(one, both_stores=storage == "both") for one in descriptions]
         is_one = len(names) == 1 and len(documents) == 1
@@ -217,7 +217,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
 
     The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
     """
-    from zkconsumer.tools.groupverification import verify_group
+    from zkconsumer.operate.groups.groupverification import verify_group
 
     names = connection.group_names(groups)
     config = connection.config()

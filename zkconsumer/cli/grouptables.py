@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
+from zkconsumer.group.rules.groupview import format_partitions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from zkconsumer.core.lagstatus import GroupLag, PartitionLag
-    from zkconsumer.tools.groupchanges import GroupMoment
-    from zkconsumer.tools.grouplist import GroupListing
-    from zkconsumer.tools.groups import GroupDescription, PartitionDescription
+    from zkconsumer.operate.groups.groupchanges import GroupMoment
+    from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
+    from zkconsumer.operate.groups.grouplist import GroupListing
+    from zkconsumer.operate.groups.rules.lagstatus import GroupLag, PartitionLag
 
 _NARROWEST: Final = 15
 """Of a column with names in ConsumerGroupCommand."""

@@ -10,8 +10,8 @@ import click
 from zkconsumer.cli.writing import Writing, run, writing_options
 
 if TYPE_CHECKING:
-    from zkconsumer.tools.offsetplan import WritePlan
-    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
 
 _STORE = click.option(
@@ -31,7 +31,7 @@ _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 )
 def delete(writing: Writing, names: tuple[str, ...], topic: str | None, store: Any) -> None:
     """Delete groups without members from ZooKeeper, or what they store of a topic."""
-    from zkconsumer.tools.groupwrites import plan_delete
+    from zkconsumer.operate.groups.groupwrites import plan_delete
 
     if not names and topic is None:
         raise click.UsageError("give --group, --topic or both")
@@ -58,7 +58,7 @@ def _deleted(names: tuple[str, ...], topic: str | None) -> list[str]:
 @_STORE
 def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
     """Give the offsets of a group to a group of another name, and delete the first."""
-    from zkconsumer.tools.groupwrites import plan_rename
+    from zkconsumer.operate.groups.groupwrites import plan_rename
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
         return plan_rename(session, cluster, source, destination, store=store)
@@ -75,7 +75,7 @@ def clean(writing: Writing, older_than: str, match: str | None) -> None:
 
     Offsets in Kafka stay.
     """
-    from zkconsumer.tools.groupwrites import plan_clean
+    from zkconsumer.operate.groups.groupwrites import plan_clean
 
     found = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)
     if found is None:

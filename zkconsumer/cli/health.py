@@ -32,7 +32,7 @@ def health(port: int | None, host: str, timeout_ms: int, as_json: bool) -> None:
     itself, such as a ZooKeeper that is away, is printed and is no problem. Whether records are delivered in time is not
     checked: alert on lag.
     """
-    from zkconsumer.connector.health import health_of
+    from zkconsumer.connector.processhealth import health_of
 
     if port is None:
         raise UsageError(f"no port is given; use --port or {METRICS_PORT_VARIABLE} with metrics.port of the consumer")

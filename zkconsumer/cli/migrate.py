@@ -27,10 +27,10 @@ from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
 from zkconsumer.cli.progress import progress
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.core.migrationsurvey import Survey
+    from zkconsumer.operate.migrate.rules.surveyverdict import Survey
 
 
 @click.group()
@@ -51,8 +51,8 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
     with which the exit code is 3.
     """
-    from zkconsumer.core.migrationsurvey import Verdict, survey
-    from zkconsumer.tools.migrationsurvey import read_survey_facts
+    from zkconsumer.operate.migrate.rules.surveyverdict import Verdict, survey
+    from zkconsumer.operate.migrate.survey import read_survey_facts
 
     names = chosen_groups(connection, groups, of_all=of_all)
     config = connection.config()
@@ -92,8 +92,8 @@ def _time(ms: int) -> str:
 
 def survey_document(one: Survey) -> dict[str, Any]:
     """A survey as JSON."""
-    from zkconsumer.core.migrationsurvey import format_release
-    from zkconsumer.core.portableregex import portable_regex
+    from zkconsumer.operate.migrate.rules.portableregex import portable_regex
+    from zkconsumer.operate.migrate.rules.surveyverdict import format_release
 
     facts = one.facts
     filters = {(member.pattern, member.regex) for member in facts.members if member.regex is not None}

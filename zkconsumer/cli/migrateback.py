@@ -30,8 +30,8 @@ from zkconsumer.cli.writing import Writing, refuse, run
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:
-    from zkconsumer.tools.offsetplan import WritePlan
-    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -49,9 +49,9 @@ def rollback_command(
     It is refused as a whole, with exit code 3, if one partition has moved since: then consumers have run, and the way
     back is `migrate reverse`. If it fails or is killed, the same command resumes it.
     """
-    from zkconsumer.tools.migrationends import MigrationEnds
-    from zkconsumer.tools.migrationrollback import plan_rollback, roll_back
-    from zkconsumer.tools.snapshot import default_path, exclusive
+    from zkconsumer.operate.migrate.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.rollback import plan_rollback, roll_back
+    from zkconsumer.operate.offsets.snapshot import default_path, exclusive
 
     plan = read_plan(plan_file)
 
@@ -96,9 +96,9 @@ def reverse_command(
     if a guard does not hold, such as that no consumer has continued at the source of PLAN meanwhile; what `migrate
     mirror` has written there is accepted.
     """
-    from zkconsumer.core.migrationback import reverse_plan, reversed_ends
-    from zkconsumer.tools.migrationmirror import mirrored
-    from zkconsumer.tools.snapshot import exclusive, snapshot_of_plan
+    from zkconsumer.operate.migrate.mirror import mirrored
+    from zkconsumer.operate.migrate.rules.waysback import reverse_plan, reversed_ends
+    from zkconsumer.operate.offsets.snapshot import exclusive, snapshot_of_plan
 
     plan = read_plan(plan_file)
     try:

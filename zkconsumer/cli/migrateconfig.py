@@ -14,7 +14,7 @@ from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
-    from zkconsumer.core.nextconfigrules import NextLine, Target
+    from zkconsumer.operate.migrate.rules.nextproperties import NextLine, Target
 
 
 @click.command("config")
@@ -35,9 +35,9 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
     there is no successor, above the lines that replace it. Defaults that differ are written out at the end. Passwords
     are copied. The exit code is 3 if a value is required that FILE does not have.
     """
-    from zkconsumer.config import load_properties
-    from zkconsumer.core.nextconfig import next_config
-    from zkconsumer.core.nextconfigrules import TARGETS
+    from zkconsumer.config.consumerconfig import load_properties
+    from zkconsumer.operate.migrate.rules.nextconfig import next_config
+    from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
 
     (chosen,) = (one for one in TARGETS if one == target)
     lines = next_config(load_properties(file), chosen, bootstrap_server)

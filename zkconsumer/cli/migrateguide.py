@@ -15,10 +15,10 @@ from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, json_option
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
-from zkconsumer.core.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.core.migrationguide import Guidance, WatchedPartition
+    from zkconsumer.operate.migrate.rules.guidance import Guidance, WatchedPartition
 
 
 @click.command("guide")
@@ -35,11 +35,11 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     offsets. Nothing is written. The exit code is 3 if the next step must not be taken yet, or some members have not
     taken the last one, or it is unknown.
     """
-    from zkconsumer.clusterchoice import open_registry
-    from zkconsumer.core.migrationguide import Stage, guide
-    from zkconsumer.tools.groupznodes import read_group
-    from zkconsumer.tools.migrationguide import GroupWatch, watch_group
-    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.operate.groups.groupznodes import read_group
+    from zkconsumer.operate.migrate.guidewatch import GroupWatch, watch_group
+    from zkconsumer.operate.migrate.rules.guidance import Stage, guide
+    from zkconsumer.operate.offsets.groupstores import Cluster
 
     (name,) = connection.group_names(() if group is None else (group,))
     config = connection.config()

@@ -18,16 +18,16 @@ from zkconsumer.cli.main import EXIT_FAILED
 from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, REWIND, connection_of, ends_of, read_plan
 from zkconsumer.cli.migrationtables import copy_lines
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import refuse
-from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from zkconsumer.core.migrationmirror import CopiedOffset
-    from zkconsumer.tools.migrationends import MigrationEnds
-    from zkconsumer.tools.migrationmirror import CopyReport, Mirror
+    from zkconsumer.operate.migrate.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.mirror import CopyReport, Mirror
+    from zkconsumer.operate.migrate.rules.mirrorplan import CopiedOffset
 
 
 @click.command("mirror")
@@ -56,10 +56,10 @@ def mirror_command(
     written offsets, with 0 at SIGTERM or Ctrl-C, and with 1 if its last copy failed. Where servers do not answer, the
     next copy asks them again. PLAN.mirror has what was copied; the same command continues from there.
     """
-    from zkconsumer.core.migrationback import reversed_ends
-    from zkconsumer.core.migrationmirror import check_mirror
-    from zkconsumer.tools.migrationmirror import Mirror
-    from zkconsumer.tools.snapshot import exclusive
+    from zkconsumer.operate.migrate.mirror import Mirror
+    from zkconsumer.operate.migrate.rules.mirrorplan import check_mirror
+    from zkconsumer.operate.migrate.rules.waysback import reversed_ends
+    from zkconsumer.operate.offsets.snapshot import exclusive
 
     plan = read_plan(plan_file)
     try:
@@ -101,7 +101,7 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    from zkconsumer.tools.migrationmirror import run_mirror
+    from zkconsumer.operate.migrate.mirror import run_mirror
 
     shown: set[str] = set()
 

@@ -29,14 +29,14 @@ from zkconsumer.cli.migrationoptions import (
 )
 from zkconsumer.cli.migrationtables import plan_lines, run_document, verified_row, verify_lines
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import refuse
-from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, name_some
 
 if TYPE_CHECKING:
-    from zkconsumer.core.migrationend import End
-    from zkconsumer.core.migrationplan import MigrationPlan
-    from zkconsumer.tools.migrationrun import RunReport
+    from zkconsumer.operate.migrate.rules.migrationend import End
+    from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+    from zkconsumer.operate.migrate.run import RunReport
 
 
 @click.command("plan")
@@ -69,8 +69,8 @@ def plan_command(
     source, the former one of the target, the new one, the log, and what is skipped and read again. The exit code is 3
     if a guard does not hold, such as that no member is registered; `migrate run` checks all of them again.
     """
-    from zkconsumer.core.migrationend import check_ends
-    from zkconsumer.core.migrationplan import make_plan
+    from zkconsumer.operate.migrate.rules.migrationend import check_ends
+    from zkconsumer.operate.migrate.rules.migrationplan import make_plan
 
     try:
         check_ends(source, target)
@@ -104,7 +104,7 @@ def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long
     rollbacks of PLAN have come; `migrate rollback`, `reverse` and `mirror` read it. If a run fails or is killed, the
     same command resumes it: it reads what the target has, and writes the rest; to Kafka it commits all offsets again.
     """
-    from zkconsumer.tools.migrationrun import check_plan, run_plan
+    from zkconsumer.operate.migrate.run import check_plan, run_plan
 
     plan = read_plan(plan_file)
     try:
@@ -149,7 +149,7 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     target have committed, they differ. Partitions that PLAN does not have are shown with a warning, such as those of
     topics that began after it.
     """
-    from zkconsumer.core.migrationplan import beyond_plan, verify
+    from zkconsumer.operate.migrate.rules.migrationplan import beyond_plan, verify
 
     plan = read_plan(plan_file)
     planned = [row.partition for row in plan.partitions]

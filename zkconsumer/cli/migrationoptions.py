@@ -19,9 +19,9 @@ from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import ConfigError, ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.core.migrationend import End
-    from zkconsumer.core.migrationplan import MigrationPlan
-    from zkconsumer.tools.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.rules.migrationend import End
+    from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 
 _DURATION = re.compile(r"(\d+)(d|h|m)", re.ASCII)
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
@@ -29,7 +29,7 @@ _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 def parse_end_option(_context: click.Context, _parameter: click.Parameter, value: str) -> End:
     """The end that an option names, for click."""
-    from zkconsumer.core.migrationend import parse_end
+    from zkconsumer.operate.migrate.rules.migrationend import parse_end
 
     try:
         return parse_end(value)
@@ -78,7 +78,7 @@ RETENTION = click.option(
 
 def refuse_to_overwrite(output: Path) -> None:
     """Only a plan that was never run gives way to a newer one."""
-    from zkconsumer.tools.snapshot import beside
+    from zkconsumer.operate.offsets.snapshot import beside
 
     if output.exists():
         try:
@@ -96,8 +96,8 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
     Raises:
         click.UsageError: it is not clear which servers of ZooKeeper are meant.
     """
-    from zkconsumer.core.migrationend import check_servers
-    from zkconsumer.tools.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.migrationends import MigrationEnds
+    from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     try:
         servers = check_servers(source, target, others=_names_servers(connection))
@@ -125,7 +125,7 @@ def _names_servers(connection: ToolConnection) -> bool:
 
 def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnection:
     """The servers of ZooKeeper that the group's URI names, else those of the command, else those of the plan."""
-    from zkconsumer.core.migrationend import check_servers
+    from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     servers = check_servers(plan.source, plan.target, others=True)
     if servers is None and connection.zookeeper is None and connection.config_file is None:
@@ -141,8 +141,8 @@ def planned_ends(connection: ToolConnection, plan: MigrationPlan) -> Iterator[Mi
 
 
 def read_plan(plan_file: Path) -> MigrationPlan:
-    """Read the file of a plan; raises as :func:`~zkconsumer.core.migrationfile.decode_plan`."""
-    from zkconsumer.core.migrationfile import decode_plan
+    """Read the file of a plan; raises as :func:`~zkconsumer.operate.migrate.rules.planfile.decode_plan`."""
+    from zkconsumer.operate.migrate.rules.planfile import decode_plan
 
     return decode_plan(str(plan_file), plan_file.read_bytes())
 
@@ -153,8 +153,8 @@ def write_plan(output: Path, plan: MigrationPlan, *, as_json: bool) -> None:
     Raises:
         click.exceptions.Exit: with 3 if a guard does not hold.
     """
-    from zkconsumer.core.migrationfile import encode_plan, plan_document
-    from zkconsumer.tools.wholefiles import write_whole
+    from zkconsumer.operate.migrate.rules.planfile import encode_plan, plan_document
+    from zkconsumer.operate.offsets.wholefiles import write_whole
 
     write_whole(output, encode_plan(plan))
     if as_json:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.cli.writing import partition_table
 
 if TYPE_CHECKING:
-    from zkconsumer.core.migrationmirror import CopiedOffset
-    from zkconsumer.core.migrationplan import MigrationPlan, VerifiedPartition
-    from zkconsumer.tools.migrationrun import RunReport
+    from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, VerifiedPartition
+    from zkconsumer.operate.migrate.rules.mirrorplan import CopiedOffset
+    from zkconsumer.operate.migrate.run import RunReport
 
 
 def plan_lines(plan: MigrationPlan) -> Iterator[str]:
@@ -38,7 +38,7 @@ def run_document(
     plan: MigrationPlan, report: RunReport | None, refusals: Sequence[str], *, executed: bool
 ) -> dict[str, Any]:
     """What a run has written, as JSON."""
-    from zkconsumer.core.migrationfile import plan_digest
+    from zkconsumer.operate.migrate.rules.planfile import plan_digest
 
     def rows(partitions: Iterable[Any]) -> list[dict[str, Any]]:
         return [{"topic": one.topic, "partition": one.partition} for one in partitions]

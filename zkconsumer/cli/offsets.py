@@ -10,13 +10,13 @@ import click
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import STORE, Writing, parse_topics, refuse, run, writing_options
-from zkconsumer.core.terminaltext import escaped
 
 if TYPE_CHECKING:
-    from zkconsumer.core.offsetreset import ResetSpec
-    from zkconsumer.tools.offsetplan import WritePlan
-    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+    from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -60,9 +60,9 @@ def export(
     The rows of `csv` have the group as their first column unless exactly one group is given. What cannot be exported
     (groups and znodes that may not be read, names that the format cannot express) is reported, and the exit code is 3.
     """
-    from zkconsumer.tools.offsetexport import export_offsets
-    from zkconsumer.tools.offsetfiles import format_offsets
-    from zkconsumer.tools.wholefiles import write_whole
+    from zkconsumer.operate.offsets.offsetexport import export_offsets
+    from zkconsumer.operate.offsets.offsetfiles import format_offsets
+    from zkconsumer.operate.offsets.wholefiles import write_whole
 
     with tool_session(connection.config()) as session, progress("reading") as advance:
         found = export_offsets(session, groups, advance=advance)
@@ -92,10 +92,10 @@ def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool,
     offsets outside the log, unless --skip-missing and --clamp are given; then each such line is a warning. Members of
     the groups must be stopped.
     """
-    from zkconsumer.tools.offsetimport import plan_import
+    from zkconsumer.operate.offsets.offsetimport import plan_import
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
-        from zkconsumer.tools.offsetfiles import parse_offsets
+        from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 
         content = parse_offsets(str(file), file.read_bytes(), group)
         return plan_import(
@@ -119,8 +119,8 @@ def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool,
 @click.option("--clamp", is_flag=True, help="Of an offset that its log no longer has, write the nearest one it has.")
 def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool, clamp: bool) -> None:
     """Undo what a command wrote, or complete it, from the snapshot that it made."""
-    from zkconsumer.tools.offsetrestore import plan_restore
-    from zkconsumer.tools.snapshot import read_snapshot
+    from zkconsumer.operate.offsets.restoreplan import plan_restore
+    from zkconsumer.operate.offsets.snapshot import read_snapshot
 
     content = read_snapshot(snapshot_file)
     if content.plan is not None:  # its state would not be true any more
@@ -172,7 +172,7 @@ def reset(
     **options: Any,
 ) -> None:
     """Move the offsets of a group (KIP-122). Its members must be stopped."""
-    from zkconsumer.tools.offsetreset import plan_reset
+    from zkconsumer.operate.offsets.resetplan import plan_reset
 
     # By identity: offset 0 equals False.
     given = [name for name in _SPECS if options[name] is not None and options[name] is not False]
@@ -209,7 +209,7 @@ def _option(name: str) -> str:
 def _spec(name: str, value: Any, group: str) -> ResetSpec:
     import time
 
-    from zkconsumer.core.offsetreset import ResetSpec, parse_datetime, time_before
+    from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec, parse_datetime, time_before
 
     try:
         match name:
@@ -233,7 +233,7 @@ def _spec(name: str, value: Any, group: str) -> ResetSpec:
 
 
 def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
-    from zkconsumer.tools.offsetfiles import FileRefused, parse_offsets
+    from zkconsumer.operate.offsets.offsetfiles import FileRefused, parse_offsets
 
     try:
         content = parse_offsets(str(file), file.read_bytes(), group)
@@ -252,7 +252,7 @@ def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
 @STORE
 def copy(writing: Writing, source: str, destination: str, topics: tuple[str, ...], store: Any) -> None:
     """Store the offsets that one group has in ZooKeeper for another group, whose members must be stopped."""
-    from zkconsumer.tools.offsetimport import plan_copy
+    from zkconsumer.operate.offsets.offsetimport import plan_copy
 
     wanted = parse_topics(topics) if topics else None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO, TypeAlias
 
-from zkconsumer.core.terminaltext import escaped
+from zkconsumer.cli.terminaltext import escaped
 
 Advance: TypeAlias = Callable[[int, int], None]
 """Called with what is done and what there is to do in all."""

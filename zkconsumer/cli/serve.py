@@ -20,9 +20,9 @@ from zkconsumer.cli.groupoptions import match_option, storage_option
 from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.core.offsets import OffsetStorage
-    from zkconsumer.web.hosts import Address
-    from zkconsumer.web.sampling import GroupSampling
+    from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.serve.hosts import Address
+    from zkconsumer.operate.serve.sampling import GroupSampling
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _LONGEST_SAMPLE_S: Final = 5.0
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> Address:
-    from zkconsumer.web.hosts import parse_address
+    from zkconsumer.operate.serve.hosts import parse_address
 
     try:
         return parse_address(value)
@@ -85,11 +85,11 @@ def serve(
     Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
     """
     require_extra("web", *_PACKAGES)
-    from zkconsumer.core.lagstatus import samples_for
-    from zkconsumer.tools.lagsamples import LagSampler
-    from zkconsumer.web.sampling import GroupSampling
-    from zkconsumer.web.server import listen
-    from zkconsumer.web.snapshot import LagRecorder
+    from zkconsumer.operate.groups.lagsamples import LagSampler
+    from zkconsumer.operate.groups.rules.lagstatus import samples_for
+    from zkconsumer.operate.serve.groupsnapshots import LagRecorder
+    from zkconsumer.operate.serve.sampling import GroupSampling
+    from zkconsumer.operate.serve.server import listen
 
     window = samples or samples_for(interval)
     ending = Ending()
@@ -116,8 +116,8 @@ def _serve(
     Raises:
         ZkConsumerError: sampling has failed.
     """
-    from zkconsumer.web.app import web_app
-    from zkconsumer.web.server import WebServer
+    from zkconsumer.operate.serve.app import web_app
+    from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
     server = WebServer(web_app(lambda: sampling.newest, time.monotonic, cluster, names), listener)

@@ -28,8 +28,8 @@ from zkconsumer.decode.messages import records
 from zkconsumer.decode.records import Records
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Message
-from zkconsumer.stalefiles import Claim, remove_abandoned_files
-from zkconsumer.tools.wholefiles import sync
+from zkconsumer.operate.offsets.wholefiles import sync
+from zkconsumer.process.stalefiles import Claim, remove_abandoned_files
 
 _log = logging.getLogger(__name__)
 

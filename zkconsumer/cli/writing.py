@@ -17,13 +17,13 @@ from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.rarecollections import rare_collections
-from zkconsumer.core.terminaltext import escaped
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
-    from zkconsumer.tools.offsetstores import Cluster
-    from zkconsumer.tools.writereport import WriteReport
+    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
+    from zkconsumer.operate.offsets.writereport import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
 
 STORE = click.option(
@@ -89,7 +89,7 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def connected(connection: ToolConnection) -> Iterator[tuple[ZkSession, Cluster]]:
     """An open session, and the brokers; raises as :func:`~zkconsumer.cli.connection.tool_session`."""
-    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.operate.offsets.groupstores import Cluster
 
     config = connection.config()
     with tool_session(config) as session, closing(Cluster.of(session, config)) as cluster:
@@ -127,12 +127,13 @@ def run(
         make: makes the plan.
         done: lines to print when all is written; not with ``--json``.
         connect: opens the session, as :func:`connected`.
-        write: executes the plan; None for :func:`~zkconsumer.tools.offsetwrites.execute`, whose arguments it has.
+        write: executes the plan; None for :func:`~zkconsumer.operate.offsets.offsetwrites.execute`, whose arguments it
+            has.
 
     Raises:
         click.exceptions.Exit: with 3 if a guard refuses, with 1 if a write failed.
     """
-    from zkconsumer.tools.offsetfiles import FileRefused
+    from zkconsumer.operate.offsets.offsetfiles import FileRefused
 
     with connect(options.connection) as (session, cluster):
         try:
@@ -165,8 +166,8 @@ def _execute(
     plan: WritePlan,
     write: Callable[..., WriteReport] | None,
 ) -> WriteReport:
-    from zkconsumer.tools.offsetwrites import execute
-    from zkconsumer.tools.snapshot import SnapshotFile, default_path
+    from zkconsumer.operate.offsets.offsetwrites import execute
+    from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path
 
     file = SnapshotFile(options.snapshot or default_path(plan.command))
     try:
@@ -233,7 +234,7 @@ def show_end(report: WriteReport, done: Iterable[str]) -> None:
 
 def plan_lines(plan: WritePlan) -> Iterator[str]:
     """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums."""
-    from zkconsumer.core.offsetreset import sums
+    from zkconsumer.operate.offsets.rules.offsetreset import sums
 
     for group in plan.groups:
         yield "" if len(plan.groups) == 1 else escaped(f"\nGROUP {group.change.group}").replace("\\n", "\n", 1)

@@ -9,26 +9,26 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.assembly.memberassembly import assemble_member
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.idlewatch import IdleWatch
-from zkconsumer.connector.metrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.stream import MessageStream
-from zkconsumer.core.idlestreams import seconds_between_looks
-from zkconsumer.core.lag import lag
-from zkconsumer.core.subscription import Subscription, TopicFilter
-from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, ZkConsumerError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
-from zkconsumer.forks import Owner
-from zkconsumer.group.description import MemberDescription
-from zkconsumer.group.identity import new_consumer_id
-from zkconsumer.group.listener import ConsumerRebalanceListener
-from zkconsumer.memberassembly import assemble_member
+from zkconsumer.fetch.rules.idlestreams import seconds_between_looks
+from zkconsumer.group.consumerid import new_consumer_id
+from zkconsumer.group.memberdescription import MemberDescription
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.subscription import Subscription, TopicFilter
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
+from zkconsumer.offsets.rules.lag import lag
+from zkconsumer.process.cpus import available_cpus
+from zkconsumer.process.forks import Owner
 
 _log = logging.getLogger(__name__)
 

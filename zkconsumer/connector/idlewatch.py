@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from zkconsumer.core.idlestreams import Seen, is_idle, judge
 from zkconsumer.errors import StreamIdle, name_some
 from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.rules.idlestreams import Seen, is_idle, judge
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.handedout import HandOver
-from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
+from zkconsumer.process.forks import Owner, call_in_child
 
 if TYPE_CHECKING:
     from zkconsumer.decode.records import Records

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from zkconsumer.demo.observer import ANSWER_TIMEOUT_MS, CLIENT_ID, read_log_ends
 from zkconsumer.demo.timeline import Sample
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmembers import group_members
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 
 class BrokerReader:

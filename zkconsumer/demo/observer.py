@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.demo.timeline import Sample, Timeline
 from zkconsumer.errors import LeaderUnknown, RetriableError, ZkConsumerError
-from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
+from zkconsumer.wire.brokerclient import LATEST, BrokerClient
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 _EVERY_S = 0.1

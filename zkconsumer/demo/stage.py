@@ -17,12 +17,12 @@ from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.bootstrap import bootstrap_brokers
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox, is_kraft_only
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.session import ZkSession
 
 TOPIC = "flights"

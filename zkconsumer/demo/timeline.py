@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkconsumer.core.lag import lag
+from zkconsumer.offsets.rules.lag import lag
 
 
 @dataclass(frozen=True, slots=True)

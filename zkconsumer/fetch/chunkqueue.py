@@ -19,13 +19,13 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from zkconsumer.core.idlestreams import Reading
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.fetch.handedout import HandedOut, HandOver
 from zkconsumer.fetch.queueroom import QueueRoom
+from zkconsumer.fetch.rules.idlestreams import Reading
 from zkconsumer.fetch.streamfaults import StreamFaults
 from zkconsumer.fetch.waitingchunks import WaitingChunks
-from zkconsumer.wakeup import WakeUp
+from zkconsumer.process.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge

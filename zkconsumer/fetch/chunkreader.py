@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.decodeahead import DecodeAhead, DecodePool, decode_in_place

@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Self
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
-from zkconsumer.threads import start_thread
-from zkconsumer.wakeup import WakeUp
+from zkconsumer.process.threads import start_thread
+from zkconsumer.process.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, ScannedChunk

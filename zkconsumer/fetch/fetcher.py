@@ -14,25 +14,25 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchanswers import Verdict, next_size, resume_at
-from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
 from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
-from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.epochendsprotocol import EpochEnd, EpochQuestion, epoch_ends
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name, verdict_on
-from zkconsumer.kafka.fetchconversation import FetchConversation
-from zkconsumer.kafka.fetchprotocol import FetchedPartition
-from zkconsumer.kafka.fetchsession import PartitionFetch
-from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
-from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.wakeup import WakeUp
+from zkconsumer.process.wakeup import WakeUp
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.epochendmessages import EpochEnd, EpochQuestion, epoch_ends
+from zkconsumer.wire.errorcodes import ErrorCode, error_name, verdict_on
+from zkconsumer.wire.fetchconversation import FetchConversation
+from zkconsumer.wire.fetchmessages import FetchedPartition
+from zkconsumer.wire.fetchsession import PartitionFetch
+from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
+from zkconsumer.wire.rules.fetchanswers import Verdict, next_size, resume_at
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
 
 
 class Answer(NamedTuple):
-    """The answer for one partition; see :class:`~zkconsumer.kafka.fetchconversation.FetchAnswer`."""
+    """The answer for one partition; see :class:`~zkconsumer.wire.fetchconversation.FetchAnswer`."""
 
     info: PartitionInfo
     asked: PartitionFetch

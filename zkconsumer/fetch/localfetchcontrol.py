@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
-from zkconsumer.core.leaderepochs import KnownEpochs
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.chunkqueue import ChunkQueue
-from zkconsumer.fetch.leaders import LeaderFinder
+from zkconsumer.fetch.leaderfinder import LeaderFinder
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
-from zkconsumer.threads import start_thread
+from zkconsumer.process.threads import start_thread
+from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class FetchPosition(NamedTuple):
 
 
 class LocalFetchControl:
-    """Implements :class:`~zkconsumer.core.fetchcontrol.FetchControl` with fetcher threads in this process.
+    """Implements :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl` with fetcher threads in this process.
 
     One thread calls ``start`` and ``stop``; any thread may call the other methods. ``pause`` and ``resume`` see either
     the assignment before a ``start`` or the one after it, so that no pause is lost between the two.
@@ -74,7 +74,7 @@ class LocalFetchControl:
         self._paused: frozenset[TopicPartition] = frozenset()
 
     def start(self, assignment: FetchAssignment) -> None:
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background.
+        """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`; leaders are found in the background.
 
         Raises:
             ThreadLimit: no thread can look for leaders; then none of the partitions that would begin is fetched.
@@ -136,7 +136,7 @@ class LocalFetchControl:
         return holder if holder is not None and holder.is_held() else None
 
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; the connections stay, for the other partitions."""
+        """See ``FetchControl``; the connections stay, for the other partitions."""
         released = [info for partition, info in self._fetched().items() if partition in partitions]
         for info in released:
             info.released = True
@@ -146,7 +146,7 @@ class LocalFetchControl:
             self._finder.remove(released)
 
     def stop(self, *, drain: bool = True) -> None:  # noqa: ARG002 - there is nothing to wait for
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
+        """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
         finder, self._finder = self._finder, None
         if finder is not None:
             finder.close()  # all sockets before any join: they end at the same time
@@ -196,12 +196,12 @@ class LocalFetchControl:
         return self._paused
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
+        """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`."""
         positions = {partition: info.position(handed_out=handed_out) for partition, info in self._infos.items()}
         return {partition: position for partition, position in positions.items() if position is not None}
 
     def superseded(self) -> list[tuple[TopicPartition, int]]:
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
+        """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`."""
         held = [info for queue in self._queues if isinstance(info := queue.held(), PartitionInfo)]
         positions = [(i.partition, i.position(handed_out=True)) for i in held if not self._is_current(i)]
         return [(partition, position) for partition, position in positions if position is not None]
@@ -211,7 +211,7 @@ class LocalFetchControl:
         return current is not None and info in (current, current.previous)
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
-        """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaders.LeaderFinder.fetch_requests>`."""
+        """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaderfinder.LeaderFinder.fetch_requests>`."""
         finder = self._finder
         return {} if finder is None else finder.fetch_requests()
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkconsumer.core.denials import PATIENCE, pause_s
-from zkconsumer.core.fetchanswers import Faults
-from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunks import QueuedPartition
-from zkconsumer.kafka.fetchsession import PartitionFetch
 from zkconsumer.model import ConsumerThreadId
+from zkconsumer.wire.fetchsession import PartitionFetch
+from zkconsumer.wire.rules.denials import PATIENCE, pause_s
+from zkconsumer.wire.rules.fetchanswers import Faults
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")

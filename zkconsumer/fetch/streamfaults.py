@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.denials import Denials
-from zkconsumer.wakeup import WakeUp
+from zkconsumer.process.wakeup import WakeUp
+from zkconsumer.wire.rules.denials import Denials
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.chunks import QueuedPartition
@@ -60,7 +60,7 @@ class StreamFaults:
     def deny(self, subject: Hashable, part: Hashable, error: Exception, info: QueuedPartition | None = None) -> bool:
         """Let the stream raise an error at its next request, before queued chunks; then it can be iterated again.
 
-        Each subject is raised once until it can be read again, see :class:`~zkconsumer.core.denials.Denials`.
+        Each subject is raised once until it can be read again, see :class:`~zkconsumer.wire.rules.denials.Denials`.
 
         Args:
             subject: what cannot be read, such as a topic.

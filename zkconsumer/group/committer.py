@@ -9,10 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchControl
-from zkconsumer.core.groupprotocol import GroupProtocol
-from zkconsumer.core.ownedpartitions import OwnedPartition, OwnedPartitions
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     CommitRefused,
     ConsumerClosed,
@@ -22,9 +19,12 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
     name_some,
 )
+from zkconsumer.fetch.rules.fetchcontrol import FetchControl
+from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.offsets.offsetstore import OffsetStore
 
 _log = logging.getLogger(__name__)
 

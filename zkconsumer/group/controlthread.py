@@ -34,7 +34,7 @@ from contextlib import contextmanager
 
 from zkconsumer.errors import ConsumerClosed, ThreadLimit
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.threads import start_thread
+from zkconsumer.process.threads import start_thread
 
 _log = logging.getLogger(__name__)
 

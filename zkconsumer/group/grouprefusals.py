@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from zkconsumer.core.denials import PATIENCE
 from zkconsumer.errors import GroupAuthorizationFailed, MemberRefused, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.wire.rules.denials import PATIENCE
 
 OnRefusal = Callable[[ZkConsumerError | None], None]
 

@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchControl
-from zkconsumer.core.groupprotocol import BrokerSource, GroupProtocol
-from zkconsumer.core.memberstate import MemberState, StateHistory
-from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import InstanceIdInUse, SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.fetch.rules.fetchcontrol import FetchControl
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
-from zkconsumer.group.description import MemberDescription
+from zkconsumer.group.groupprotocol import BrokerSource, GroupProtocol
 from zkconsumer.group.grouprefusals import GroupRefusals, OnRefusal
-from zkconsumer.group.listener import CalledOutListener, ConsumerRebalanceListener
+from zkconsumer.group.memberdescription import MemberDescription
 from zkconsumer.group.memberstats import MemberStats, coarse_state
+from zkconsumer.group.rebalancelistener import CalledOutListener, ConsumerRebalanceListener
 from zkconsumer.group.rebalanceloop import RebalanceLoop
 from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.rules.memberstate import MemberState, StateHistory
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.offsets.offsetstore import OffsetStore
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ class GroupMember:
 
     Args:
         config: the consumer's properties.
-        consumer_id: identifies the member in its group, see :func:`~zkconsumer.group.identity.new_consumer_id`.
+        consumer_id: identifies the member in its group, see :func:`~zkconsumer.group.consumerid.new_consumer_id`.
         fetch: does the fetching; called on the rebalance thread.
-        parts: its parts, from ``memberassembly.py``.
+        parts: its parts, from ``assembly/memberassembly.py``.
         on_failure: called on the rebalance thread if an unexpected error ends that thread, or another consumer has
             taken this member's ``group.instance.id``.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from zkconsumer.core.memberstate import MemberState, step_name
-from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.memberstate import MemberState, step_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class RebalanceCounts:
     Attributes:
         by_cause: number of finished rebalances by cause.
         seconds: total duration of finished rebalances, failed attempts and the waits between them included.
-        failures: failed attempts by step, see :func:`~zkconsumer.core.memberstate.step_name`.
+        failures: failed attempts by step, see :func:`~zkconsumer.group.rules.memberstate.step_name`.
         last_cause: cause of the last finished rebalance, None before the first.
         last_seconds: its duration in seconds.
         last_finished: when it ended, in seconds since the epoch.

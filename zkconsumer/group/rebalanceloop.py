@@ -11,19 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.groupprotocol import GroupProtocol
-from zkconsumer.core.memberstate import MemberState, step_name
-from zkconsumer.core.rebalancesteps import (
-    RebalanceCause,
-    longest_settling_seconds,
-    orphan_delay_seconds,
-    outages_in_a_row,
-    retry_seconds,
-    settle_seconds,
-    total_wait_covers_session,
-)
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     ConsumerClosed,
     ConsumerIdInUse,
@@ -39,9 +27,21 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.group.controlthread import ControlThread
+from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.memberstats import RebalanceCounts
 from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.rules.attempts import (
+    RebalanceCause,
+    longest_settling_seconds,
+    orphan_delay_seconds,
+    outages_in_a_row,
+    retry_seconds,
+    settle_seconds,
+    total_wait_covers_session,
+)
+from zkconsumer.group.rules.memberstate import MemberState, step_name
+from zkconsumer.group.rules.subscription import Subscription
 
 _log = logging.getLogger(__name__)
 

@@ -9,14 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
-from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
-from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.memberstate import MemberState, step_name
-from zkconsumer.core.ownedpartitions import OwnedPartition, OwnershipState
-from zkconsumer.core.rebalancesteps import RebalanceCause
-from zkconsumer.core.reconcile import Reconciliation, reconcile
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     GenerationEnded,
     MalformedZnode,
@@ -26,8 +19,15 @@ from zkconsumer.errors import (
     ZkConsumerError,
     name_some,
 )
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
 from zkconsumer.group.committer import OffsetCommitter
-from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.groupprotocol import GroupProtocol, Need, NoNeed, Target
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.group.rules.memberstate import MemberState, step_name
+from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipState
+from zkconsumer.group.rules.reconcile import Reconciliation, reconcile
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from zkconsumer.wakeup import WakeUp
+from zkconsumer.process.wakeup import WakeUp
 
 
 class RebalanceSignal:

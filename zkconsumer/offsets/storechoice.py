@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import Broker, Stamp
-from zkconsumer.offsets.dual import DualOffsetStore
-from zkconsumer.offsets.kafka import KafkaOffsetStore
-from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.offsets.dualstore import DualOffsetStore
+from zkconsumer.offsets.kafkastore import KafkaOffsetStore
+from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
+from zkconsumer.offsets.offsetstore import OffsetStore
+from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.wire.brokerclient import BrokerClient
 
 
 def open_store(
@@ -30,7 +30,7 @@ def open_store(
         zookeeper: the group's offsets in ZooKeeper.
         live_brokers: returns the brokers to ask for the group's coordinator.
         wait_before_retry: waits for the given seconds; True if there should be no further attempt.
-        stamp: see :class:`~zkconsumer.offsets.kafka.KafkaOffsetStore`.
+        stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
@@ -54,8 +54,8 @@ def open_kafka_store(
         live_brokers: see :func:`open_store`.
         wait_before_retry: see there.
         identity: returns the member and generation that commits name, in a group that brokers coordinate.
-        membership: see :class:`~zkconsumer.kafka.offsetcoordinator.OffsetCoordinator`.
-        stamp: see :class:`~zkconsumer.offsets.kafka.KafkaOffsetStore`.
+        membership: see :class:`~zkconsumer.offsets.offsetcoordinator.OffsetCoordinator`.
+        stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
     """
     client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
     return KafkaOffsetStore(

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.client import LATEST, BrokerClient, fetch_metadata
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
+from zkconsumer.wire.brokerclient import LATEST, BrokerClient, fetch_metadata
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.kafkapython import load_kafka_python
 
 _CREATE_TOPICS_VERSIONS: Final = (0, 7)
 _CONTROLLER_TIMEOUT_MS: Final = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.forks import Owner
+from zkconsumer.process.forks import Owner
 
 _POLL_S = 0.05
 _STOP_S = 30.0

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.kafkapython import load_kafka_python
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
 """Compression codecs by name, with their number in the attributes of a batch."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 
 from zkconsumer.errors import SandboxError, UsageError
-from zkconsumer.forks import Owner
+from zkconsumer.process.forks import Owner
+from zkconsumer.process.stalefiles import OwnedDirectory
 from zkconsumer.sandbox.cache import cache_directory
 from zkconsumer.sandbox.ensemble import ZooKeeperEnsemble
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
@@ -19,7 +20,6 @@ from zkconsumer.sandbox.ports import require_free
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.sandbox.server import LocalServer
 from zkconsumer.sandbox.zookeeper import ZooKeeperServer
-from zkconsumer.stalefiles import OwnedDirectory
 
 _POLL_S = 0.1
 _AGREEMENT_TIMEOUT_S = 30.0

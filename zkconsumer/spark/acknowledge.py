@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from zkconsumer.errors import ThreadLimit
-from zkconsumer.stalefiles import OwnedDirectory
-from zkconsumer.threads import start_thread
+from zkconsumer.process.stalefiles import OwnedDirectory
+from zkconsumer.process.threads import start_thread
 
 _log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkconsumer.core.subscription import Subscription
-from zkconsumer.cpus import available_cpus
+from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
@@ -28,22 +27,30 @@ from zkconsumer.errors import (
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.consumerid import new_consumer_id
 from zkconsumer.group.member import GroupMember
-from zkconsumer.memberassembly import assemble_member
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.process.cpus import available_cpus
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
-from zkconsumer.spark.cluster import ClusterView, read_cluster
+from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks, stream_counts, with_epochs
-from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report
-from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
-from zkconsumer.spark.process import ignore_sigterm, prepare_process
-from zkconsumer.spark.querystate import QueryState
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
-from zkconsumer.spark.sourceoffset import SourceOffset
+from zkconsumer.spark.rules.microbatch import (
+    RangePartition,
+    Span,
+    group_by_thread,
+    split_tasks,
+    stream_counts,
+    with_epochs,
+)
+from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report
+from zkconsumer.spark.rules.options import SourceOptions
+from zkconsumer.spark.rules.querystate import QueryState
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
+from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
 _log = logging.getLogger(__name__)

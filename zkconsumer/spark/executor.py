@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
 from zkconsumer.errors import BrokerUnavailable, RetriableError, ThreadLimit
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.microbatch import RangePartition, Span
-from zkconsumer.spark.options import SourceOptions
+from zkconsumer.process.threads import start_thread
 from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
+from zkconsumer.spark.rules.microbatch import RangePartition, Span
+from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
-from zkconsumer.threads import start_thread
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError
-from zkconsumer.spark.cluster import ClusterView
-from zkconsumer.spark.querystate import QueryState
+from zkconsumer.spark.clusterview import ClusterView
+from zkconsumer.spark.rules.querystate import QueryState
 
 _log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.cluster.brokercatalog import ask_for_catalog
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
-from zkconsumer.kafka.brokercatalog import ask_for_catalog
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
-from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion
-from zkconsumer.kafka.listoffsetsprotocol import Offsets
-from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.positions import AtTime, Wanted
-from zkconsumer.spark.sourceoffset import KnownTopic
+from zkconsumer.spark.rules.positions import AtTime, Wanted
+from zkconsumer.spark.rules.sourceoffset import KnownTopic
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
+from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
+from zkconsumer.wire.listoffsetsmessages import Offsets
+from zkconsumer.wire.refusals import DESCRIBE, topic_refused
+from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 
 _log = logging.getLogger(__name__)
 

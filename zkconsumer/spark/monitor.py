@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from zkconsumer.core.lag import lag
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.spark.acknowledge import acknowledge
-from zkconsumer.spark.metrics import SourceState, expose
-from zkconsumer.spark.offsetsjson import decode_offset, decode_report
-from zkconsumer.spark.sourceoffset import SourceOffset
+from zkconsumer.spark.querymetrics import SourceState, expose
+from zkconsumer.spark.rules.offsetsjson import decode_offset, decode_report
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

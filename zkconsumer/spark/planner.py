@@ -1,7 +1,8 @@
 """BatchPlanner: commits finished batches and plans the next micro-batch of a query.
 
-Runs on Spark's thread. The decisions are in :mod:`zkconsumer.spark.querystate`, :mod:`zkconsumer.spark.microbatch` and
-:mod:`zkconsumer.spark.sourceoffset`; this module does the I/O with the group and the brokers.
+Runs on Spark's thread. The decisions are in :mod:`zkconsumer.spark.rules.querystate`,
+:mod:`zkconsumer.spark.rules.microbatch` and :mod:`zkconsumer.spark.rules.sourceoffset`; this module does the I/O with
+the group and the brokers.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.core.groupview import format_partitions
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.group.member import GroupMember
+from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import Span, cap_offsets
-from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.querypositions import QueryPositions
-from zkconsumer.spark.querystate import QueryState
-from zkconsumer.spark.sourceoffset import Plan, SourceOffset, next_offset
+from zkconsumer.spark.rules.microbatch import Span, cap_offsets
+from zkconsumer.spark.rules.options import SourceOptions
+from zkconsumer.spark.rules.querystate import QueryState
+from zkconsumer.spark.rules.sourceoffset import Plan, SourceOffset, next_offset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)

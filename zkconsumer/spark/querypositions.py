@@ -1,7 +1,7 @@
 """QueryPositions: asks checkpoint, group and brokers for the position of a query in each partition that it owns.
 
-Used by Spark's thread only. The decisions are in :mod:`zkconsumer.spark.positions`, the positions in
-:class:`~zkconsumer.spark.querystate.QueryState`.
+Used by Spark's thread only. The decisions are in :mod:`zkconsumer.spark.rules.positions`, the positions in
+:class:`~zkconsumer.spark.rules.querystate.QueryState`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Set
 from zkconsumer.errors import OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
-from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.positions import (
+from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
+from zkconsumer.spark.rules.options import SourceOptions
+from zkconsumer.spark.rules.positions import (
     Choice,
     Loss,
     Reason,
@@ -24,8 +24,8 @@ from zkconsumer.spark.positions import (
     group_by_reason,
     locate,
 )
-from zkconsumer.spark.querystate import QueryState
-from zkconsumer.spark.sourceoffset import SourceOffset
+from zkconsumer.spark.rules.querystate import QueryState
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)

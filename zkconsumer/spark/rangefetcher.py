@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchanswers import Faults, Verdict, next_size, resume_at
-from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.decode.records import Records
@@ -32,17 +30,19 @@ from zkconsumer.errors import (
     TopicUnreadable,
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
-from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
-from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion, epoch_ends
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name, verdict_on
-from zkconsumer.kafka.fetchconversation import FetchConversation
-from zkconsumer.kafka.fetchprotocol import FetchedPartition
-from zkconsumer.kafka.fetchsession import PartitionFetch
-from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
-from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.worker import PooledConnection
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
+from zkconsumer.wire.errorcodes import ErrorCode, error_name, verdict_on
+from zkconsumer.wire.fetchconversation import FetchConversation
+from zkconsumer.wire.fetchmessages import FetchedPartition
+from zkconsumer.wire.fetchsession import PartitionFetch
+from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
+from zkconsumer.wire.rules.fetchanswers import Faults, Verdict, next_size, resume_at
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 _log = logging.getLogger(__name__)
 

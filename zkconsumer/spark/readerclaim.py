@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from zkconsumer.errors import UsageError
-from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.rules.options import SourceOptions
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Spark creates a reader in two processes, one of which only pickles it and ends, so a constructor must not open any
 connection (notes.md#sparks-data-source-api). Driver side: :mod:`zkconsumer.spark.driver` and
-:mod:`zkconsumer.spark.batch`. Executor side: :mod:`zkconsumer.spark.executor`.
+:mod:`zkconsumer.spark.batchread`. Executor side: :mod:`zkconsumer.spark.executor`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from zkconsumer.errors import ConfigError
     from zkconsumer.spark.driver import QueryDriver
-    from zkconsumer.spark.microbatch import RangePartition
-    from zkconsumer.spark.options import SourceOptions
+    from zkconsumer.spark.rules.microbatch import RangePartition
+    from zkconsumer.spark.rules.options import SourceOptions
 
 
 class ZkConsumerDataSource(DataSource):
@@ -43,7 +43,7 @@ class ZkConsumerDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        from zkconsumer.spark.options import parse_options
+        from zkconsumer.spark.rules.options import parse_options
 
         super().__init__(options)
         self._options = parse_options(options)
@@ -65,8 +65,8 @@ class ZkConsumerDataSource(DataSource):
         Raises:
             ConfigError: the options or the schema cannot be used for a batch read.
         """
-        from zkconsumer.spark.options import check_batch
         from zkconsumer.spark.rows import choose_columns
+        from zkconsumer.spark.rules.options import check_batch
 
         check_batch(self._options)
         return ZkConsumerReader(self._options, choose_columns(schema))
@@ -78,8 +78,8 @@ class ZkConsumerDataSource(DataSource):
         query fails with an UnboundLocalError.
         """
         from zkconsumer.errors import ConfigError
-        from zkconsumer.spark.options import check_streaming
         from zkconsumer.spark.rows import choose_columns
+        from zkconsumer.spark.rules.options import check_streaming
 
         try:
             check_streaming(self._options)
@@ -113,7 +113,7 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
-        from zkconsumer.spark.batch import plan_batch_read
+        from zkconsumer.spark.batchread import plan_batch_read
 
         return [InputPartition(task) for task in plan_batch_read(self._options)]
 
@@ -133,7 +133,7 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         Raises:
             ConfigError: the options or the schema cannot be used for a stream.
         """
-        from zkconsumer.spark.offsetsjson import initial_offset
+        from zkconsumer.spark.rules.offsetsjson import initial_offset
 
         self._require_usable()
         return initial_offset(self._options.config.group_id)

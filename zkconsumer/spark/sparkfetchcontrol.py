@@ -2,7 +2,7 @@
 
 Spark calls the source on the main thread of its process; the member's rebalance thread starts and stops partitions;
 acknowledgements arrive on a third. They meet only here, under one condition that is never held across I/O. What their
-events change is decided by :class:`~zkconsumer.spark.querystate.QueryState`.
+events change is decided by :class:`~zkconsumer.spark.rules.querystate.QueryState`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
+from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.model import Stamp, TopicPartition
-from zkconsumer.spark.querystate import QueryState
+from zkconsumer.spark.rules.querystate import QueryState
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def drain_remedy(config: ConsumerConfig) -> str:
 
 
 class SparkFetchControl:
-    """A :class:`~zkconsumer.core.fetchcontrol.FetchControl` for which Spark's tasks do the fetching.
+    """A :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl` for which Spark's tasks do the fetching.
 
     Only what Spark has finished may be committed, so each commit by timer, rebalance or leaving follows the checkpoint.
 
@@ -78,7 +78,7 @@ class SparkFetchControl:
         """Replace the state by the one that follows an event.
 
         Raises:
-            GenerationEnded: see :class:`~zkconsumer.spark.querystate.QueryState`.
+            GenerationEnded: see :class:`~zkconsumer.spark.rules.querystate.QueryState`.
         """
         with self._changed:
             self._query = event(self._query)

@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.leaderepochs import KnownEpochs
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder
-from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import is_refusal
-from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import is_refusal
+from zkconsumer.wire.refusals import DESCRIBE, topic_refused
+from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _NO_EPOCHS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 _IDLE_LIMIT_S = 60.0

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final, Protocol
 
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, produce
+from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 30_000
 _UNKNOWN: Final = -1  # the id of a broker before it was asked

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.errors import UsageError
+from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
+from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_group
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.tools.groups import GroupDescription, describe_group
 from zkconsumer.zookeeper.expiry import expire
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.zookeepergroup import ZooKeeperGroup
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "auto_offset_reset": "smallest",
@@ -46,7 +46,7 @@ class ConsumerGroup:
         self._proxies: dict[ConsumerConnector, list[TcpProxy]] = {}
 
     def consumer(self, **properties: Any) -> ConsumerConnector:
-        """Make a consumer; ``properties`` are those of :class:`~zkconsumer.config.ConsumerConfig`.
+        """Make a consumer; ``properties`` are those of :class:`~zkconsumer.config.consumerconfig.ConsumerConfig`.
 
         Raises:
             ZooKeeperUnavailable: no server answered.

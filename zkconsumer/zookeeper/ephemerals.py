@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from zkconsumer.zookeeper.security import open_acl
+from zkconsumer.zookeeper.authentication import open_acl
 from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, send
 
 

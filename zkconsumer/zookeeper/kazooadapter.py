@@ -32,7 +32,7 @@ from kazoo.protocol.serialization import SASL, Auth, Connect, Exists, Sync
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zkconsumer.errors import SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.threads import start_thread
+from zkconsumer.process.threads import start_thread
 from zkconsumer.zookeeper.requestcount import request_count_pair
 
 Watch = Callable[[], None]

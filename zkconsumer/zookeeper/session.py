@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.forks import Owner
-from zkconsumer.threads import start_thread
+from zkconsumer.process.forks import Owner
+from zkconsumer.process.threads import start_thread
+from zkconsumer.zookeeper.authentication import client_arguments, open_acl, owned_acl
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -36,7 +37,6 @@ from zkconsumer.zookeeper.kazooadapter import (
     translated_errors,
 )
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
-from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
 
 if TYPE_CHECKING:  # what only reads needs no transactions
     from zkconsumer.zookeeper.access import Access
@@ -67,7 +67,8 @@ class ZkSession:
         connection_timeout_ms: how long :meth:`open` waits for a server, and as long again for the answer to its first
             request, if the session timeout is not longer.
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
-        authentication: further arguments of kazoo's client, see :func:`zkconsumer.zookeeper.security.client_arguments`.
+        authentication: further arguments of kazoo's client, see
+            :func:`zkconsumer.zookeeper.authentication.client_arguments`.
         client: makes kazoo's client.
         acl: ACL of nodes that :meth:`transact` and :meth:`ensure_path` create; None allows all clients everything.
 

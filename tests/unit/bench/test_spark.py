@@ -12,8 +12,8 @@ from zkconsumer.bench.sparkfield import (
     part_of_schema,
     source_options,
 )
-from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.rows import choose_columns
+from zkconsumer.spark.rules.options import parse_options
 
 READING = Reading("t", 100, 1000)
 ENDPOINTS = Endpoints("127.0.0.1:1", "127.0.0.1:2")

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tests.chaos.assignments import AssignmentHistory, Generation, ReconciledGroup, generation_of
-from zkconsumer.kafka.consumerprotocol import encode_assignment
+from zkconsumer.group.kafka.subscriptionbytes import encode_assignment
 from zkconsumer.model import TopicPartition
 from zkconsumer.testing.ledger import Claimed, Ledger, Registered, Released, SessionEnded
 

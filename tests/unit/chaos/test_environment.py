@@ -9,7 +9,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from tests.chaos.environment import SteppedClocks
-from zkconsumer.boottime import boot_seconds
+from zkconsumer.process.boottime import boot_seconds
 
 clocks = SteppedClocks(Path(sys.argv[1]))
 real, boot, steady = time.time(), boot_seconds(), time.monotonic()

@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
-from zkconsumer.tools.groups import GroupDescription, MemberDescription, PartitionDescription
+from zkconsumer.operate.groups.groupdescription import GroupDescription, MemberDescription, PartitionDescription
 
 EVIL = "\x1b[2J\n"
 ESCAPED = r"\x1b[2J\n"

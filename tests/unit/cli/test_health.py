@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import click
 import pytest
 from click.testing import CliRunner
-
 from tests.unit.connector.test_health import page
+
 from zkconsumer.cli.consume import _with_metrics_port
 from zkconsumer.cli.health import health
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.sandbox.ports import free_port
 

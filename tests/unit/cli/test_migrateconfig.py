@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from zkconsumer.cli.migrateconfig import config_command
-from zkconsumer.core.nextconfigrules import TARGETS
 from zkconsumer.errors import UsageError
+from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
 
 SERVERS = "b1:9092,b2:9092"
 

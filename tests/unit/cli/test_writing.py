@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.main import command
 from zkconsumer.cli.writing import Writing, parse_topics, plan_document, plan_lines, run, show_end
-from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.offsetfiles import FileFault, FileRefused
-from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
-from zkconsumer.tools.snapshot import GroupChange, Snapshot, SnapshotFile
-from zkconsumer.tools.writereport import WriteReport
+from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.snapshot import GroupChange, Snapshot, SnapshotFile
+from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
+from zkconsumer.operate.offsets.writereport import WriteReport
 
 P = TopicPartition("clicks", 0)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.idlewatch import IdleWatch
-from zkconsumer.core.idlestreams import Reading
+from zkconsumer.fetch.rules.idlestreams import Reading
 from zkconsumer.model import TopicPartition
 
 UNREAD = frozenset({TopicPartition("t", 0)})

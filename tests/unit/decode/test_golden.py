@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.decoding import rows, sent
 from tests.golden.captures import captures
 from zkconsumer.decode.batchdecoder import BatchDecoder
-from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.wire.errorcodes import ErrorCode
 
 CAPTURES = list(captures())
 UNSUPPORTED_COMPRESSION_TYPE = 76

@@ -7,8 +7,8 @@ import pytest
 
 import zkconsumer
 from tests.fixtures.documents import ROOT, examples, prose
-from zkconsumer.config import PROPERTIES
-from zkconsumer.connector.metrics import METRICS
+from zkconsumer.config.consumerconfig import PROPERTIES
+from zkconsumer.connector.consumermetrics import METRICS
 
 PAGES = (
     "README",

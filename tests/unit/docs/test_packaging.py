@@ -112,7 +112,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
         names = archive.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"zkconsumer", "pyspark_zkconsumer.py"}
     assert "zkconsumer/py.typed" in names
-    page = {path.name for path in (ROOT / "zkconsumer/web/static").iterdir()}
+    page = {path.name for path in (ROOT / "zkconsumer/operate/serve/static").iterdir()}
     assert {name.rpartition("/")[2] for name in names if "/static/" in name} == page
     locks = {path.name for path in (ROOT / "zkconsumer/sandbox/locks").iterdir()}
     assert {name.rpartition("/")[2] for name in names if "/locks/" in name} == locks

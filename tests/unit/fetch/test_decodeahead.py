@@ -12,8 +12,8 @@ from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.decodeahead import DecodePool, Job, threads_for, to_decode_ahead
 from zkconsumer.model import TopicPartition
+from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.sandbox.producer import Record
-from zkconsumer.wakeup import WakeUp
 
 
 @pytest.mark.parametrize(

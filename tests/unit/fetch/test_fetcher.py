@@ -11,15 +11,15 @@ from tests.fixtures.batches import build, spoil
 from tests.fixtures.chunks import make_info, make_queue, take
 from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode import library
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
-from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import Broker
 from zkconsumer.sandbox.producer import Record
+from zkconsumer.wire.errorcodes import ErrorCode
 
 API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 1, 4, 4)
 GOOD = build([Record(b"v")], offset=5)

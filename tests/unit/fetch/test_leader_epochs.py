@@ -6,13 +6,13 @@ from tests.fixtures.chunks import THREAD, make_queue, take
 from tests.fixtures.messagesets import message_set
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
-from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
+from zkconsumer.wire.errorcodes import ErrorCode
 
 P = TopicPartition("t", 0)
 METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23

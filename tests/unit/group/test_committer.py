@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, make_queue, take
 from tests.fixtures.groupprotocol import CommandedGroup, Member
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import NotOwner, OwnershipConflict
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.fixtures.groupprotocol import Member
-from zkconsumer.core.memberstate import MemberState
-from zkconsumer.core.rebalancesteps import RebalanceCause
-from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
-from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.spark.microbatch import Span
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

@@ -7,7 +7,7 @@ from kazoo.protocol.serialization import Delete
 
 from tests.fixtures.groupmodel import PATHS, SUBSCRIPTIONS, GroupModel
 from tests.fixtures.membersinturns import SESSION_S
-from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.model import TopicPartition
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import (
     GenerationEnded,
     GroupAuthorizationFailed,
@@ -22,11 +21,12 @@ from zkconsumer.errors import (
     UsageError,
     ZooKeeperUnavailable,
 )
-from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
-from zkconsumer.spark.microbatch import Span
-from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, initial_offset
-from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, initial_offset
+from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
+from zkconsumer.wire.errorcodes import ErrorCode
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 

@@ -5,11 +5,11 @@ import pytest
 from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from zkconsumer.errors import OffsetOutOfRange
-from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.executor import read_ranges
-from zkconsumer.spark.microbatch import OffsetRange, with_epochs
-from zkconsumer.spark.options import parse_options
+from zkconsumer.spark.rules.microbatch import OffsetRange, with_epochs
+from zkconsumer.spark.rules.options import parse_options
+from zkconsumer.wire.errorcodes import ErrorCode
 
 P = TopicPartition("t", 0)
 

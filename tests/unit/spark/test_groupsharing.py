@@ -1,12 +1,12 @@
 import pytest
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
-from zkconsumer.spark.cluster import ClusterView
+from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.groupsharing import GroupSharing
-from zkconsumer.spark.querystate import QueryState
+from zkconsumer.spark.rules.querystate import QueryState
 
 
 def view(members=(), unshared=()):

@@ -9,12 +9,12 @@ import pytest
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
-from zkconsumer.spark.sourceoffset import KnownTopic
+from zkconsumer.spark.rules.sourceoffset import KnownTopic
+from zkconsumer.wire.errorcodes import ErrorCode
 
 A, B = (TopicPartition("t", n) for n in range(2))
 

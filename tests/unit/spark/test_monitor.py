@@ -8,10 +8,10 @@ import pytest
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark import acknowledge
 from zkconsumer.spark.acknowledge import AcknowledgementServer
-from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.monitor import QueryMonitor, lag_after, planned_offset
-from zkconsumer.spark.offsetsjson import encode_offset, encode_report
-from zkconsumer.spark.sourceoffset import SourceOffset
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.offsetsjson import encode_offset, encode_report
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 A, B = (TopicPartition("t", n) for n in range(2))
 REPORT = encode_report("g", {A: Span(60, 100), B: Span(5, 5)}, None)

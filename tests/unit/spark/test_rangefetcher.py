@@ -6,7 +6,7 @@ import pytest
 from tests.fixtures.batches import build, empty, spoil
 from tests.fixtures.kafka import FetchRequest
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -16,13 +16,13 @@ from zkconsumer.errors import (
     TopicAuthorizationFailed,
     TopicUnreadable,
 )
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
-from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
+from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.worker import PooledConnection
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode
 
 LONG_S = 30.0
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from zkconsumer.errors import UsageError
-from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.readerclaim import ReaderClaim, driver_directory
+from zkconsumer.spark.rules.options import parse_options
 
 
 def options(**more):

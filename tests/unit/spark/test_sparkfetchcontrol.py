@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, GenerationEnded, UsageError
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
-from zkconsumer.spark.microbatch import Span
-from zkconsumer.spark.querystate import QueryState
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))

@@ -4,11 +4,11 @@ import pytest
 
 from tests.fixtures.batches import build
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import worker
+from zkconsumer.wire.connection import BrokerConnection
 
 P = TopicPartition("t", 0)
 

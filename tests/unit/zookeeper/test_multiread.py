@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.errors import SessionExpired
-from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.group.zookeeper.membership import Membership
 from zkconsumer.zookeeper.multiread import ArmWatches, in_requests
 
 

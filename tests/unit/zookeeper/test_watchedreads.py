@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.znodes import ZnodesInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 

@@ -1,0 +1,76 @@
+"""Snapshots of a cluster: what they describe, how they differ, and which of two answers is believed."""
+
+import pytest
+
+from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds
+from zkconsumer.model import Broker, Topic, TopicIdentity
+
+BROKERS = (Broker(1, "one", 9092),)
+
+
+def topic(partitions, topic_id="id"):
+    return Topic(tuple(range(partitions)), TopicIdentity(topic_id, None))
+
+
+def snapshot(asked_for=None, brokers=BROKERS, **described):
+    return ClusterSnapshot(brokers, described, asked_for if asked_for is None else frozenset(asked_for))
+
+
+def test_a_snapshot_is_a_catalog():
+    one = snapshot(t=topic(2), u=topic(1))
+    assert one.live_brokers() == BROKERS
+    assert one.topics() == {"t", "u"}
+    assert one.describe_topics(["u", "missing"]) == {"u": topic(1)}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "wanted", "expected"),
+    [(None, ["t"], True), (None, None, True), (["t"], ["t"], True), (["t"], ["t", "u"], False), (["t"], None, False)],
+)
+def test_a_snapshot_covers_what_was_asked_for(asked_for, wanted, expected):
+    assert snapshot(asked_for).covers(wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (snapshot(t=topic(2)), snapshot(t=topic(2)), False),
+        (snapshot(t=topic(2)), snapshot(t=topic(3)), True),
+        (snapshot(t=topic(2)), snapshot(t=topic(2, "another")), True),
+        (snapshot(t=topic(2)), snapshot(), True),
+        (snapshot(), snapshot(t=topic(2)), True),
+        (snapshot(["t"], t=topic(2)), snapshot(["t", "u"], t=topic(2), u=topic(1)), False),
+        (snapshot(["t"]), snapshot(None, t=topic(2), u=topic(1)), True),
+        (snapshot(["t"], t=topic(2)), snapshot(None, t=topic(2), u=topic(1)), False),
+        (ClusterSnapshot(), snapshot(), True),
+        (snapshot(), snapshot(brokers=(*BROKERS, Broker(2, "two", 9092))), False),
+    ],
+    ids=["same", "grown", "created again", "deleted", "created", "asked", "of both", "of one", "first", "broker"],
+)
+def test_snapshots_differ_in_topics_that_both_cover(before, after, expected):
+    assert after.differs(before) is expected
+
+
+def test_a_topic_never_loses_partitions():
+    answer = snapshot(t=topic(2), u=topic(2, "another"), v=topic(2, None))
+    before = snapshot(t=topic(4), u=topic(4), v=topic(4, None))
+    believed = next_snapshot(before, answer)
+    assert believed.described == {"t": topic(4), "u": topic(2, "another"), "v": topic(2, None)}
+
+
+def test_a_topic_that_is_missing_was_deleted():
+    assert next_snapshot(snapshot(t=topic(2)), snapshot()).topics() == set()
+
+
+def test_a_topic_that_was_not_described_keeps_its_description():
+    believed = next_snapshot(snapshot(t=topic(2)), snapshot(u=topic(1)), undescribed={"t", "unknown"})
+    assert believed.described == {"t": topic(2), "u": topic(1)}
+
+
+@pytest.mark.parametrize(
+    ("failures", "was_asked", "expected"),
+    [(0, False, 30), (0, True, 1), (1, True, 0.2), (2, False, 0.4), (9, False, 30), (5000, False, 30)],
+)
+def test_failures_and_readings_shorten_the_pause(failures, was_asked, expected):
+    assert poll_seconds(30, failures=failures, was_asked=was_asked) == expected
+    assert poll_seconds(0.1, failures=failures, was_asked=was_asked) <= 0.1

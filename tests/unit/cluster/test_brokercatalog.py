@@ -1,0 +1,105 @@
+"""Brokers and topics as a broker describes them, over a real socket, in old and new versions."""
+
+import logging
+from functools import partial
+from uuid import UUID
+
+import pytest
+
+from tests.fixtures.kafka import MetadataRequest
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.model import Broker, TopicIdentity, TopicPartition
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.errorcodes import ErrorCode
+
+OLD, NEW, NEWEST = 1, 6, 12
+
+
+@pytest.fixture
+def stub():
+    with running_stub_broker() as broker:
+        broker.versions[MetadataRequest.API_KEY] = NEWEST
+        for partition in (TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("u", 0)):
+            broker.log(partition)
+        broker.topic_ids = {"t": UUID(int=1)}
+        yield broker
+
+
+def read(stub, topics):
+    config = ConsumerConfig(
+        group_id="g", zookeeper_connect="unused:1", bootstrap_servers=f"127.0.0.1:{stub.port}", socket_timeout_ms=5000
+    )
+    return BrokerCatalog(config).read(topics)
+
+
+def test_topics_have_their_partitions_and_ids(stub):
+    snapshot = read(stub, ["t", "missing"])
+    assert snapshot.live_brokers() == (stub.broker,)
+    assert snapshot.describe_topics(["t", "missing"]) == {
+        "t": ((0, 1), TopicIdentity("AAAAAAAAAAAAAAAAAAAAAQ", None)),
+    }
+    assert snapshot.covers(["missing"])
+    assert not snapshot.covers(["u"])
+
+
+def test_all_topics_are_described(stub):
+    snapshot = read(stub, None)
+    assert snapshot.topics() == {"t", "u"}
+    assert stub.described == [None]
+
+
+def test_a_partition_without_a_leader_exists(stub):
+    stub.leaderless.add(TopicPartition("t", 1))
+    assert read(stub, ["t"]).described["t"].partitions == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "asked_for"), [(OLD, None), (NEW, frozenset({"t"})), (10, frozenset({"t"})), (NEWEST, frozenset({"t"}))]
+)
+def test_brokers_that_might_create_topics_are_asked_for_all(stub, version, asked_for):
+    stub.versions[MetadataRequest.API_KEY] = version
+    snapshot = read(stub, ["t"])
+    assert stub.described == [asked_for]
+    assert snapshot.describe_topics(["t"])["t"].partitions == (0, 1)
+
+
+def test_names_that_no_topic_can_have_are_not_sent(stub):
+    assert read(stub, ["t", "", "a/b", "\ud800", "x" * 250]).topics() == {"t"}
+    assert stub.described == [frozenset({"t"})]
+
+
+def test_versions_before_topic_ids_have_none(stub):
+    stub.versions[MetadataRequest.API_KEY] = NEW
+    assert read(stub, ["t"]).described["t"].identity == TopicIdentity(None, None)
+
+
+def test_a_topic_without_permission_is_reported(stub, caplog):
+    stub.topic_errors["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with caplog.at_level(logging.ERROR):
+        assert read(stub, ["t", "secret"]).topics() == {"t"}
+    assert "topic secret cannot be read" in caplog.text
+    assert "kafka-acls --list --topic secret" in caplog.text
+
+
+def test_a_broker_that_is_starting_lists_no_brokers(stub):
+    stub.lists_brokers = False
+    with pytest.raises(BrokerUnavailable, match="lists no live brokers"):
+        read(stub, None)
+
+
+def test_bootstrap_servers_are_brokers_without_known_ids():
+    assert bootstrap_brokers("one:9092,[::1]:9093") == (Broker(-1, "one", 9092), Broker(-2, "::1", 9093))
+    assert bootstrap_brokers(None) == ()
+
+
+def test_a_remembered_catalog_asks_by_name_only_for_what_is_missing(stub):
+    stub.topic_errors["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    catalog = RememberedCatalog(partial(read, stub))
+    for _ in range(2):
+        assert catalog.read(()).live_brokers() == (stub.broker,)
+        assert catalog.read(["t", "secret"]).topics() == {"t", "u"}
+        assert catalog.read(["t", "u"]).covers(None)
+    assert stub.described == [None, frozenset({"secret"})]

@@ -1,0 +1,42 @@
+"""A lease counts from when requests were sent, and ends before either timeout of the coordinator."""
+
+from dataclasses import replace
+
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+
+LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
+
+
+def test_a_new_lease_has_lapsed():
+    assert LEASE.deadline < 0
+
+
+def test_an_answer_without_error_counts_from_when_it_was_asked_for():
+    assert LEASE.confirmed(100.0).deadline == 108.0
+
+
+def test_a_late_answer_to_an_early_request_changes_nothing():
+    lease = LEASE.confirmed(100.0)
+    assert lease.confirmed(95.0) == lease
+
+
+def test_heartbeats_during_a_rebalance_extend_it_until_the_rebalance_timeout_is_near():
+    lease = LEASE.confirmed(100.0)
+    assert lease.in_rebalance(105.0).deadline == 113.0
+    assert lease.in_rebalance(145.0).deadline == 148.0  # 0.8 of 60 s after the last heartbeat before the rebalance
+
+
+def test_a_rebalance_that_begins_right_after_the_answer_ends_with_its_own_timeout():
+    lease = BrokerLease(session_s=10.0, rebalance_s=5.0).confirmed(100.0)
+    assert lease.deadline == lease.in_rebalance(101.0).deadline == 104.0
+
+
+def test_a_rebalance_never_shortens_it():
+    lease = replace(LEASE.confirmed(100.0), rebalance_s=5.0)
+    assert lease.in_rebalance(101.0).deadline == lease.deadline
+
+
+def test_it_ends_with_the_membership():
+    ended = LEASE.confirmed(100.0).ended()
+    assert ended.deadline < 0
+    assert ended.in_rebalance(200.0).deadline < 0

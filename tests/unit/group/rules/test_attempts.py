@@ -1,0 +1,76 @@
+from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
+from zkconsumer.group.rules.attempts import (
+    RebalanceCause,
+    given_up,
+    longest_settling_seconds,
+    my_share,
+    nudges,
+    outages_in_a_row,
+    rebalance_cause,
+    retry_seconds,
+    settle_seconds,
+    total_wait_covers_session,
+)
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+def test_events_settle_for_a_tenth_of_the_backoff_at_most_50_ms():
+    assert settle_seconds(2000) == 0.05
+    assert settle_seconds(100) == 0.01
+    assert longest_settling_seconds(2000) == 1.0
+
+
+def test_pauses_grow_only_while_zookeeper_is_unreachable():
+    outages = 0
+    for failure, expected in [
+        (ZooKeeperUnavailable(), 1),
+        (ZooKeeperUnavailable(), 2),
+        (OwnershipConflict({}), 0),
+        (ZooKeeperUnavailable(), 1),
+        (ValueError("a listener's"), 0),
+    ]:
+        outages = outages_in_a_row(outages, failure)
+        assert outages == expected
+    assert [retry_seconds(2000, outages) for outages in range(6)] == [2, 2, 4, 8, 16, 30]
+    assert retry_seconds(2000, 1000) == 30
+    assert retry_seconds(60_000, 3) == 60  # a longer backoff was configured
+
+
+def test_my_share():
+    mine, other = ConsumerThreadId("g_a", 0), ConsumerThreadId("g_b", 0)
+    assignment = {TopicPartition("t", 0): mine, TopicPartition("t", 1): other}
+    assert my_share(assignment, "g_a") == {TopicPartition("t", 0): mine}
+
+
+def test_jvm_defaults_outlast_a_session():
+    assert total_wait_covers_session(4, 2000, 6000)
+    assert not total_wait_covers_session(3, 2000, 6000)
+
+
+def test_only_partitions_of_living_jvm_members_are_orphans():
+    jvm, ours, dead = (ConsumerThreadId(member, 0) for member in ("g_jvm", "g_ours", "g_dead"))
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    assignment = dict(zip(partitions, (jvm, jvm, ours, dead), strict=True))
+    owned = {partitions[0]: "g_jvm-0", partitions[1]: None, partitions[2]: None, partitions[3]: None}
+    assert given_up(assignment, owned, {"g_jvm"}) == [partitions[1]]
+
+
+def test_the_cause_of_a_rebalance_is_what_differs():
+    one = GroupView(members={"g_a": Subscription.static({"t": 1})}, partitions={"t": (0,)})
+    two = GroupView(members={**one.members, "g_b": Subscription.static({"t": 1})}, partitions=one.partitions)
+    grown = GroupView(members=one.members, partitions={"t": (0, 1)})
+    for before, after, again, cause in [
+        (None, one, True, RebalanceCause.START),
+        (one, two, True, RebalanceCause.SESSION),
+        (one, two, False, RebalanceCause.MEMBERS),
+        (one, grown, False, RebalanceCause.TOPICS),
+        (one, one, False, RebalanceCause.OWNERSHIP),
+    ]:
+        assert rebalance_cause(before, after, registered_again=again) is cause
+
+
+def test_the_smallest_of_our_members_nudges():
+    assert [nudges(member, {"g_b", "g_a"}) for member in ("g_a", "g_b")] == [True, False]
+    assert not nudges("g_a", ())

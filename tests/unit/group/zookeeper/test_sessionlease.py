@@ -1,0 +1,195 @@
+"""SessionLease round by round, with a clock that the test turns and a session that answers when the test wants."""
+
+import itertools
+
+import pytest
+
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.zookeeper.session import ProbeAnswer
+
+TIMEOUT_S = 10.0
+INTERVAL_S = TIMEOUT_S / 6
+LEASE_S = 0.8 * TIMEOUT_S
+
+
+class Session:
+    """Keeps the callbacks of probes until the test answers them."""
+
+    negotiated_timeout = TIMEOUT_S
+    address = "zk:2181"
+    last_failure = ""
+
+    def __init__(self):
+        self.session_id = 7
+        self.connected = True
+        self.probes = []
+        self.asked = []
+
+    def probe(self, path, answered):
+        if self.connected:
+            self.asked.append(path)
+            self.probes.append(answered)
+        return self.connected
+
+    def revive(self):
+        return False
+
+
+class Holder:
+    """A member with its lease."""
+
+    def __init__(self):
+        self.time = 1000.0
+        self.session = Session()
+        self.registered = 7
+        self.node = "/members/c@7"
+        self.changes = []
+        self.lease = SessionLease(
+            self.session,
+            lambda: self.registered,
+            lambda: self.node,
+            lambda: self.changes.append((self.time, self.lease.holds())),
+            "group g",
+            lambda: self.time,
+        )
+        self.lease.grant(self.time)
+
+    def round(self, answer=None, *, exists=True):
+        """One round; the probe is answered at once with a session's id, or not at all."""
+        seconds = self.lease.begin_round()
+        if answer is not None:
+            self.session.probes.pop(0)(ProbeAnswer(answer, exists))
+        self.time += seconds
+        self.lease.end_round()
+        return seconds
+
+
+@pytest.fixture
+def holder():
+    return Holder()
+
+
+def test_a_lease_counts_from_when_the_probe_was_sent(holder):
+    holder.lease.begin_round()
+    holder.time += 3
+    holder.session.probes.pop()(ProbeAnswer(7, True))
+    assert holder.lease.remaining() == LEASE_S - 3
+
+
+def test_answered_probes_prolong_the_lease(holder):
+    for _ in range(20):
+        assert holder.round(answer=7) == pytest.approx(INTERVAL_S)
+        assert holder.lease.holds()
+    assert holder.changes == []
+
+
+def test_a_silent_server_ends_the_lease_at_its_deadline(holder):
+    while holder.lease.holds():
+        holder.round()
+    assert holder.time == 1000 + LEASE_S, "the last round ends when the lease lapses"
+    assert holder.changes == [(1000 + LEASE_S, False)]
+    assert holder.lease.lapses == 1
+
+
+def test_a_machine_that_was_suspended_wakes_without_a_lease(holder):
+    holder.round(answer=7)
+    holder.time += 3600
+    assert not holder.lease.holds()
+    holder.lease.end_round()
+    assert holder.changes == [(holder.time, False)]
+    holder.round(answer=7)
+    assert holder.lease.holds(), "the session is alive"
+
+
+def test_one_probe_is_outstanding_at_a_time(holder):
+    holder.round()
+    holder.round()
+    assert len(holder.session.probes) == 1
+
+
+def test_a_probe_of_another_session_prolongs_nothing(holder):
+    holder.round()
+    holder.session.probes.pop()(None)
+    assert holder.lease.remaining() == pytest.approx(LEASE_S - INTERVAL_S)
+    holder.round()
+    assert len(holder.session.probes) == 1, "the next one is sent"
+
+
+def test_without_a_connection_a_probe_is_tried_again(holder):
+    holder.session.connected = False
+    holder.round()
+    holder.session.connected = True
+    holder.round()
+    assert len(holder.session.probes) == 1
+
+
+def test_a_later_session_does_not_prove_the_registered_one(holder):
+    holder.round(answer=8)
+    assert not holder.lease.holds()
+    holder.registered = 8
+    assert holder.lease.holds()
+    holder.registered = 0
+    assert holder.lease.holds(), "a member that is registered nowhere owns nothing"
+
+
+def test_a_member_without_its_session_node_loses_its_lease(holder, caplog):
+    holder.round(answer=7)
+    assert not holder.lease.misses(holder.node)
+    asked = holder.time
+    while holder.lease.holds():
+        holder.round(answer=7, exists=False)
+    assert holder.time == pytest.approx(asked - INTERVAL_S + LEASE_S), "the session alone prolongs nothing"
+    assert set(holder.session.asked) == {holder.node}
+    assert holder.lease.misses(holder.node)
+    assert "no offset committed, since /members/c@7 was deleted" in caplog.text
+
+
+def test_a_missing_session_node_is_reported_while_the_lease_holds(holder):
+    holder.round(answer=7, exists=False)
+    assert holder.changes == [(holder.time, True)]
+    holder.round(answer=7)
+    assert not holder.lease.misses(holder.node)
+    assert len(holder.changes) == 1, "registered again"
+
+
+def test_a_node_that_is_not_probed_any_more_is_not_reported(holder):
+    """1. The node of a registration is missing; 2. the member has deregistered before the answer arrives."""
+    holder.lease.begin_round()
+    holder.node = "/"
+    holder.session.probes.pop()(ProbeAnswer(7, False))
+    holder.lease.end_round()
+    assert holder.changes == []
+
+
+def test_a_lease_that_holds_again_is_reported(holder, caplog):
+    caplog.set_level("INFO")
+    while holder.lease.holds():
+        holder.round()
+    holder.session.probes.pop()(ProbeAnswer(7, True))
+    holder.round(answer=7)
+    assert [holds for _, holds in holder.changes] == [False, True]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "no ZooKeeper server of zk:2181 has answered for 8 s; no record is delivered" in caplog.text
+    assert "ZooKeeper zk:2181 answers again" in caplog.text
+
+
+def test_a_long_silence_is_reported_at_growing_intervals(holder, caplog):
+    while holder.time < 1000 + 20 * TIMEOUT_S:
+        holder.round()
+    silences = [record.args[2] for record in caplog.records]
+    assert silences[0] == LEASE_S
+    assert len(silences) >= 4
+    assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(silences))
+
+
+def test_a_client_that_gave_up_starts_over_with_growing_pauses(holder):
+    revived_at = []
+    holder.session.revive = lambda: revived_at.append(holder.time) or True
+    while holder.lease.holds():
+        holder.round()
+    assert revived_at == [], "the lease holds"
+    for _ in range(40):
+        holder.round()
+    pauses = [later - sooner for sooner, later in itertools.pairwise(revived_at)]
+    assert pauses[0] < pauses[2] < pauses[4]
+    assert max(pauses) <= 30 + INTERVAL_S

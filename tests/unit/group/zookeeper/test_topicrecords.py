@@ -1,0 +1,65 @@
+"""The records of a group's topics, on a ZooKeeper in memory."""
+
+import pytest
+
+from tests.fixtures.kazooinmemory import KazooInMemory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.group.zookeeper.topicrecords import TopicRecords
+from zkconsumer.model import TopicIdentity
+from zkconsumer.zookeeper.session import ZkSession
+
+PARENT = "/consumers/g/zkconsumer/topics"
+OLD, NEW = TopicIdentity("old", 1), TopicIdentity("new", 10**6)
+
+
+@pytest.fixture
+def server():
+    return ZooKeeperInMemory()
+
+
+@pytest.fixture
+def zk(server):
+    config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g")
+    session = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
+    session.open()
+    return session
+
+
+@pytest.fixture
+def records(zk):
+    return TopicRecords(zk, "g", lambda: "/")
+
+
+def test_another_topic_of_the_same_name_is_recognised_from_then_on(records, zk):
+    records.consume({"t": OLD, "u": OLD})
+    assert records.replaced({"t": NEW, "u": OLD, "v": NEW}) == {"t"}
+    for _ in range(2):
+        found = records.consume({"t": NEW, "u": OLD})
+        assert [found[topic].is_older(5) for topic in "tu"] == [True, False]
+    assert records.replaced({"t": NEW}) == set()
+
+
+def test_a_record_that_is_right_is_not_written_again(records, zk):
+    records.consume({"t": OLD})
+    version = zk.get(f"{PARENT}/t").version
+    records.consume({"t": OLD})
+    assert zk.get(f"{PARENT}/t").version == version
+
+
+def test_a_malformed_record_is_written_again(records, zk, caplog):
+    zk.ensure_path(f"{PARENT}/t", b"?")
+    assert not records.consume({"t": NEW})["t"].is_older(5)
+    assert f"znode {PARENT}/t: not the record of a topic" in caplog.text
+    caplog.clear()
+    records.consume({"t": NEW})
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("guarded", ["/consumers/g/zkconsumer", f"{PARENT}/t"])
+def test_a_group_that_may_not_write_records_consumes(server, records, caplog, guarded, zk):
+    zk.ensure_path("/consumers/g/zkconsumer" if guarded.endswith("zkconsumer") else PARENT, b"")
+    server.guarded.add(guarded)
+    for _ in range(2):
+        assert records.consume({"t": NEW})["t"].identity == NEW
+    assert caplog.text.count("without a record of its topics") <= 1

@@ -1,0 +1,18 @@
+"""Lag: of every combination of an offset and a log end."""
+
+import doctest
+from itertools import product
+
+from zkconsumer.offsets.rules import lag as module
+from zkconsumer.offsets.rules.lag import lag, signed_lag
+
+
+def test_examples_hold():
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_lag_is_the_distance_or_unknown_and_never_negative():
+    for offset, end in product((None, -1, 0, 3, 9), (None, 0, 3, 9)):
+        unknown = offset in (None, -1) or end is None
+        assert signed_lag(offset, end) == (None if unknown else end - offset)
+        assert lag(offset, end) == (None if unknown else max(0, end - offset))

@@ -1,0 +1,74 @@
+import pytest
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import (
+    NO_NODE,
+    KnownOffset,
+    StoredOffset,
+    changed_offsets,
+    choose_stored,
+    counting_offset,
+    fresh_metadata,
+    offsets_of,
+    our_metadata,
+    written_by_others,
+)
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_only_changed_offsets_are_committed():
+    assert changed_offsets({P0: 5, P1: 7}, {P0: 5, P1: 6}) == {P1: 7}
+
+
+def test_zero_of_a_partition_never_committed_is_written():
+    assert changed_offsets({P0: 0}, {}) == {P0: 0}
+    assert changed_offsets({P0: 0}, {P0: None}) == {P0: 0}
+
+
+def test_dual_read_rules():
+    assert choose_stored(5, 20, "max") == 20
+    assert choose_stored(5, 20, "zookeeper") == 5
+    assert choose_stored(25, 20, "kafka") == 20
+
+
+def test_a_store_without_an_offset_is_ignored():
+    for rule in ("max", "zookeeper", "kafka"):
+        assert choose_stored(None, 20, rule) == 20
+        assert choose_stored(5, None, rule) == 5
+        assert choose_stored(None, None, rule) is None
+
+
+def test_a_version_that_our_own_write_explains_is_no_foreign_write():
+    assert not written_by_others(KnownOffset(5, 3), 4)
+    assert not written_by_others(KnownOffset(None, NO_NODE), 0)
+
+
+def test_every_foreign_write_shows_in_the_version():
+    assert written_by_others(KnownOffset(5, 3), 5), "written"
+    assert written_by_others(KnownOffset(None, NO_NODE), 1), "created"
+    assert written_by_others(KnownOffset(5, 3), 0), "deleted"
+
+
+def test_after_a_lost_answer_no_foreign_write_is_reported():
+    assert not written_by_others(KnownOffset(5, None), 5)
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "auto", "both"),
+    [(None, None, None, None), (5, None, 5, 5), (None, 7, 7, 7), (9, 7, 7, 9), (5, 7, 7, 7)],
+)
+def test_which_of_two_offsets_counts_for_a_tool(in_zookeeper, in_kafka, auto, both):
+    chosen = [counting_offset(in_zookeeper, in_kafka, storage) for storage in ("auto", "zookeeper", "kafka", "both")]
+    assert chosen == [auto, in_zookeeper, in_kafka, both]
+
+
+def test_stored_offsets_without_an_offset_are_none():
+    assert offsets_of({TopicPartition("t", 0): StoredOffset(None), TopicPartition("t", 1): StoredOffset(0, "m")}) == {
+        TopicPartition("t", 1): 0
+    }
+
+
+def test_a_mark_of_ours_is_not_used_for_another_offset():
+    assert fresh_metadata("zkconsumer:abc:topic", "new") == our_metadata("new", "topic") != "zkconsumer:abc:topic"
+    assert [fresh_metadata(mark, "new") for mark in ("theirs", "", None, 77)] == ["theirs", "", "", "77"]

@@ -1,0 +1,71 @@
+"""Which offsets belong to an earlier topic of the same name: by their marks, the topic's record and its identity."""
+
+import pytest
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import TopicIdentity
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+
+ENSEMBLE = 50
+BY_CZXID, BY_ID, BY_BROKERS = TopicIdentity(None, 100), TopicIdentity("new", 100), TopicIdentity("new", None)
+OLD_CZXID, OLD_ID = TopicRecord(70, ENSEMBLE), TopicRecord("old", ENSEMBLE)
+
+
+def consume(record, identity, ensemble=ENSEMBLE, written_at=120):
+    """The origin of a topic that a member begins to consume."""
+    following = next_record(record, identity, ensemble)
+    return origin(following, identity, written_at if following == record else None)
+
+
+@pytest.mark.parametrize(("record", "identity"), [(OLD_CZXID, BY_CZXID), (OLD_ID, BY_ID)], ids=["czxid", "id"])
+def test_offsets_from_before_the_topic_are_older_where_another_topic_is_recorded(record, identity):
+    topic = consume(record, identity)
+    assert [topic.is_older(mark) for mark in (99, 101, None)] == [True, False, False]
+
+
+def test_offsets_remain_older_when_the_new_topic_is_recorded():
+    """Of two members one begins to consume the topic later than the other."""
+    record = next_record(OLD_ID, BY_ID, ENSEMBLE)
+    assert consume(record, BY_ID).is_older(99)
+    assert not consume(record, BY_ID).is_older(101)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, TopicRecord("new", ENSEMBLE), TopicRecord(100, ENSEMBLE), TopicRecord("", ENSEMBLE)],
+    ids=["none", "same id", "before ids", "unknown"],
+)
+def test_an_mzxid_alone_proves_nothing(record):
+    assert not consume(record, BY_ID).is_older(99)
+
+
+@pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("new", ENSEMBLE, replaced=True)])
+def test_a_record_of_another_ensemble_proves_nothing(record):
+    """Copying gives the topics and the offsets other transactions, in any order."""
+    assert not consume(record, BY_ID, ensemble=ENSEMBLE + 1).is_older(99)
+
+
+def test_where_brokers_describe_topics_the_record_decides():
+    assert consume(OLD_ID, BY_BROKERS).is_older(10**12), "no member has stored an offset of the new topic yet"
+    record = next_record(OLD_ID, BY_BROKERS, ENSEMBLE)
+    assert [consume(record, BY_BROKERS).is_older(mark) for mark in (119, 121)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "older"),
+    [("zkconsumer:12ab:old", True), ("zkconsumer:12ab:new", False), ("zkconsumer:12ab", False), ("a:b:old", False)],
+)
+def test_an_offset_in_kafka_names_its_topic(metadata, older):
+    assert TopicOrigin(BY_BROKERS).is_older(metadata) is older
+    assert not TopicOrigin(TopicIdentity(None, 100)).is_older(metadata), "the present topic has no id"
+
+
+@pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("t", 9, replaced=True)])
+def test_a_record_is_what_was_written(record):
+    assert TopicRecord.decode("/t", record.encode()) == record
+
+
+@pytest.mark.parametrize("data", [b"", None, b"[]", b'{"topic":"t"}', b"\xff", b'{"topic":1,"ensemble":"x"}'])
+def test_a_malformed_record_is_recognised(data):
+    with pytest.raises(MalformedZnode, match="not the record of a topic"):
+        TopicRecord.decode("/t", data)

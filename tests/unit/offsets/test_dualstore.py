@@ -1,0 +1,116 @@
+"""DualOffsetStore over two stores in memory: which offset is used, and what each store gets."""
+
+import pytest
+
+from zkconsumer.errors import TopicAuthorizationFailed
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.dualstore import DualOffsetStore
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+class StoreInMemory:
+    """Offsets in a dictionary; the mark of each is the store's name."""
+
+    def __init__(self, name, offsets):
+        self.name = name
+        self.offsets = dict(offsets)
+        self.unreadable = set()
+        self.refuses = set()
+        self.commits_made = []
+        self.invalidated = []
+        self.closed = False
+
+    def fetch(self, partitions, kept=()):
+        return {p: self.offsets.get(p) for p in partitions if p not in self.unreadable}
+
+    def commit(self, offsets, *, may_send=lambda: True, retry=True):
+        done = {p: offset for p, offset in offsets.items() if p not in self.refuses}
+        self.commits_made.append((dict(offsets), may_send(), retry))
+        self.offsets.update(done)
+        return set(done)
+
+    def invalidate(self, partitions):
+        self.invalidated += partitions
+
+    def refused(self):
+        return {p: TopicAuthorizationFailed(self.name) for p in self.unreadable}
+
+    def stored(self, partitions):
+        return {p: (self.offsets.get(p), self.name) for p in partitions}
+
+    def commits(self):
+        return {self.name: len(self.commits_made)}
+
+    def location(self, partition):
+        return f"{partition} in {self.name}"
+
+    def close(self):
+        self.closed = True
+
+
+class Both:
+    """A dual store and its two."""
+
+    def __init__(self, in_zookeeper, in_kafka, rule="max"):
+        self.zookeeper = StoreInMemory("zookeeper", in_zookeeper)
+        self.kafka = StoreInMemory("kafka", in_kafka)
+        self.dual = DualOffsetStore(self.zookeeper, self.kafka, rule)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("max", 9), ("zookeeper", 5), ("kafka", 9)])
+def test_the_rule_chooses_between_two_offsets(rule, expected):
+    assert Both({T0: 5}, {T0: 9}, rule).dual.fetch([T0]) == {T0: expected}
+
+
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_an_offset_in_one_store_counts_under_every_rule(rule):
+    both = Both({T0: 5}, {T1: 6}, rule)
+    assert both.dual.fetch([T0, T1, T2]) == {T0: 5, T1: 6, T2: None}
+
+
+def test_what_one_store_cannot_read_is_skipped():
+    both = Both({T0: 1, T1: 1, T2: 1}, {T0: 2, T1: 2, T2: 2})
+    both.zookeeper.unreadable, both.kafka.unreadable = {T0}, {T1}
+    assert both.dual.fetch([T0, T1, T2]) == {T2: 2}
+    assert both.dual.refused().keys() == {T1}, "permissions are Kafka's"
+
+
+def test_kafka_gets_only_what_zookeeper_accepted():
+    both = Both({}, {})
+    both.zookeeper.refuses = {T1}
+    assert both.dual.commit({T0: 5, T1: 6}) == {T0}
+    assert [offsets for offsets, _, _ in both.kafka.commits_made] == [{T0: 5}]
+
+
+def test_a_commit_is_done_once_both_stores_have_it():
+    both = Both({}, {})
+    both.kafka.refuses = {T0}
+    assert both.dual.commit({T0: 5, T1: 6}) == {T1}
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_both_stores_get_the_lease_and_the_patience(retry):
+    both = Both({}, {})
+    both.dual.commit({T0: 5}, may_send=lambda: "asked", retry=retry)
+    assert both.zookeeper.commits_made == both.kafka.commits_made == [({T0: 5}, "asked", retry)]
+
+
+def test_a_mark_is_of_the_store_whose_offset_counts():
+    both = Both({T0: 5, T1: 9}, {T0: 9, T1: 5})
+    both.dual.fetch([T0, T1])
+    assert both.dual.stored([T0, T1]) == {T0: (9, "kafka"), T1: (9, "zookeeper")}
+    both.dual.commit({T0: 10})
+    assert both.dual.stored([T0]) == {T0: (10, "zookeeper")}, "what we wrote is in both"
+
+
+def test_both_stores_are_invalidated_counted_and_closed():
+    both = Both({}, {})
+    both.dual.invalidate([T0])
+    both.dual.commit({T0: 1})
+    both.dual.close()
+    assert both.zookeeper.invalidated == both.kafka.invalidated == [T0]
+    assert both.dual.commits() == {"zookeeper": 1, "kafka": 1}
+    assert both.dual.location(T0) == "t-0 in zookeeper or t-0 in kafka"
+    assert both.zookeeper.closed
+    assert both.kafka.closed

@@ -1,0 +1,225 @@
+"""KafkaOffsetStore and a coordinator that disconnects, moves or refuses: requests, repetitions and log lines."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CoordinatorMoved,
+    GroupAuthorizationFailed,
+    LeaseLapsed,
+    TopicAuthorizationFailed,
+)
+from zkconsumer.model import Broker, Stamp, TopicIdentity, TopicPartition
+from zkconsumer.offsets.kafkastore import KafkaOffsetStore
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.storedoffsets import topic_id_of
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.errorcodes import ErrorCode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPIC_AUTHORIZATION_FAILED = 29
+HANGS_UP = BrokerUnavailable("hung up")
+
+
+def because(error: ConnectionError) -> BrokerUnavailable:
+    unavailable = BrokerUnavailable(str(error))
+    unavailable.__cause__ = error
+    return unavailable
+
+
+HAS_CLOSED, REFUSES = because(ConnectionResetError("closed")), because(ConnectionRefusedError("refused"))
+
+
+class Broker1:
+    """The only process: answers with the codes of the test, one for each partition; an error breaks the connection."""
+
+    def __init__(self) -> None:
+        self.answers: list = []
+        self.commits = 0
+        self.coordinator = 1
+
+    def call(self, request, *, before_send=lambda: None):
+        before_send()
+        if hasattr(request, "key"):
+            return SimpleNamespace(error_code=0, node_id=self.coordinator, host="broker", port=1)
+        self.commits += request.API_KEY == 8
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        partitions = [
+            SimpleNamespace(partition_index=number, error_code=code, committed_offset=7, metadata="")
+            for number, code in enumerate(answer)
+        ]
+        return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=partitions)], error_code=0)
+
+
+class Connection:
+    """Make stores that use that broker."""
+
+    def __init__(self, broker, host, port, **settings):
+        self.call = broker.call
+
+    def connect(self):
+        pass
+
+    def close(self):
+        pass
+
+    def version(self, key, name, oldest, newest):
+        return newest
+
+
+@pytest.fixture
+def broker():
+    return Broker1()
+
+
+@pytest.fixture
+def make_store(broker):
+    def make(*, retries=5, no_more_attempts=False, stamp=None):
+        brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
+        client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
+        coordinator = OffsetCoordinator(client, "g")
+        return KafkaOffsetStore(coordinator, retries=retries, wait_before_retry=lambda: no_more_attempts, stamp=stamp)
+
+    return make
+
+
+class Lease:
+    """Holds for so many questions."""
+
+    def __init__(self, questions: int) -> None:
+        self.left = questions
+
+    def holds(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+@pytest.mark.parametrize("first", [HANGS_UP, [ErrorCode.NOT_COORDINATOR]], ids=["hangs up", "moved"])
+def test_a_lease_that_lapses_stops_the_next_send(broker, first, make_store):
+    """Also if the connection sends again by itself: the partition may have another owner, which has committed."""
+    broker.answers = [first, [0]]
+    with pytest.raises(LeaseLapsed):
+        make_store().commit({T0: 5}, may_send=Lease(1).holds)
+    assert broker.commits == 1
+
+
+@pytest.mark.parametrize(
+    "answers", [[[ErrorCode.NOT_COORDINATOR]], [HAS_CLOSED, REFUSES]], ids=["moved", "moved, and the broker has ended"]
+)
+def test_a_commit_that_others_wait_for_follows_a_coordinator_that_has_moved_before(broker, make_store, answers):
+    """1. A commit finds the coordinator; 2. it moves; 3. the next commit is the last one, and asks the former."""
+    store = make_store()
+    broker.answers = [[0]]
+    store.commit({T0: 5})
+    broker.answers, broker.coordinator = [*answers, [0]], 2
+    assert store.commit({T0: 6}, retry=False) == {T0}
+
+
+def test_a_commit_that_others_wait_for_is_tried_once_by_a_silent_coordinator(broker, make_store):
+    store = make_store()
+    broker.answers = [[0]]
+    store.commit({T0: 5})
+    broker.answers, broker.coordinator, broker.commits = [HANGS_UP, HANGS_UP, [0]], 2, 0
+    with pytest.raises(BrokerUnavailable):
+        store.commit({T0: 6}, retry=False)
+    assert broker.commits == 2, "on the connection of the former commit, and on a new one"
+
+
+def test_a_commit_whose_replication_takes_too_long_is_repeated(broker, make_store):
+    broker.answers = [[ErrorCode.REQUEST_TIMED_OUT], [0]]
+    assert make_store().commit({T0: 5}) == {T0}
+
+
+def test_a_failed_commit_is_repeated_while_the_lease_holds(broker, make_store):
+    broker.answers = [HANGS_UP, [ErrorCode.NOT_COORDINATOR], [0]]
+    assert make_store().commit({T0: 5}, may_send=Lease(3).holds) == {T0}
+    assert broker.commits == 3
+
+
+def test_a_commit_that_others_wait_for_is_tried_once(broker, make_store):
+    broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
+    with pytest.raises(CoordinatorMoved):
+        make_store().commit({T0: 5}, retry=False)
+    assert broker.commits == 1
+
+
+def test_attempts_end_when_a_rebalance_is_requested(broker, make_store):
+    broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
+    with pytest.raises(CoordinatorMoved):
+        make_store(no_more_attempts=True).commit({T0: 5})
+    assert broker.commits == 1
+
+
+def test_an_unreadable_offset_costs_its_partition_only(broker, caplog, make_store):
+    store = make_store()
+    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 5
+    for _ in range(2):
+        assert store.fetch([T0, T1]) == {T0: 7}
+    logged = "t-1 is not consumed, since its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
+    assert caplog.text.count(logged) == 1
+    assert not broker.answers, "asked four times at first, since the permission may be on its way, and once later"
+    (error,) = store.refused().values()
+    assert isinstance(error, TopicAuthorizationFailed)
+    assert (error.topic, error.operation) == ("t", "Describe")
+
+
+def test_a_permission_that_arrives_late_costs_nothing(broker, make_store):
+    store = make_store()
+    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 2 + [[0, 0]]
+    assert store.fetch([T0, T1]) == {T0: 7, T1: 7}
+    assert store.refused() == {}
+
+
+def test_a_group_that_may_not_be_read_is_an_error(broker, make_store):
+    broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
+    with pytest.raises(GroupAuthorizationFailed, match="GROUP_AUTHORIZATION_FAILED"):
+        make_store().fetch([T0, T1])
+
+
+def test_a_group_that_may_not_be_written_is_an_error(broker, make_store):
+    broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
+    with pytest.raises(GroupAuthorizationFailed, match="operation Read"):
+        make_store().commit({T0: 1, T1: 1})
+    assert broker.commits == 1
+
+
+def test_an_invalidated_offset_gets_metadata_of_its_own(broker, make_store):
+    broker.answers = [[0], [0], [0]]
+    store = make_store()
+    marks = []
+    for invalidate in (False, False, True):
+        if invalidate:
+            store.invalidate([T0])
+        store.commit({T0: 5})
+        marks.append(store.stored([T0])[T0].mark)
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
+    """Also an offset that is the same number in the topic that was created again."""
+    broker.answers = [[0], [0], [0]]
+    store, named = make_store(), []
+    for topic_id in ("first", "second", None):
+        store.consume({"t": TopicOrigin(TopicIdentity(topic_id, 1))})
+        store.commit({T0: 5})
+        named.append(topic_id_of(store.stored([T0])[T0].mark))
+    assert named == ["first", "second", None]
+
+
+def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
+    broker.answers = [[0], [0]]
+    plans = [Stamp("1f", 17), None]
+    store = make_store(stamp=lambda: plans.pop(0))
+    store.consume({"t": TopicOrigin(TopicIdentity("id", 1))})
+    store.commit({T0: 5})
+    stored = store.stored([T0])[T0]
+    assert stored.stamp == Stamp("1f", 17)
+    assert topic_id_of(stored.mark) == "id", "also as earlier releases read it"
+    store.commit({T0: 6})
+    assert store.stored([T0])[T0].stamp is None

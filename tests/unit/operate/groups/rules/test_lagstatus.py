@@ -1,0 +1,201 @@
+"""Each status of the lag evaluation, from samples written by hand."""
+
+import pytest
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.rules.lagstatus import (
+    LagSample,
+    LagStatus,
+    evaluate_group,
+    evaluate_partition,
+    samples_for,
+    time_lag,
+    worst,
+)
+
+
+def samples(committed, ends, *, live=True, mzxids=None, starts=0, every=25.0):
+    """A sample for each committed offset; other arguments are one value for all, or one for each.
+
+    Four of them cover more than a window has to.
+    """
+
+    def each(values):
+        return values if isinstance(values, list) else [values] * len(committed)
+
+    owners = each(live)
+    return [
+        LagSample(number * every, offset, mzxid, start, end, "g_c-0" if owner is not None else None, bool(owner))
+        for number, (offset, mzxid, start, end, owner) in enumerate(
+            zip(committed, mzxids or committed, each(starts), each(ends), owners, strict=True)
+        )
+    ]
+
+
+def status(*arguments, window=4, **keywords):
+    return evaluate_partition(samples(*arguments, **keywords), window).status
+
+
+def test_without_an_offset_or_a_log_end_it_is_unknown():
+    assert status([1, None], 5) is LagStatus.UNKNOWN
+    assert status([1, 1], [5, None]) is LagStatus.UNKNOWN
+    assert evaluate_partition(samples([None], 5), 4).lag is None
+
+
+@pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9), (-1, 0, 9), (-1, None, 9)])
+def test_an_offset_outside_the_log_is_range(committed, start, end):
+    assert status([committed], end, starts=start) is LagStatus.RANGE
+
+
+@pytest.mark.parametrize(("committed", "lag"), [(-1, None), (10, 0)])
+def test_the_lag_of_an_offset_outside_the_log_is_not_negative(committed, lag):
+    assert evaluate_partition(samples([committed], 9), 4).lag == lag
+
+
+def test_an_offset_at_an_end_of_the_log_is_within():
+    assert status([5], 9, starts=5) is LagStatus.UNKNOWN
+    assert status([9], 9, starts=9) is LagStatus.OK
+
+
+def test_a_topic_with_one_commit_a_day_is_ok():
+    assert status([7, 7, 7, 7, 7], 7, mzxids=[1] * 5, live=True) is LagStatus.OK
+    assert status([7, 7, 7, 7, 7], 7, mzxids=[1] * 5, live=None) is LagStatus.OK
+
+
+def test_an_offset_that_went_down_is_rewind():
+    assert status([5, 3, 4], 9) is LagStatus.REWIND
+    assert status([5, 3, 9], 9) is LagStatus.OK, "everything is consumed again"
+
+
+def test_a_rewind_is_forgotten_when_it_leaves_the_window():
+    assert status([5, 3, 4, 5, 6, 7], 9) is LagStatus.OK
+
+
+@pytest.mark.parametrize("live", [None, False])
+def test_lag_without_a_live_owner_is_stop_after_30_seconds(live):
+    assert status([1] * 4, 5, live=live, every=10.0) is LagStatus.UNKNOWN, "exactly 30 s"
+    assert status([1] * 5, 5, live=live, window=5, every=10.0) is LagStatus.STOP
+
+
+def test_a_live_owner_in_between_starts_the_time_again():
+    live = [None, None, True, None, None, None]
+    assert status([1] * 6, 5, live=live, window=6, every=15.0) is LagStatus.OK
+
+
+def test_lag_that_has_just_come_starts_the_time():
+    assert status([5] * 6, [5, 5, 5, 5, 6, 6], live=None, window=6, every=15.0) is LagStatus.OK
+
+
+def test_an_offset_that_is_not_written_is_stall_over_a_full_window():
+    assert status([1] * 4, 5, mzxids=[3] * 4) is LagStatus.STALL
+    assert status([1] * 3, 5, mzxids=[3] * 3) is LagStatus.UNKNOWN, "the window is not full"
+
+
+@pytest.mark.parametrize("live", [True, None])
+def test_a_short_window_cannot_judge_lag(live):
+    """A healthy member commits every 60 s; in 18 s, its offset does not move and the lag grows."""
+    found = evaluate_partition(samples([1] * 10, list(range(5, 15)), mzxids=[3] * 10, live=live, every=2.0), 10)
+    assert found.status is LagStatus.UNKNOWN
+    assert found.reason == "lag 13; 10 samples cover 18 s, and a verdict needs a full window of 65 s"
+
+
+def test_a_short_window_shows_that_lag_fell():
+    assert status([1, 2, 6], [5, 7, 9], window=3, every=1.0) is LagStatus.OK
+    assert status([1, 1, 1], [5, 4, 3], window=3, every=1.0) is LagStatus.UNKNOWN, "the log was truncated"
+
+
+@pytest.mark.parametrize("interval", [0.7, 1, 2, 7.3, 10, 60])
+def test_the_default_window_can_judge(interval):
+    count = samples_for(interval)
+    assert count >= 10
+    assert status([1] * count, 5, mzxids=[3] * count, window=count, every=interval) is LagStatus.STALL
+    assert samples_for(0.01) == 100
+
+
+def test_a_moment_without_lag_is_no_stall():
+    assert status([5] * 4, [5, 6, 6, 6], mzxids=[3] * 4) is LagStatus.OK
+
+
+def test_a_commit_of_the_same_offset_is_no_stall():
+    assert status([1] * 4, 5, mzxids=[3, 4, 4, 4]) is LagStatus.OK
+
+
+def test_a_consumer_that_falls_back_is_warn():
+    assert status([1, 2, 3, 4], [5, 7, 9, 11]) is LagStatus.WARN
+    assert status([1, 2, 3, 4], [5, 6, 7, 8]) is LagStatus.WARN, "the lag never fell"
+
+
+def test_a_lag_that_fell_once_is_ok():
+    assert status([1, 2, 6, 7], [5, 7, 9, 11]) is LagStatus.OK
+
+
+def test_unknown_samples_do_not_fill_a_window():
+    evaluated = evaluate_partition(samples([1, None, 1, 1], 5, mzxids=[3, None, 3, 3]), 4)
+    assert (evaluated.status, evaluated.complete) == (LagStatus.UNKNOWN, False)
+
+
+def test_a_group_is_as_bad_as_its_worst_partition():
+    partitions = {
+        TopicPartition("t", 0): samples([9] * 4, 9),
+        TopicPartition("t", 1): samples([1] * 4, 5, mzxids=[3] * 4),
+        TopicPartition("t", 2): samples([None], 5),
+        TopicPartition("t", 3): [],
+    }
+    group = evaluate_group(partitions, 4, members=1)
+    assert (group.status, group.lag, len(group.partitions)) == (LagStatus.STALL, 4, 3)
+    assert group.reason == "t-1: lag 4, and offset 1 is unchanged for 75 s"
+    assert group.complete == pytest.approx(2 / 3)
+    empty = evaluate_group({}, 4, members=1)
+    assert (empty.status, empty.complete, empty.reason) == (LagStatus.OK, 1.0, "there are no partitions")
+
+
+@pytest.mark.parametrize(
+    ("series", "is_problem"),
+    [
+        (samples([9], 9, live=None), False),
+        (samples([None], 9, live=None), False),
+        (samples([5], 9, live=None), True),
+        (samples([5, 5, 5], [9, 10, 11], live=None, every=1.0), True),
+    ],
+)
+def test_a_group_without_members_has_a_status_of_its_own(series, is_problem):
+    group = evaluate_group({TopicPartition("t", 0): series}, 3, members=0)
+    assert (group.status, group.is_problem) == (LagStatus.NO_MEMBERS, is_problem)
+    assert group.reason == f"no member is registered; known lag {group.lag}"
+
+
+def test_an_error_of_a_group_without_members_is_shown():
+    group = evaluate_group({TopicPartition("t", 0): samples([1] * 4, 5, live=None)}, 4, members=0)
+    assert (group.status, group.is_problem) == (LagStatus.STOP, True)
+
+
+def test_unknown_is_no_problem_and_warn_no_error():
+    assert [one.name for one in LagStatus if one.is_problem] == ["WARN", "STALL", "STOP", "REWIND", "RANGE"]
+    assert not LagStatus.WARN.is_error
+    assert worst([LagStatus.WARN, LagStatus.UNKNOWN, LagStatus.RANGE]) is LagStatus.RANGE
+
+
+def test_time_lag_is_interpolated_between_log_ends():
+    series = samples([0, 0, 25, 25], [10, 20, 30, 30], every=10.0)
+    assert time_lag(series[-1], series) == pytest.approx(15.0)
+
+
+def test_the_time_lag_of_a_consumed_log_is_zero():
+    series = samples([5, 30], [10, 30])
+    assert time_lag(series[-1], series) == 0.0
+
+
+def test_the_time_lag_before_the_oldest_sample_is_unknown():
+    series = samples([5, 5], [10, 30])
+    assert time_lag(series[-1], series) is None
+
+
+def test_log_ends_before_a_truncation_do_not_count():
+    series = samples([15, 15, 15], [10, 30, 20])
+    assert time_lag(series[-1], series) is None
+
+
+def test_rates_are_per_second():
+    evaluated = evaluate_partition(samples([0, 50, 100], [100, 300, 500], every=10.0), 3)
+    assert (evaluated.consumed_per_s, evaluated.produced_per_s) == (5.0, 20.0)
+    assert evaluate_partition(samples([5], 9), 3).consumed_per_s is None

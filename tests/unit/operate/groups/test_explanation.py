@@ -1,0 +1,217 @@
+"""Each finding of an explanation, from facts written by hand."""
+
+import shlex
+
+import pytest
+
+from tests.fixtures.groups import group_znodes
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.operate.groups.clusterfacts import ClusterFacts
+from zkconsumer.operate.groups.explanation import explain_group
+from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
+
+P0 = TopicPartition("t", 0)
+ALL = [TopicPartition(topic, number) for topic in "tu" for number in range(4)]
+ONE = Subscription({"t": 1})
+STATES = {TopicPartition("t", n): LeaderAndIsr(1, 3, (1,)) for n in range(4)}
+REPLICAS = {TopicPartition("t", n): (1,) for n in range(4)}
+CLIENT = "/config/clients/g"
+HEALTHY = ClusterFacts(states=STATES, replicas=REPLICAS)
+
+
+def facts(**changes):
+    return ClusterFacts(**{"states": STATES, "replicas": REPLICAS, **changes})
+
+
+def healthy(**changes):
+    return group_znodes(**{"members": {"g_a": ONE}, "topics": {"t": 1}, "owners": {"t-0": "g_a-0"}, **changes})
+
+
+def kinds(znodes, around=HEALTHY):
+    return [finding.kind for finding in explain_group(znodes, around)]
+
+
+def test_a_healthy_group_has_no_findings():
+    assert kinds(healthy()) == []
+
+
+def test_a_group_without_members():
+    assert kinds(group_znodes(topics={"t": 1}, offsets={"t-0": 1})) == ["no-member"]
+
+
+def test_an_unreadable_registration():
+    assert kinds(healthy(unreadable={"g_x": "not JSON"})) == ["unreadable-registration"]
+
+
+def test_more_threads_than_partitions():
+    (finding,) = explain_group(healthy(members={"g_a": ONE, "g_b": ONE}), HEALTHY)
+    assert (finding.kind, finding.subject) == ("more-threads-than-partitions", "g_b")
+    assert "t has 1 and 2 threads" in finding.evidence
+
+
+def test_a_member_that_gave_up():
+    znodes = healthy(members={"g_a": ONE, "g_b": ONE}, topics={"t": 2})
+    gave_up, ownerless = explain_group(znodes, HEALTHY)
+    assert (gave_up.kind, gave_up.subject, ownerless.kind, ownerless.subject) == ("gave-up", "g_b", "no-owner", "t 1")
+    assert "t 1, of which 0 have another owner and 1 have none" in gave_up.evidence
+
+
+@pytest.mark.parametrize("subscription", [Subscription({"gone": 1}), Subscription.by_filter(Whitelist("gone.*"), 1)])
+def test_a_member_without_a_topic(subscription):
+    found = explain_group(healthy(members={"g_a": ONE, "g_b": subscription}), HEALTHY)
+    assert (found[0].kind, found[0].subject) == ("idle-member", "g_b")
+
+
+def test_zkconsumer_members_with_different_strategies():
+    members = {"g_a": ONE, "g_b": ONE}
+    znodes = healthy(
+        members=members,
+        topics={"t": 2},
+        owners={"t-0": "g_a-0", "t-1": "g_b-0"},
+        our_clients={"g_a": "range", "g_b": "roundrobin"},
+    )
+    assert kinds(znodes) == ["different-strategies"]
+
+
+def test_jvm_members_with_different_strategies_are_known_by_what_they_own():
+    both = Subscription({"t": 1, "u": 1})
+    # By range g_a owns the first two partitions of each topic; by round-robin members own them in turn.
+    by_range, in_turn = {"t-0": "g_a-0", "t-1": "g_a-0"}, {"u-1": "g_b-0", "u-3": "g_b-0"}
+    around = facts(states=dict.fromkeys(ALL, LeaderAndIsr(1, 3, (1,))))
+    znodes = healthy(members={"g_a": both, "g_b": both}, topics={"t": 4, "u": 4}, owners=by_range | in_turn)
+    assert kinds(znodes, around) == ["different-strategies", "no-owner"]
+    fitting = {"u-2": "g_b-0", "u-3": "g_b-0"}
+    znodes = healthy(members={"g_a": both, "g_b": both}, topics={"t": 4, "u": 4}, owners=by_range | fitting)
+    assert kinds(znodes, around) == ["no-owner"]
+
+
+def test_a_dead_owner():
+    (finding,) = explain_group(healthy(owners={"t-0": "g_a-0", "u-0": "g_x-0"}), HEALTHY)
+    assert (finding.kind, finding.subject) == ("dead-owner", "u-0")
+
+
+@pytest.mark.parametrize(("offset", "where"), [(4, "earliest"), (10, "latest")])
+def test_an_offset_outside_the_log(offset, where):
+    around = facts(committed={P0: offset}, log_starts={P0: 5}, log_ends={P0: 9}, zookeeper="h:1/kafka")
+    (finding,) = explain_group(healthy(), around)
+    assert finding.kind == "offset-outside-log"
+    command = f"zkconsumer offsets reset --zookeeper h:1/kafka --group g --topic t:0 --to-{where}"
+    assert finding.next_command == f"stop all members, then {command}"
+
+
+@pytest.mark.parametrize(
+    ("committed", "created", "why"),
+    [
+        (10, 2, "the topic was created again after that commit"),
+        (10, 0, "truncated by an unclean leader election, or the offset was set by hand; the leader epoch is 3"),
+        (11, 2, "truncated by an unclean leader election, or the topic was created again"),  # Kafka's offset counts
+    ],
+)
+def test_why_an_offset_lies_after_the_log_end(committed, created, why):
+    around = facts(committed={P0: committed}, log_ends={P0: 9}, topic_created={"t": created})
+    (finding,) = explain_group(healthy(offsets={"t-0": 10}), around)
+    assert why in finding.evidence
+
+
+def test_an_unknown_topic():
+    assert kinds(healthy(members={"g_a": Subscription({"t": 1, "gone": 1})})) == ["unknown-topic"]
+
+
+def test_brokers_and_the_controller():
+    around = facts(unreachable={Broker(1, "h", 9): "refused"}, controller=False)
+    assert kinds(healthy(), around) == ["broker-unreachable", "no-controller"]
+
+
+@pytest.mark.parametrize(
+    ("bootstrap_servers", "subject"), [("", "/controller"), ("b1:9092,b2:9092", "metadata of b1:9092,b2:9092")]
+)
+def test_a_missing_controller_is_named_where_it_was_looked_for(bootstrap_servers, subject):
+    (finding,) = explain_group(healthy(), facts(controller=False, bootstrap_servers=bootstrap_servers))
+    assert finding.subject == subject
+    assert ("znode" in f"{finding.evidence} {finding.next_command}") == (subject == "/controller")
+
+
+@pytest.mark.parametrize(
+    ("state", "replicas", "kind"),
+    [
+        (LeaderAndIsr(-1, 3, (1,)), (1, 2), "no-leader"),
+        (None, (1, 2), "no-leader"),
+        (LeaderAndIsr(1, 3, (1,)), (1, 2), "short-isr"),
+    ],
+)
+def test_leaders_and_replicas(state, replicas, kind):
+    around = facts(states={} if state is None else {P0: state}, replicas={P0: replicas})
+    assert kinds(healthy(), around) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "before", "found"),
+    [
+        ((3, 3, 3), (3, 3, 3), []),
+        ((12, 3, 4), (12, 3, 4), []),
+        ((14, 3, 4), (14, 3, 4), ["t-0"]),
+        ((3, 4, 3), (3, 3, 3), ["t-1"]),
+        ((40,), (40,), []),  # nothing to compare it with
+    ],
+)
+def test_jumps_of_the_leader_epoch(epochs, before, found):
+    now, then = (
+        {TopicPartition("t", number): LeaderAndIsr(1, epoch, (1,)) for number, epoch in enumerate(each)}
+        for each in (epochs, before)
+    )
+    findings = explain_group(healthy(), facts(states=now, states_before=then))
+    assert [(one.kind, one.subject) for one in findings] == [("leader-epoch", subject) for subject in found]
+
+
+def test_a_znode_that_another_principal_created():
+    anyone, admin = ((31, "world", "anyone"),), ((31, "sasl", "admin"), (1, "world", "anyone"))
+    nodes = {"/o/0": anyone, "/o/1": admin}
+    (finding,) = explain_group(healthy(), facts(access={"offset": nodes, "parent of offsets": {"/o": anyone}}))
+    assert (finding.kind, finding.subject) == ("access", "/o/1")
+    assert finding.evidence.startswith("only sasl:admin may write it, not world:anyone")
+    (finding,) = explain_group(healthy(), facts(access={"offset": {"/o/1": admin}}, members_as={"sasl:kafka"}))
+    assert "not sasl:kafka" in finding.evidence
+    assert kinds(healthy(), facts(access={"offset": nodes}, members_as={"sasl:admin"})) == []
+    assert kinds(healthy(), facts(access={"parent of offsets": {"/o": admin}})) == []
+
+
+def test_what_cannot_be_read():
+    assert kinds(healthy(problems=("no permission",)), facts(problems=("no quota",))) == ["unreadable"] * 2
+
+
+def test_clocks_sessions_and_quotas():
+    around = facts(
+        clock_ahead_s={"g_a": 90.0, "g_b": 5.0, "g_c": -40.0}, expiries={"u": 2.0, "v": 0.0}, quotas={CLIENT: 9.0}
+    )
+    assert kinds(healthy(), around) == ["clock", "clock", "session-expiries", "quota"]
+    assert kinds(healthy(), facts(quotas={"/config/clients/other": 1.0})) == []
+    assert kinds(healthy(), facts(quotas={"/config/clients/<default>": 1.0})) == ["quota"]
+
+
+def test_the_quota_of_the_user_counts_before_that_of_the_client():
+    user, pair = "/config/users/al%20ice", "/config/users/al%20ice/clients/g"
+    for existing, applies in (
+        ((CLIENT, user, pair), [pair]),
+        ((CLIENT, user), [user]),
+        ((CLIENT, "/config/users/other"), [CLIENT]),
+        ((CLIENT, "/config/users/<default>/clients/<default>"), ["/config/users/<default>/clients/<default>"]),
+    ):
+        around = facts(quotas=dict.fromkeys(existing, 1.0), user="al ice")
+        assert [one.subject for one in explain_group(healthy(), around)] == applies
+    unknown = facts(quotas=dict.fromkeys((CLIENT, user), 1.0))
+    assert [one.subject for one in explain_group(healthy(), unknown)] == [CLIENT, user]
+
+
+def test_a_quota_that_brokers_report_is_named_without_a_znode():
+    quotas = {"/config/users/al%20ice/clients/<default>": 1.0}
+    around = facts(quotas=quotas, user="al ice", brokers_report_quotas=True)
+    assert [one.subject for one in explain_group(healthy(), around)] == ["user al ice, client-id <default>"]
+
+
+def test_commands_can_be_pasted_into_a_shell():
+    around = facts(committed={P0: 10}, log_ends={P0: 9})
+    znodes = healthy()
+    object.__setattr__(znodes, "group", "a b;c")
+    (finding,) = explain_group(znodes, around)
+    assert shlex.split(finding.next_command)[-5:-3] == ["--group", "a b;c"]

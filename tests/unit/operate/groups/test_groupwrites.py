@@ -1,0 +1,74 @@
+"""Groups that are deleted and renamed: what is deleted is decided by a clock that the test turns."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import BrokersInMemory, session_in_memory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.operate.groups.groupwrites import plan_clean, plan_rename
+
+DAY = 86_400.0
+
+
+class World:
+    """A ZooKeeper in memory; ``now`` is the time in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000 * DAY
+        self.server = ZooKeeperInMemory(lambda: self.now)
+        self.session = session_in_memory(self.server)
+        self.write("/brokers/topics")
+
+    def write(self, path) -> None:
+        self.session.ensure_path(path, b"1")
+
+    def restart_member(self, group) -> None:
+        """A member registers, and its session ends."""
+        with closing(session_in_memory(self.server)) as member:
+            member.ensure_path(f"/consumers/{group}/ids", None)
+            assert member.create_ephemerals([(f"/consumers/{group}/ids/m", b"{}")])
+
+    def clean(self):
+        """The names of the groups that are deleted, and the warnings."""
+        plan = plan_clean(self.session, int(90 * DAY * 1000), now_ms=lambda: int(self.now * 1000))
+        return [one.change.group for one in plan.groups if one.change.nodes], list(plan.warnings)
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.write("/consumers/g/offsets/t/0")
+    made.restart_member("g")
+    return made
+
+
+def test_a_group_at_rest_is_deleted(world):
+    world.now += 5 * DAY
+    world.write("/brokers/topics/t")
+    world.now += 95 * DAY
+    assert world.clean() == (["g"], [])
+
+
+def test_a_group_whose_member_has_just_left_is_kept(world):
+    world.now += 99 * DAY
+    world.write("/brokers/topics/t")
+    world.now += DAY
+    world.restart_member("g")
+    assert world.clean() == ([], [])
+
+
+def test_a_group_of_which_it_is_unknown_is_kept_with_a_warning(world):
+    world.now += 100 * DAY
+    world.restart_member("g")
+    deleted, (warning,) = world.clean()
+    assert deleted == []
+    assert "group g is kept" in warning
+    assert "zkconsumer groups delete" in warning
+
+
+def test_a_group_without_offsets_is_not_renamed(world):
+    world.write("/consumers/empty/owners/t")
+    with pytest.raises(ZkConsumerError, match="group empty has no offsets in ZooKeeper"):
+        plan_rename(world.session, BrokersInMemory({}), "empty", "h")

@@ -1,0 +1,278 @@
+"""What is read of a group's znodes, and what is made of those that cannot be read."""
+
+import json
+
+import pytest
+
+from tests.fixtures.groups import GroupSession, znodes_of_a_group
+from tests.fixtures.kafka import MetadataRequest
+from tests.fixtures.members import JVM
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
+from zkconsumer.operate.groups.explanation import explain_group
+from zkconsumer.operate.groups.groupdescription import describe_groups
+from zkconsumer.operate.groups.grouplist import find_chroots, layout_of, list_groups, matching_groups
+from zkconsumer.operate.groups.groupznodes import read_group, read_groups
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.offsets.groupstores import partitions_to_hold
+
+CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def znodes():
+    return znodes_of_a_group()
+
+
+def read(session, group="g"):
+    return read_group(session, Registry(session), group)
+
+
+def test_a_group_is_read(znodes):
+    found = read(znodes)
+    assert (found.partitions, found.owners, found.live) == ((P0, P1), {P0: "g_a-0", P1: "g_a-0"}, {"g_a"})
+    assert [stored.offset for stored in found.offsets.values()] == [5, 5]
+    assert found.is_live(P0)
+    assert found.problems == ()
+
+
+def test_many_groups_are_read_as_each_alone(znodes):
+    filtered = json.dumps({**JVM, "pattern": "white_list", "subscription": {"u.*": 1}}).encode()
+    znodes.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1]}}')
+    znodes.write("/consumers/filtered/ids/filtered_a", filtered)
+    znodes.write("/consumers/offsets/offsets/gone/3", b"7")
+    znodes.write("/consumers/offsets/offsets/gone/0-3", b"7")
+    znodes.write("/consumers/empty", b"")
+    names = ["g", "filtered", "offsets", "empty"]
+    found = read_groups(znodes, Registry(znodes), names)
+    assert found.failures == {}
+    assert found.groups == {name: read(znodes, name) for name in names}
+    assert found.groups["filtered"].partitions == (TopicPartition("u", 0),)
+    assert found.groups["offsets"].foreign_offsets == {"gone": ("0-3",)}
+
+
+@pytest.mark.parametrize("parent", ["ids", "owners", "offsets", "zkconsumer/members"])
+def test_a_group_that_may_not_be_read_costs_only_itself(znodes, parent):
+    znodes.write("/consumers/h/offsets/t/0", b"1")
+    znodes.refused.add(f"/consumers/h/{parent}")
+    found = read_groups(znodes, Registry(znodes), ["h", "..", "missing", "g"])
+    assert list(found.groups) == ["g"]
+    assert f"/consumers/h/{parent}" in str(found.failures["h"])
+    assert "does not exist" in str(found.failures["missing"])
+    assert "cannot be the name" in str(found.failures[".."])
+
+
+def test_an_owner_that_is_not_registered_is_not_live(znodes):
+    znodes.write("/consumers/g/owners/t/1", b"g_x-0")
+    found = read(znodes)
+    assert (found.is_live(P0), found.is_live(P1)) == (True, False)
+
+
+def test_what_cannot_be_read_costs_one_partition(znodes):
+    znodes.write("/consumers/g/owners/t/0", b"\xff")
+    znodes.write("/consumers/g/offsets/t/0", b"many")
+    znodes.refused |= {"/consumers/g/owners/t/1", "/consumers/g/offsets/t/1"}
+    found = read(znodes)
+    assert (found.owners, found.offsets, set(found.unreadable)) == ({}, {}, {P0, P1})
+    assert len(found.problems) == 4
+
+
+def test_children_that_may_not_be_listed_are_a_problem(znodes):
+    znodes.refused.add("/consumers/g/offsets/t")
+    found = read(znodes)
+    assert found.partitions == (P0, P1)
+    assert found.problems == ("children of /consumers/g/offsets/t: not allowed",)
+
+
+def test_topics_that_lead_to_other_znodes_are_ignored(znodes):
+    znodes.write(
+        "/consumers/g/ids/g_b", json.dumps({**JVM, "subscription": {"..": 1, "a/b": 1, "": 1, "\ud800": 1}}).encode()
+    )
+    assert read(znodes).partitions == (P0, P1)
+    assert not [path for path in znodes.read if ".." in path or "a/b" in path or "\ud800" in path or path.endswith("/")]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../brokers"])
+def test_an_impossible_name_of_a_group_is_refused(znodes, name):
+    with pytest.raises(ZkConsumerError, match="cannot be the name of a group"):
+        read(znodes, name)
+
+
+def test_a_missing_group_is_an_error(znodes):
+    with pytest.raises(ZkConsumerError, match="group h does not exist in ZooKeeper"):
+        read(znodes, "h")
+
+
+def test_the_layout_of_a_group(znodes):
+    assert layout_of(read(znodes)) == "consumer"
+    znodes.write("/consumers/simple/offsets/t/0", b"1")
+    znodes.write("/consumers/old/offsets/t/0-3", b"1")
+    znodes.write("/consumers/none", b"")
+    assert [layout_of(read(znodes, name)) for name in ("simple", "old", "none")] == ["offsets", "kafka-0.7", "empty"]
+    assert matching_groups(znodes) == ["g", "none", "old", "simple"]
+    assert matching_groups(znodes, "[go].*") == ["g", "old"]
+
+
+def test_chroots_are_found():
+    root = GroupSession()
+    for path in ("/consumers", "/a/b/consumers/g", "/c/brokers/ids", "/zookeeper/consumers", "/d/e/f/g/h/consumers"):
+        root.write(path, b"")
+    root.refused.add("/secret")
+    root.write("/secret", b"")
+    assert list(find_chroots(root)) == ["", "/c", "/a/b"]
+
+
+def test_groups_are_described_with_what_brokers_report(znodes):
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 5
+        (found,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker], with_log_starts=True)
+        (listed,), problems = list_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker])
+    assert [(p.committed, p.log_start, p.log_end, p.lag) for p in found.partitions] == [(5, 0, 9, 4), (5, 0, 5, 0)]
+    assert (listed.lag, listed.members, listed.status, problems) == (4, 1, LagStatus.UNKNOWN, ())
+
+
+def test_a_group_that_cannot_be_read_is_skipped_where_that_is_asked_for(znodes):
+    skipped = []
+    found = describe_groups(znodes, CONFIG, ["g", "h"], skipped=skipped)
+    assert [one.group for one in found] == ["g"]
+    assert skipped[0].startswith("group h is skipped: group h does not exist")
+    with pytest.raises(ZkConsumerError, match="h does not exist"):
+        describe_groups(znodes, CONFIG, ["g", "h"])
+
+
+def test_partitions_of_a_deleted_topic_are_shown_without_asking_brokers(znodes):
+    znodes.write("/consumers/g/offsets/gone/0", b"7")
+    (found,) = describe_groups(znodes, CONFIG, ["g"])
+    assert [(p.topic, p.committed, p.lag) for p in found.partitions if p.topic == "gone"] == [("gone", 7, None)]
+    assert "log ends of gone are unknown: no such topic" in found.problems
+
+
+@pytest.fixture
+def without_brokers(znodes):
+    """The same group in a ZooKeeper that knows no brokers."""
+    znodes.delete("/brokers")
+    znodes.delete("/controller")
+    return znodes
+
+
+@pytest.fixture
+def stub():
+    with running_stub_broker() as broker:
+        broker.versions[MetadataRequest.API_KEY] = 6
+        broker.log(P0).end, broker.log(P1).end = 9, 5
+        yield broker
+
+
+def asking(servers):
+    return CONFIG.replace(bootstrap_servers=servers)
+
+
+def read_facts(session, config):
+    registry = open_registry(session, config, without_brokers=True)
+    group = read_group(session, registry, "g")
+    return group, read_cluster_facts(session, config, registry, group)
+
+
+def test_a_description_asks_brokers_for_topics_once(without_brokers, stub):
+    describe_groups(without_brokers, asking(f"127.0.0.1:{stub.port}"), ["g"])
+    leaders_of = frozenset({"t"})
+    assert stub.described == [None, leaders_of]
+
+
+def test_an_explanation_asks_brokers_for_topics_once(without_brokers, stub):
+    _, facts = read_facts(without_brokers, asking(f"127.0.0.1:{stub.port}"))
+    before, leaders_of, after = (frozenset({"t"}),) * 3
+    assert stub.described == [None, before, leaders_of, after]
+    assert facts.problems == ()
+
+
+def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
+    stub.hangs_up = True
+    registry = open_registry(without_brokers, asking(f"127.0.0.1:{stub.port}"), without_brokers=True)
+    assert read_group(without_brokers, registry, "g").partitions == (P0, P1)
+    stub.hangs_up = False
+    assert registry.live_brokers() == ()
+    assert stub.described == []
+
+
+def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):
+    with LagSampler(without_brokers, asking(f"127.0.0.1:{stub.port}"), window=2) as sampler:
+        sampler.sample(["g"], at=0.0)
+        stub.log(TopicPartition("t", 2)).end = 1
+        sampler.sample(["g"], at=1.0)
+        assert sampler.znodes["g"].existing == {"t": (0, 1, 2)}
+
+
+def test_topics_are_read_from_brokers(without_brokers, stub):
+    without_brokers.delete("/consumers/g/owners")
+    without_brokers.delete("/consumers/g/offsets")
+    (found,) = describe_groups(without_brokers, asking(f"127.0.0.1:{stub.port}"), ["g"])
+    assert [(p.topic, p.partition, p.log_end) for p in found.partitions] == [("t", 0, 9), ("t", 1, 5)]
+    assert (found.members[0].threads, found.problems) == ({"t": 1}, ())
+
+
+def test_a_group_is_described_although_no_broker_answers(without_brokers, stub):
+    stub.hangs_up = True
+    config = asking(f"127.0.0.1:{stub.port}")
+    (found,) = describe_groups(without_brokers, config, ["g"])
+    assert [(p.partition, p.committed, p.log_end) for p in found.partitions] == [(0, 5, None), (1, 5, None)]
+    assert any(problem.startswith("log ends are unknown: none of 1 brokers") for problem in found.problems)
+    with pytest.raises(BrokerUnavailable):
+        open_registry(without_brokers, config).topics()
+
+
+def test_facts_are_read_from_brokers(without_brokers, stub):
+    stub.leaderless.add(P1)
+    config = asking(f"127.0.0.1:{stub.port}")
+    group, facts = read_facts(without_brokers, config)
+    assert (facts.controller, facts.unreachable) == (True, {})
+    assert facts.replicas == {P0: (0,), P1: (0,)}
+    assert [facts.states[p].leader for p in (P0, P1)] == [0, -1]
+    assert facts.states_before == facts.states
+    assert [finding.kind for finding in explain_group(group, facts)] == ["no-leader"]
+
+
+def test_the_command_that_is_named_has_the_brokers(without_brokers, stub):
+    stub.log(P0).end = 4
+    config = asking(f"127.0.0.1:{stub.port}")
+    (finding,) = explain_group(*read_facts(without_brokers, config))
+    assert (
+        f"offsets reset --zookeeper h:1/kafka --bootstrap-server 127.0.0.1:{stub.port} --group g"
+        in finding.next_command
+    )
+
+
+def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
+    without_brokers.delete("/consumers/g/owners/t/1")
+    without_brokers.delete("/consumers/g/offsets/t/1")
+    assert partitions_to_hold(without_brokers, asking(f"127.0.0.1:{stub.port}"), "g") == {P0, P1}
+    assert partitions_to_hold(without_brokers, CONFIG, "g") == {P0}
+
+
+def test_facts_around_a_group_are_read(znodes):
+    znodes.write("/config/clients/g", b'{"version":1,"config":{"consumer_byte_rate":"1024"}}')
+    znodes.write("/config/clients/x", b"not JSON")
+    group = read(znodes)
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 4
+        facts = read_cluster_facts(znodes, CONFIG, Registry(znodes), group, bootstrap=[stub.broker])
+    assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
+    assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
+    assert (facts.zookeeper, facts.topic_created, facts.user) == (
+        "h:1/kafka",
+        {"t": znodes.nodes["/brokers/topics/t"].czxid},
+        "ANONYMOUS",
+    )
+    assert {kind: len(nodes) for kind, nodes in facts.access.items()} == {
+        "offset": 2,
+        "parent of offsets": 1,
+        "parent of owners": 1,
+    }
+    assert [finding.kind for finding in explain_group(group, facts)] == ["offset-outside-log", "unreadable", "quota"]

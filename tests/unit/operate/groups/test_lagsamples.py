@@ -1,0 +1,142 @@
+"""What a sampler keeps of groups."""
+
+import threading
+
+import pytest
+
+from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.scriptedserver import SilentServer, running
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+
+CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUPS = ["g", *(f"g{number}" for number in range(20))]
+
+
+def test_a_sampler_keeps_as_many_samples_as_it_is_told():
+    with (
+        running_stub_broker() as stub,
+        LagSampler(znodes_of_a_group(), CONFIG, window=2, bootstrap=[stub.broker]) as sampler,
+    ):
+        for at in range(5):
+            sampler.sample(["g"], at)
+        assert [sample.at for sample in sampler.samples("g")[P0]] == [3, 4]
+    with LagSampler(znodes_of_a_group(), CONFIG, window=2, history=3) as sampler:
+        for at in range(5):
+            sampler.sample(["g"], at)
+        assert [sample.at for sample in sampler.samples("g")[P0]] == [2, 3, 4]
+
+
+def test_groups_that_are_not_sampled_are_forgotten():
+    with LagSampler(znodes_of_a_group(), CONFIG, window=2) as sampler:
+        sampler.sample(["g"], 0)
+        sampler.sample([], 1)
+        assert sampler.samples("g") == {}
+
+
+def test_a_group_that_vanishes_is_a_problem_unless_it_is_required():
+    with LagSampler(znodes_of_a_group(), CONFIG, window=2) as sampler:
+        sampler.sample(["g", "h"], 0)
+        assert list(sampler.znodes) == ["g"]
+        assert sampler.problems[0].startswith("group h cannot be read: group h does not exist")
+        with pytest.raises(ZkConsumerError, match="h does not exist"):
+            sampler.sample(["h"], 1, required=True)
+
+
+def test_without_brokers_lag_is_unknown():
+    with LagSampler(znodes_of_a_group(), CONFIG, window=2) as sampler:
+        sampler.sample(["g"], 0)
+        assert sampler.evaluate("g").status is LagStatus.UNKNOWN
+        assert "no broker is registered" in sampler.problems[0]
+
+
+@pytest.fixture
+def many_groups():
+    """Znodes of groups that have committed 5 of both partitions of a topic; there may be offsets in Kafka."""
+    znodes = znodes_of_a_group()
+    znodes.write("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{"0":[0]}}')
+    for group in GROUPS[1:]:
+        for number in (0, 1):
+            znodes.write(f"/consumers/{group}/offsets/t/{number}", b"5")
+    return znodes
+
+
+def test_a_silent_broker_is_asked_once_per_sample(many_groups):
+    with running(SilentServer) as silent, running_stub_broker() as stub:
+        other = Broker(1, "127.0.0.1", silent.broker.port)
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        stub.elsewhere[P1] = other
+        stub.coordinator = other
+        brokers = [stub.broker, other]
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=brokers, interval=0.1) as sampler:
+            for number in (1, 2):
+                sampler.sample(GROUPS, number)
+                assert silent.asked == number
+        assert set(sampler.znodes) == set(GROUPS)
+        for group in GROUPS:
+            lags = {partition: series[-1].lag for partition, series in sampler.samples(group).items()}
+            assert lags == {P0: 4, P1: None}
+    ends, starts, in_kafka = sorted(sampler.problems, key=lambda one: ("log" not in one, one))
+    assert ends.startswith("log ends of t-1 are unknown: ")
+    assert starts.startswith("log starts of t-1 are unknown: ")
+    assert f"{other.host}:{other.port}" in ends
+    assert "g, g0, g1, g2, g3 and 16 more" in in_kafka
+
+
+def test_groups_without_a_coordinator_wait_together(many_groups):
+    with running_stub_broker() as stub:
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=[stub.broker]) as sampler:
+            sampler.sample(GROUPS, 0)
+        assert stub.searches == 5 * len(GROUPS)
+    (problem,) = (one for one in sampler.problems if "in Kafka" in one)
+    assert "the group has no coordinator at the moment" in problem
+
+
+def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
+    asked, frozen = [], threading.Event()
+    with running_stub_broker() as stub, running_stub_broker() as leader:
+        stub.log(P0).end, stub.log(P1).end, leader.log(P1).end = 9, 9, 9
+        stub.elsewhere[P1] = Broker(1, leader.broker.host, leader.broker.port)
+        with LagSampler(znodes_of_a_group(), CONFIG, window=2, bootstrap=[stub.broker], interval=0.1) as sampler:
+            sampler.sample(["g"], 0)
+            leader.asked = lambda partitions: asked.append(partitions) or frozen.wait()
+            sampler.sample(["g"], 1)
+        frozen.set()
+    assert asked == [{P1}]
+    assert {partition: [one.lag for one in series] for partition, series in sampler.samples("g").items()} == {
+        P0: [4, 4],
+        P1: [4, None],
+    }
+
+
+def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups):
+    """That of ZooKeeper, 5, would look as if the offset had gone back."""
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        stub.committed[P0] = 8
+        stub.coordinator = stub.broker
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=[stub.broker], interval=0.1) as sampler:
+            sampler.sample(["g"], 0)
+            stub.coordinator = None
+            sampler.sample(["g"], 1)
+            assert sampler.evaluate("g").status is LagStatus.UNKNOWN
+    committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
+    assert committed == {P0: [8, None], P1: [5, 5]}
+
+
+def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):
+    """The coordinator that is known still answers; that of ZooKeeper, 5, would look as if the offset had gone back."""
+    with running_stub_broker() as stub:
+        stub.coordinator, stub.committed[P0] = stub.broker, 8
+        registration = b'{"version":1,"host":"%s","port":%d}' % (stub.broker.host.encode(), stub.broker.port)
+        many_groups.write("/brokers/ids/0", registration)
+        with LagSampler(many_groups, CONFIG, window=2) as sampler:
+            sampler.sample(["g"], 0)
+            many_groups.delete("/brokers/ids/0")
+            sampler.sample(["g"], 1)
+    assert [sample.committed for sample in sampler.samples("g")[P0]] == [8, 8]

@@ -1,0 +1,127 @@
+"""What a mirror copies, and what ends it, decided with values."""
+
+import pytest
+
+from zkconsumer.errors import BrokerUnavailable, SessionExpired, WriteRefused, ZooKeeperRefused
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan
+from zkconsumer.operate.migrate.rules.mirrorplan import (
+    CopiedOffset,
+    check_mirror,
+    decide_copy,
+    ends_mirror,
+    pause_before_copy,
+)
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+
+P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
+PLACE = Place("/kafka", "cluster", "cluster")
+STORED = {P0: 50, P1: 60, P2: 70}
+SEEN = Observation(PLACE, STORED, {}, dict.fromkeys(PARTITIONS, LogRange(0, 100)))
+RUN = WriteState.COMPLETE
+EMPTY = Guard("zookeeper", True, "group g has no members")
+
+
+def plan(source=SOURCE, target=TARGET, seen=SEEN):
+    return make_plan(source, target, "h:1/kafka", seen, missing="fail", retention_ms=None, now_ms=1)
+
+
+PLAN = plan()
+
+
+def decide(
+    in_kafka, in_zookeeper, *, mirrored=(), place=PLACE, guard=EMPTY, existing=PARTITIONS, run=RUN, rewind=False
+):
+    rows = [CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing)]
+    return decide_copy(PLAN, dict(mirrored), place, rows, [guard], run=run, rewind=rewind)
+
+
+def test_what_differs_is_copied():
+    copy = decide({P0: 55, P1: 60, P2: 70}, STORED)
+    assert (copy.refusals, copy.due) == ((), {P0: 55})
+    assert copy.rows[0] == CopiedOffset(P0, 55, 50)
+
+
+def test_an_offset_that_was_reset_in_kafka_is_copied_if_that_is_accepted():
+    reset = {**STORED, P0: 10}
+    assert "zookeeper:g is ahead of kafka:g: t-0" in decide(reset, STORED).refusals[0]
+    accepted = decide(reset, STORED, rewind=True)
+    assert (accepted.refusals, accepted.due) == ((), {P0: 10})
+
+
+def test_an_offset_that_expired_in_kafka_leaves_the_znode():
+    assert decide({P0: 55}, STORED).due == {P0: 55}
+
+
+def test_a_partition_that_was_added_is_copied():
+    added = TopicPartition("t", 3)
+    assert decide({**STORED, added: 7}, STORED, existing=[*PARTITIONS, added]).due == {added: 7}
+
+
+def test_members_in_zookeeper_end_the_mirror():
+    registered = Guard("zookeeper", False, "group g has 1 live member: g_h")
+    assert decide(STORED, STORED, guard=registered).refusals == (registered.text,)
+
+
+@pytest.mark.parametrize("now", [{**STORED, P1: 61}, {P0: 50, P2: 70}])
+def test_a_znode_that_another_client_wrote_ends_the_mirror(now):
+    reason = decide({**STORED, P0: 55}, now).refusals[0]
+    assert "zookeeper:g have moved since the migration: t-1" in reason
+    assert "migrate plan --from zookeeper:g --to kafka:g" in reason
+
+
+def test_a_znode_beside_an_added_partition_ends_the_mirror():
+    added = TopicPartition("t", 3)
+    assert "t-3" in decide(STORED, {**STORED, added: 7}, existing=[*PARTITIONS, added]).refusals[0]
+
+
+def test_the_next_copy_accepts_what_the_last_one_wrote():
+    mirrored = {P0: frozenset({55})}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: 55}, mirrored=mirrored).due == {P0: 57}
+    (reason,) = decide({**STORED, P0: 57}, STORED, mirrored=mirrored).refusals
+    assert "since the last copy: t-0" in reason
+
+
+@pytest.mark.parametrize("found", [50, 55])
+def test_a_copy_without_an_outcome_may_have_written(found):
+    mirrored = {P0: frozenset({50, 55})}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: found}, mirrored=mirrored).due == {P0: 57}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: 56}, mirrored=mirrored).refusals
+
+
+def test_a_plan_that_was_not_run_is_not_mirrored():
+    assert "was not run" in decide(STORED, STORED, run=None).refusals[0]
+
+
+def test_other_servers_are_refused():
+    assert "chroot /kafka, not /" in decide(STORED, STORED, place=PLACE._replace(chroot="")).refusals[0]
+
+
+@pytest.mark.parametrize(("source", "target"), [(TARGET, SOURCE), (End("storm", "/s/id"), TARGET)])
+def test_only_a_migration_from_znodes_to_kafka_is_mirrored(source, target):
+    with pytest.raises(ValueError, match="a mirror copies from Kafka to the znodes"):
+        check_mirror(plan(source, target))
+    check_mirror(PLAN)
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "expected"), [(0, 60), (59, 1), (60, 60), (130, 50), (290, 10), (300, None), (1000, None)]
+)
+def test_copies_begin_at_multiples_of_the_interval_and_at_the_end(elapsed, expected):
+    assert pause_before_copy(elapsed, 60, 300) == expected
+
+
+def test_servers_that_do_not_answer_are_asked_for_ever():
+    assert not ends_mirror(BrokerUnavailable("no answer"), 10_000)
+    assert not ends_mirror(SessionExpired("over"), 10_000)
+
+
+def test_a_guard_ends_the_mirror_and_a_permission_after_a_few_copies():
+    assert ends_mirror(WriteRefused("members"), 1)
+    assert [ends_mirror(ZooKeeperRefused("no permission"), count) for count in (1, 2, 3)] == [False, False, True]

@@ -1,0 +1,153 @@
+"""The verdict of a survey, from facts."""
+
+from dataclasses import replace
+
+import pytest
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.surveyverdict import (
+    Level,
+    SurveyedMember,
+    SurveyedPartition,
+    SurveyFacts,
+    Verdict,
+    survey,
+)
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.rules.describedgroup import KafkaGroup
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LOG = LogRange(10, 100)
+WEEK = 7 * 24 * 60
+GOOD = SurveyFacts(
+    "g",
+    partitions=(SurveyedPartition(P0, in_zookeeper=50, log=LOG), SurveyedPartition(P1, in_zookeeper=100, log=LOG)),
+    kafka=KafkaGroup("Dead"),
+    retention_minutes={0: WEEK},
+    releases={0: (3, 9)},
+)
+
+
+def partitions(**changes):
+    return (replace(GOOD.partitions[0], **changes), GOOD.partitions[1])
+
+
+def test_a_stopped_group_with_all_offsets_is_ready():
+    found = survey(GOOD)
+    assert (found.verdict, found.findings) == (Verdict.READY, ())
+    assert found.next == "zkconsumer migrate plan --from zookeeper:g --to kafka:g --output g.plan.json"
+
+
+def test_a_group_with_members_is_ready_once_they_are_stopped():
+    found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
+    assert (found.verdict, [one.code for one in found.findings]) == (Verdict.RUNNING, ["members"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"layout": "kafka-0.7"}, "layout"),
+        ({"layout": "last-processed"}, "layout"),
+        ({"layout": "empty", "partitions": ()}, "layout"),
+        ({"partitions": partitions(in_zookeeper=None)}, "no-offset"),
+        ({"partitions": partitions(in_zookeeper=9)}, "outside-log"),
+        ({"partitions": partitions(in_zookeeper=101)}, "outside-log"),
+        ({"partitions": partitions(in_kafka=51)}, "kafka-ahead"),
+        ({"kafka": None}, "kafka-group"),
+        ({"kafka": KafkaGroup("Stable", "consumer", 2)}, "kafka-group"),
+        ({"releases": {0: (3, 9), 1: (0, 8, 2)}}, "brokers"),
+        ({"problems": ("znode cannot be read",)}, "unreadable"),
+    ],
+)
+def test_what_has_to_be_decided_first_makes_it_not_ready(changes, code):
+    found = survey(replace(GOOD, **changes))
+    assert found.verdict is Verdict.NOT_READY
+    assert code in [one.code for one in found.findings if one.level is Level.BLOCKER]
+    assert found.findings[0].level is Level.BLOCKER
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "text"),
+    [
+        ({"retention_minutes": {0: 1440, 1: WEEK}}, "retention", "is 1440"),
+        ({"retention_minutes": {0: None}}, "retention", "not every broker reports"),
+        ({"retention_minutes": {}}, "retention", "not every broker reports"),
+        ({"releases": {0: (3, 9), 1: (2, 8)}}, "brokers", "1 has 2.8"),
+        (
+            {"partitions": (*GOOD.partitions, SurveyedPartition(TopicPartition("u", 0), False, 5))},
+            "no-partition",
+            "u-0",
+        ),
+    ],
+)
+def test_what_has_to_be_read_first_is_a_warning(changes, code, text):
+    found = survey(replace(GOOD, **changes))
+    assert found.verdict is Verdict.READY
+    (warning,) = [one for one in found.findings if one.code == code]
+    assert warning.level is Level.WARNING
+    assert text in warning.text
+
+
+def test_a_partition_without_an_offset_suggests_the_option():
+    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None)))
+    assert found.next.endswith("--missing earliest")
+
+
+def test_only_partitions_outside_their_log_are_reset():
+    def one(topic, number, offset):
+        return SurveyedPartition(TopicPartition(topic, number), in_zookeeper=offset, log=LOG)
+
+    seen = (one("t", 0, 50), one("t", 1, 9), one("t", 3, 101), one("u", 0, 50), one("v", 2, 5))
+    found = survey(replace(GOOD, partitions=seen))
+    assert found.next == "zkconsumer offsets reset --group g --topic t:1,3 --topic v:2 --to-earliest"
+
+
+def test_the_next_command_for_a_receiver_names_its_layout():
+    assert "--from dibbhatt:/consumers/g " in survey(replace(GOOD, layout="last-processed")).next
+
+
+def test_a_group_whose_offsets_are_all_in_kafka_has_nothing_to_plan():
+    stored = tuple(replace(one, in_zookeeper=None, in_kafka=50) for one in GOOD.partitions)
+    found = survey(replace(GOOD, partitions=stored))
+    assert (found.verdict, [one.code for one in found.findings]) == (Verdict.READY, ["storage"])
+    assert found.next == "zkconsumer groups describe --group g --offsets kafka"
+
+
+def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
+    """A plan keeps what only its target has."""
+    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, in_kafka=50)))
+    assert (found.verdict, found.facts.missing) == (Verdict.READY, [])
+
+
+def test_offsets_ahead_in_kafka_are_expected_while_members_live():
+    facts = replace(GOOD, partitions=partitions(in_kafka=51), members=(SurveyedMember("g_a", "jvm", "static"),))
+    assert survey(facts).verdict is Verdict.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "storage"),
+    [(None, None, "none"), (5, None, "zookeeper"), (None, 5, "kafka"), (5, 5, "both")],
+)
+def test_the_stores_with_offsets_are_named(in_zookeeper, in_kafka, storage):
+    facts = SurveyFacts("g", partitions=(SurveyedPartition(P0, True, in_zookeeper, in_kafka),))
+    assert facts.storage == storage
+
+
+def test_names_are_quoted_in_the_next_command():
+    assert "'zookeeper:my group'" in survey(replace(GOOD, group="my group")).next
+
+
+@pytest.mark.parametrize(
+    ("pattern", "regex", "level", "texts"),
+    [
+        ("white_list", "clicks.*", Level.NOTE, ["librdkafka: ^clicks.*$"]),
+        ("white_list", r"\d+", Level.WARNING, ["^[0-9]+$", "not in librdkafka"]),
+        ("white_list", "a(?!b)", Level.WARNING, ["list the topics by name"]),
+        ("black_list", "clicks.*", Level.WARNING, ["(?!(?:clicks.*)$).*", "topic.blacklist=^clicks.*$"]),
+    ],
+)
+def test_a_filter_is_given_for_other_clients(pattern, regex, level, texts):
+    found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", pattern, regex),)))
+    (finding,) = [one for one in found.findings if one.code == "subscription"]
+    assert finding.level is level
+    assert [text for text in texts if text not in finding.text] == []

@@ -1,0 +1,282 @@
+"""Rollbacks of migrations between a ZooKeeper and brokers in memory."""
+
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.groupsinmemory import log, session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets import grouphold as hold
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.zookeeper import transaction
+
+FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
+
+
+def at_target(servers):
+    return servers.brokers.stored("g") if servers.plan.target.kind == "kafka" else servers.stored()
+
+
+def begin(servers, ends, former=FORMER):
+    """A plan whose target has offsets of two partitions."""
+    if ends == TO_KAFKA:
+        servers.brokers.store("g", former)
+    else:
+        servers.store(former)
+    servers.begin(*ends)
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("former", [FORMER, {}])
+def test_a_rollback_restores_the_target(servers, ends, former):
+    begin(servers, ends, former)
+    znodes = servers.server.nodes.keys() - {"/consumers", "/consumers/g"}
+    servers.run()
+    assert at_target(servers) == OFFSETS
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == former
+    assert servers.server.nodes.keys() - {"/consumers", "/consumers/g"} == znodes, "parents are gone, too"
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kill_at=st.integers(1, 9))
+def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_at):
+    servers = Servers(tmp_path_factory.mktemp("run"))
+    begin(servers, ends)
+    servers.run(kill_at)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_run_that_was_killed_and_resumed_is_undone(servers, ends, monkeypatch):
+    """The second run finds offsets that the first has written, which are not those to restore."""
+    monkeypatch.setattr(transaction, "MOST_OPERATIONS", 2)  # as many as in a commit
+    begin(servers, ends)
+    servers.run(3)  # after the first of three requests
+    assert FORMER != at_target(servers) != OFFSETS
+    assert servers.run().faults == []
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+def test_what_a_killed_rollback_has_left_of_its_hold_is_removed(servers):
+    begin(servers, TO_ZOOKEEPER, {})
+    servers.run()
+    servers.write("/consumers/g/owners/t", b"")
+    servers.write("/consumers/g/zkconsumer", b"")
+    assert servers.roll_back().faults == []
+    assert not any(path.startswith("/consumers/g") for path in servers.server.nodes)
+
+
+def test_a_late_commit_during_a_rollback_is_set_again(servers, monkeypatch):
+    """Otherwise each further command would take it for the progress of a consumer."""
+    begin(servers, TO_ZOOKEEPER)
+    servers.run()
+    pending = [lambda: servers.store({PARTITIONS[0]: 50})]
+    monkeypatch.setattr(hold.GroupHold, "outlast_attempts", lambda _hold: pending and pending.pop()())
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+def test_a_rollback_without_a_file_of_its_own_undoes_nothing(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.file.with_name("undo1").touch()
+    with pytest.raises(FileExistsError):
+        servers.roll_back()
+    assert (at_target(servers), servers.state()) == (OFFSETS, WriteState.COMPLETE)
+
+
+def test_offsets_that_a_rollback_commits_do_not_look_like_those_of_the_run(servers):
+    """A query of Spark that has read the mark of the run would take them for the offset that it read."""
+    begin(servers, TO_KAFKA)
+    servers.run()
+    mark = servers.brokers.groups["g"][PARTITIONS[0]].mark
+    servers.roll_back()
+    assert servers.brokers.groups["g"][PARTITIONS[0]].mark not in (mark, "")
+
+
+def test_a_rollback_that_is_repeated_writes_nothing(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.roll_back()
+    report = servers.roll_back()
+    assert (report.written, report.faults) == ([], [])
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_former_offset_that_the_log_no_longer_has_is_restored(servers, ends):
+    """It is what the target had, and the consumers of the source continue."""
+    begin(servers, ends)
+    servers.run()
+    servers.brokers.logs[PARTITIONS[0]] = log(5, 100)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_plan_is_run_again_after_its_rollback(servers, ends):
+    begin(servers, ends)
+    servers.run()
+    servers.roll_back()
+    assert servers.state() is WriteState.UNDONE
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+@pytest.mark.parametrize("former", [dict.fromkeys(PARTITIONS, 3), {}])
+def test_a_rollback_has_as_many_requests_as_its_run(servers, former, monkeypatch):
+    """Coordinators limit what is in one."""
+    begin(servers, TO_KAFKA, former)
+    servers.run()
+    sizes = [len(partitions) for partitions, _ in servers.brokers.commits]
+    delete, deleted = servers.brokers.delete, []
+    monkeypatch.setattr(servers.brokers, "delete", lambda g, p, **how: deleted.append(len(p)) or delete(g, p, **how))
+    assert servers.roll_back().faults == []
+    undone = [len(partitions) for partitions, _ in servers.brokers.commits[len(sizes) :]]
+    assert (sizes, undone, deleted) == (([2, 2, 1], [2, 2, 1], []) if former else ([2, 2, 1], [], [2, 2, 1]))
+
+
+def test_a_rollback_holds_the_group_of_the_plan_in_zookeeper(servers):
+    """The group in Kafka has another name, which a live group in ZooKeeper has, too."""
+    servers.begin("zookeeper:g", "kafka:other")
+    servers.run()
+    servers.register("other")
+    assert servers.roll_back().faults == []
+    assert servers.brokers.stored("other") == {}
+    assert servers.run().faults == []
+    servers.register()
+    with pytest.raises(WriteRefused, match="group g has 1 live member: g_member"):
+        servers.roll_back()
+
+
+def test_a_rollback_holds_no_group_if_the_plan_has_none_in_zookeeper(servers):
+    """A group of the target's name lives in ZooKeeper, and has nothing to do with the offsets of the spout."""
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    servers.register()
+    before = servers.server.nodes.keys() | set()
+    assert servers.roll_back().faults == []
+    assert servers.brokers.stored("g") == {}
+    assert servers.server.nodes.keys() == before
+
+
+def test_a_snapshot_of_offsets_outside_of_zookeeper_is_restored_without_a_hold(servers):
+    """As `offsets restore` does it, with the snapshot alone."""
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    servers.register()
+    snapshot = read_snapshot(servers.file.with_name("plan.snapshot.json"))
+    with closing(session_in_memory(servers.server)) as session:
+        undo = plan_restore(session, servers.brokers, snapshot)
+        assert undo.refusals == ()
+        assert execute(session, servers.brokers, undo, SnapshotFile(servers.file.with_name("undo"))).faults == []
+        assert servers.brokers.stored("g") == {}
+        again = plan_restore(session, servers.brokers, read_snapshot(servers.file.with_name("undo")))
+        assert execute(session, servers.brokers, again, SnapshotFile(servers.file.with_name("redo"))).faults == []
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_members_in_kafka_refuse_offsets_that_no_hold_protects(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    snapshot = read_snapshot(servers.file.with_name("plan.snapshot.json"))
+    servers.brokers.live.add("g")
+    with closing(session_in_memory(servers.server)) as session:
+        undo = plan_restore(session, servers.brokers, snapshot)
+        assert len(execute(session, servers.brokers, undo, SnapshotFile(servers.file.with_name("undo"))).faults) == len(
+            OFFSETS
+        )
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_consumers_that_continued_refuse_the_rollback(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[2]: 50})
+    with pytest.raises(WriteRefused, match=r"t-2; consumers have continued .*migrate reverse"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == {**OFFSETS, PARTITIONS[2]: 50}
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_consumers_that_continued_on_a_new_topic_refuse_the_rollback(servers, ends):
+    """The source does not have its offset, so old consumers would begin there at ``largest``."""
+    new = TopicPartition("new", 0)
+    servers.brokers.logs[new] = log()
+    begin(servers, ends)
+
+    def store(offset):
+        if ends == TO_ZOOKEEPER:
+            servers.store({new: offset})
+        else:
+            servers.brokers.groups["g"][new] = StoredOffset(offset)
+
+    store(7)
+    servers.run()
+    assert servers.roll_back().faults == [], "it was there before"
+    assert servers.run().faults == []
+    store(8)
+    with pytest.raises(WriteRefused, match="have moved since the migration: new-0"):
+        servers.roll_back()
+
+
+def test_members_at_the_target_refuse_the_rollback(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.brokers.live.add("g")
+    with pytest.raises(WriteRefused, match="lives in Kafka"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_no_refusal_names_an_option_that_is_missing(servers):
+    """Neither ``migrate run`` nor ``migrate rollback`` has ``--force-live``."""
+    begin(servers, TO_ZOOKEEPER)
+    for attempt in (lambda: servers.run(before_hold=servers.register), servers.run, servers.roll_back):
+        with pytest.raises(WriteRefused, match="g_member") as refused:
+            attempt()
+        assert "--force-live" not in str(refused.value)
+
+
+def test_a_plan_that_was_not_run_cannot_be_rolled_back(servers):
+    begin(servers, TO_KAFKA)
+    with pytest.raises(WriteRefused, match="was not run"):
+        servers.roll_back()
+
+
+def test_a_missing_snapshot_is_reported(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.file.with_name("plan.snapshot.json").unlink()
+    with pytest.raises(WriteRefused, match="the file of its runs is missing"):
+        servers.roll_back()
+
+
+def test_the_snapshot_of_another_plan_is_refused(servers, tmp_path):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    (tmp_path / "other").mkdir()
+    other = Servers(tmp_path / "other")
+    other.begin(*TO_KAFKA, offsets=dict.fromkeys(PARTITIONS, 1))
+    other.run()
+    other.file.with_name("plan.snapshot.json").replace(servers.file.with_name("plan.snapshot.json"))
+    with pytest.raises(ZkConsumerError, match="is of another plan"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_a_file_of_spark_cannot_be_rolled_back(servers, tmp_path):
+    servers.begin("zookeeper:g", f"spark-options:{tmp_path / 'starting.json'}")
+    servers.run()
+    with pytest.raises(WriteRefused, match="former content is not kept"):
+        servers.roll_back()

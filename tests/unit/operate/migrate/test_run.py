@@ -1,0 +1,331 @@
+"""Runs of migrations between a ZooKeeper and brokers in memory, ended at every point."""
+
+import errno
+import fcntl
+import json
+import os
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.kazooinmemory import Loss
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, SPOUT, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate import run as migrationrun
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.migrationplan import make_plan
+from zkconsumer.operate.offsets import grouphold as hold
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import read_snapshot, snapshot_of_plan
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
+def test_a_run_makes_both_ends_equal(servers, ends):
+    servers.begin(*ends)
+    assert servers.plan.refusals == ()
+    report = servers.run()
+    assert (report.faults, sorted(report.written), report.found) == ([], PARTITIONS, [])
+    assert servers.verified()
+    assert servers.left_over() == []
+    assert servers.state() is WriteState.COMPLETE
+
+
+@pytest.mark.parametrize("between", ["", "./"])
+def test_offsets_become_a_file_of_spark(servers, tmp_path, between):
+    file = tmp_path / "starting.json"
+    servers.begin("zookeeper:g", f"spark-options:{tmp_path}/{between}starting.json")
+    report = servers.run()
+    assert (report.faults, report.snapshot, report.written) == ([], None, PARTITIONS)
+    assert json.loads(file.read_text()) == {"t": {str(p.partition): OFFSETS[p] for p in PARTITIONS}}
+    assert servers.left_over() == []
+
+
+def test_the_snapshot_has_what_was_there_before(servers):
+    servers.brokers.store("g", {PARTITIONS[0]: 3})
+    servers.begin(*TO_KAFKA)
+    (change,) = read_snapshot(servers.run().snapshot).groups
+    assert (change.group, change.nodes) == ("g", ())
+    assert [(one.before, one.after) for one in change.kafka] == [
+        (3, 10),
+        (None, 11),
+        (None, 12),
+        (None, 13),
+        (None, 14),
+    ]
+
+
+def test_no_file_is_written_after_a_hold_that_lasted_too_long(servers, tmp_path, monkeypatch):
+    file = tmp_path / "starting.json"
+    servers.begin("zookeeper:g", f"spark-options:{file}")
+    monkeypatch.setattr(hold, "LONGEST_S", -1.0)
+    report = servers.run()
+    assert "run the plan again with --long-hold" in report.faults[0]
+    assert (file.exists(), report.written, servers.state()) == (False, [], WriteState.WRITING)
+
+
+@pytest.mark.parametrize("there", [3, 5])
+def test_equal_offsets_are_committed_for_the_retention_of_the_plan(servers, there):
+    """Kafka has them from an earlier plan or from dual commit, and would keep them for their own retention only."""
+    servers.brokers.store("g", {partition: OFFSETS[partition] for partition in PARTITIONS[:there]})
+    servers.begin(*TO_KAFKA, retention_ms=1000)
+    assert servers.run().faults == []
+    each = [(PARTITIONS[:2], 1000), (PARTITIONS[2:4], 1000), (PARTITIONS[4:], 1000)]
+    assert servers.brokers.commits == each
+    again = servers.run()
+    assert (again.found, servers.brokers.commits) == (PARTITIONS, each), "this run has ended, and is not repeated"
+
+
+# -- ended anywhere ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("kill_at", range(10))
+def test_a_run_that_is_killed_at_any_line_is_resumed(servers, ends, kill_at):
+    servers.begin(*ends)
+    first = servers.run(kill_at)
+    for found in (servers.stored(), servers.brokers.stored("g")):
+        assert found.items() <= OFFSETS.items(), "no partition has another offset than before or planned"
+    report = servers.run()
+    assert report.faults == []
+    assert len(report.written) + len(report.found) == len(PARTITIONS)
+    assert servers.verified()
+    # What a killed hold had created stays, empty.
+    assert servers.left_over() in ([], [f"/consumers/g/{name}" for name in ("zkconsumer", "owners", "owners/t")])
+    assert first is None or kill_at > 5
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kills=st.lists(st.integers(0, 9), max_size=4))
+def test_a_run_may_be_killed_again_and_again(tmp_path_factory, ends, kills):
+    servers = Servers(tmp_path_factory.mktemp("run"))
+    servers.begin(*ends)
+    for kill_at in kills:
+        servers.run(kill_at)
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+def test_a_run_that_was_killed_after_its_last_write_is_completed(servers):
+    """Otherwise the way back would be refused: no run of the plan would have ended."""
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run(4)  # before the file is marked
+    assert (servers.verified(), servers.state()) == (True, WriteState.WRITING)
+    assert servers.run().found == PARTITIONS
+    assert servers.state() is WriteState.COMPLETE
+
+
+def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.loses_answer = True
+    report = servers.run()
+    assert "run the plan again" in report.faults[0]
+    assert report.written == PARTITIONS[:2], "the first request, whose effect is read"
+    servers.brokers.loses_answer = False
+    again = servers.run()
+    assert (again.faults, again.found, again.written) == ([], [], PARTITIONS)
+
+
+@pytest.mark.parametrize("request_lost", [True, False])
+@pytest.mark.parametrize("reconnects", [True, False])
+def test_a_transaction_without_an_answer_is_found_by_the_next_run(servers, request_lost, reconnects):
+    servers.begin(*TO_ZOOKEEPER)
+    report = servers.run(loses=Loss(0, request_lost, "/consumers/g/offsets", reconnects))
+    assert "run the plan again" in report.faults[0]
+    assert report.written == (PARTITIONS if reconnects and not request_lost else [])
+    again = servers.run()
+    assert (again.faults, again.found) == ([], [] if request_lost else PARTITIONS)
+    assert servers.verified()
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_session_that_expires_in_the_hold_leaves_a_run_to_resume(servers, ends):
+    servers.begin(*ends)
+    source = dict(servers.stored())
+    report = servers.run(expires=True)
+    assert report.faults != []
+    assert (servers.stored(), servers.brokers.commits) == (source, []), "nothing is written without the hold"
+    again = servers.run()
+    assert again.faults == []
+    assert servers.verified()
+
+
+def test_another_clients_write_after_a_kill_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run(1)  # before the first commit
+    servers.brokers.store("g", {PARTITIONS[3]: 99})
+    with pytest.raises(WriteRefused, match="another client has written"):
+        servers.run()
+    assert servers.brokers.stored("g") == {PARTITIONS[3]: 99}
+
+
+def test_a_source_that_moved_after_a_kill_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run(2)
+    with closing(session_in_memory(servers.server)) as session:
+        session._client.set("/consumers/g/offsets/t/0", b"11")
+    with pytest.raises(WriteRefused, match="have moved"):
+        servers.run()
+
+
+# -- other clients at the target --------------------------------------------------------------------------------------
+
+
+def test_a_commit_at_the_target_before_the_hold_is_not_overwritten(servers, monkeypatch):
+    """A member of the group in ZooKeeper commits after the guards were checked, and ends."""
+    servers.store({PARTITIONS[1]: 3})
+    servers.begin(*TO_ZOOKEEPER)
+    changes = migrationrun._changes
+
+    def late(ends, plan):
+        servers.store({PARTITIONS[1]: 15})
+        return changes(ends, plan)
+
+    monkeypatch.setattr(migrationrun, "_changes", late)
+    with pytest.raises(WriteRefused, match="have moved since they were checked: t-1 in zookeeper:g"):
+        servers.run()
+    assert (servers.stored(), servers.state()) == ({PARTITIONS[1]: 15}, None)
+
+
+def test_a_partition_that_need_not_be_written_is_looked_at_under_the_hold(servers):
+    servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_ZOOKEEPER)
+    with pytest.raises(WriteRefused, match="t-0 in zookeeper:g"):
+        servers.run(before_hold=lambda: servers.store({PARTITIONS[0]: 11}))
+    assert (servers.stored(), servers.state()) == ({PARTITIONS[0]: 11}, None)
+
+
+def test_a_partition_that_was_not_written_is_read_back(servers, monkeypatch):
+    servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_ZOOKEEPER)
+    monkeypatch.setattr(hold.GroupHold, "outlast_attempts", lambda _hold: servers.store({PARTITIONS[0]: 11}))
+    (fault,) = servers.run().faults
+    assert fault.startswith("another client wrote during the migration: t-0 in zookeeper:g")
+    assert servers.state() is WriteState.WRITING
+
+
+def test_a_group_node_that_a_member_created_does_not_refuse_a_repetition(servers):
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    servers.roll_back()
+    servers.write("/consumers/g", b"")
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+def test_a_run_completes_what_a_killed_rollback_left_as_it_was(servers):
+    """1. A rollback is killed before it writes; 2. another one is refused under the hold; 3. the plan is run."""
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    snapshot_of_plan(servers.plan, servers.file).mark(WriteState.UNDOING)
+    with pytest.raises(WriteRefused, match="g_member"):
+        servers.roll_back(before_hold=servers.register)
+    servers.member.close()
+    assert servers.state() is WriteState.UNDONE
+    assert servers.run().found == PARTITIONS
+    assert servers.state() is WriteState.COMPLETE
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_with_members_in_kafka_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.live.add("g")
+    with pytest.raises(WriteRefused, match="lives in Kafka"):
+        servers.run()
+    assert servers.state() is None
+
+
+def test_a_coordinator_that_refuses_a_commit_is_reported(servers):
+    """New consumers start after the guards were checked."""
+    servers.begin(*TO_KAFKA)
+    servers.brokers.before_commit = servers.brokers.live.add
+    report = servers.run()
+    assert "UNKNOWN_MEMBER_ID" in report.faults[0]
+    assert (report.written, servers.brokers.groups) == ([], {})
+    assert servers.left_over() == []
+
+
+def test_a_missing_permission_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.denied = ["topic t"]
+    with pytest.raises(WriteRefused, match="commits need Read on topic t"):
+        servers.run()
+
+
+def test_a_consumer_that_commits_to_the_source_is_reported(servers):
+    """Of a source that cannot be held."""
+    servers.begin("storm:/s/id", "kafka:g")
+
+    def move(_group):
+        with closing(session_in_memory(servers.server)) as session:
+            session._client.set("/s/id/partition_4", (SPOUT % (50, 4)).encode())
+
+    servers.brokers.before_commit = move
+    assert "another client wrote during the migration: t-4 in storm:/s/id" in servers.run().faults[0]
+
+
+def test_a_znode_of_a_spout_that_cannot_be_read_is_a_reason_to_refuse(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.write("/s/id/partition_4", b"not JSON")
+    with pytest.raises(WriteRefused, match="znode /s/id/partition_4"):
+        servers.run()
+
+
+def test_a_member_of_the_source_that_starts_during_a_run_is_reported(servers):
+    """It continues where the new consumers do, so each record would be consumed twice."""
+    servers.begin(*TO_KAFKA)
+    pending = [servers.register]
+    servers.brokers.before_commit = lambda _group: pending and pending.pop()()
+    report = servers.run()
+    assert report.faults == [
+        "consumers of zookeeper:g were started during the migration (g_member); stop them, and plan again"
+    ]
+    assert (report.warnings, servers.state()) == ([], WriteState.WRITING)
+
+
+def test_two_runs_of_one_plan_are_kept_apart(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    with servers.file.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(WriteRefused, match="another run"):
+            servers.run()
+    assert servers.run().faults == []
+
+
+def test_a_plan_on_nfs_is_locked(servers, monkeypatch):
+    """NFS emulates the lock by one of a range of bytes, which needs a file that is open for writing."""
+    flock = fcntl.flock
+
+    def as_nfs(file, operation):
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", as_nfs)
+    servers.begin(*TO_KAFKA)
+    assert servers.run().faults == []
+
+
+def test_the_file_of_another_plan_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.groups.clear()
+    servers.begin(*TO_KAFKA, offsets={**OFFSETS, TopicPartition("t", 0): 10})
+    servers.plan = make_plan(
+        servers.plan.source,
+        servers.plan.target,
+        "h:2181",
+        MigrationEnds(
+            session_in_memory(servers.server), servers.brokers, servers.plan.source, servers.plan.target
+        ).observe(),
+        missing="fail",
+        retention_ms=1,
+        now_ms=2,
+    )
+    with pytest.raises(ZkConsumerError, match="is of another plan"):
+        servers.run()

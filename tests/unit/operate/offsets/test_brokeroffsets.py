@@ -1,0 +1,114 @@
+"""What brokers report of offsets, and of what they do not answer."""
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.brokeroffsets import Answer, BrokerOffsets, offsets_answer
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.listoffsetsmessages import Offsets
+
+CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
+P = [TopicPartition("t", number) for number in range(12)]
+TOO_LONG = TopicPartition("t" * 40_000, 0)
+
+
+@pytest.fixture
+def stub():
+    with running_stub_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def dead_broker():
+    """A broker whose port refuses connections: it is taken, but nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield Broker(0, "127.0.0.1", taken.getsockname()[1])
+
+
+def asked(question, *brokers):
+    with closing(BrokerOffsets(CONFIG, lambda: brokers)) as offsets:
+        return question(offsets)
+
+
+def test_each_reason_for_a_missing_offset_is_given_once():
+    refused, moved = dict.fromkeys(P[4:11], 5), {P[0]: 3, P[11]: 3}
+    causes = dict.fromkeys(refused, "host:1 refuses us")
+    answer = offsets_answer(Offsets({P[1]: 7, P[2]: None}, {**moved, **refused}, causes), "log ends")
+    assert answer.found == {P[1]: 7, P[2]: None}
+    assert answer.problems == (
+        "log ends of t-0, t-11 are unknown: UNKNOWN_TOPIC_OR_PARTITION (3)",
+        "log ends of t-4, t-5, t-6, t-7, t-8 and 2 more are unknown: host:1 refuses us",
+    )
+
+
+def test_a_leader_is_asked_once_for_log_starts_and_once_for_log_ends(stub):
+    requests = []
+    stub.asked = requests.append
+    stub.log(P[0]).end, stub.log(P[1]).end = 7, 0
+    logs = asked(lambda offsets: offsets.logs(P[:2]), stub.broker).required()
+    assert logs.ranges() == {P[0]: LogRange(0, 7), P[1]: LogRange(0, 0)}
+    assert requests == [{P[0], P[1]}] * 2
+    assert asked(lambda offsets: offsets.logs(P[:1], with_starts=False), stub.broker).found == ({}, {P[0]: 7})
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_silence_of_all_brokers_is_reported_and_raised_where_an_answer_is_required(dead_broker, is_dead):
+    answer = asked(lambda offsets: offsets.logs(P), *[dead_broker] if is_dead else ())
+    assert answer.found == ({}, {})
+    why = "none of 1 brokers answers" if is_dead else "no broker is registered"
+    ends, starts = answer.problems
+    assert ends.startswith(f"log ends are unknown: {why}")
+    assert starts.startswith(f"log starts are unknown: {why}")
+    with pytest.raises(BrokerUnavailable, match=why):
+        answer.required()
+
+
+def test_a_topic_that_no_request_can_name_costs_only_itself(stub):
+    stub.log(P[0]).end = 7
+    answer = asked(lambda offsets: offsets.logs([P[0], TOO_LONG]), stub.broker)
+    assert answer.found.ranges() == {P[0]: LogRange(0, 7)}
+    assert len(answer.problems) == 2
+    with pytest.raises(ZkConsumerError, match="Kafka has no topics with such names"):
+        answer.required()
+
+
+def test_nothing_is_asked_about_no_partitions(dead_broker):
+    for question in (
+        lambda offsets: offsets.logs([]),
+        lambda offsets: offsets.existing([]),
+        lambda offsets: offsets.committed({"g": []})["g"],
+    ):
+        assert asked(question, dead_broker).problems == ()
+
+
+def test_partitions_exist_of_topics_that_brokers_describe(stub):
+    stub.log(P[1]).end = 7
+    assert P[1] in asked(lambda offsets: offsets.existing(["t", TOO_LONG.topic]), stub.broker).required()
+
+
+def test_offsets_of_groups_come_with_the_metadata_of_their_commits(stub):
+    stub.coordinator, stub.committed[P[0]] = stub.broker, 8
+    found = asked(lambda offsets: offsets.committed({"g": P[:2], "h": []}), stub.broker)
+    assert found == {"g": Answer({P[0]: StoredOffset(8, "")}), "h": Answer({})}
+
+
+def test_a_group_without_a_coordinator_is_unknown(stub):
+    with closing(BrokerOffsets(CONFIG, lambda: [stub.broker], coordinator_attempts=1)) as offsets:
+        answer = offsets.committed({"g": P[:1]})["g"]
+    assert (answer.found, isinstance(answer.error, CoordinatorMoved)) == ({}, True)
+    assert answer.problems[0].startswith(
+        "offsets in Kafka are unknown, those shown of g are ZooKeeper's: the group has"
+    )
+
+
+@pytest.mark.parametrize("group", ["g" * 40_000, "\ud800"])
+def test_a_group_whose_name_no_request_can_carry_has_no_offsets(dead_broker, group):
+    assert asked(lambda offsets: offsets.committed({group: P}), dead_broker)[group] == Answer({})

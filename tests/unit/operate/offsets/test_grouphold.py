@@ -1,0 +1,209 @@
+"""How a hold ends for members that registered meanwhile, by a clock that the test turns."""
+
+import sys
+from contextlib import closing, suppress
+
+import pytest
+from kazoo.protocol.states import EventType
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.interrupts import Injector, Interrupt
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.errors import WriteRefused
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupwrites import plan_delete
+from zkconsumer.operate.migrate import mirror as migrationmirror
+from zkconsumer.operate.migrate import run as migrationrun
+from zkconsumer.operate.migrate.mirror import Mirror
+from zkconsumer.operate.migrate.run import run_plan
+from zkconsumer.operate.offsets import grouphold as hold_module
+from zkconsumer.operate.offsets import kafkawrites, offsetwrites, znodewrites
+from zkconsumer.operate.offsets.grouphold import GroupHold, Released
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.snapshot import SnapshotFile
+from zkconsumer.zookeeper.rules.znodes import HOLD
+from zkconsumer.zookeeper.transaction import Operation
+
+HELD = {TopicPartition("t", number) for number in range(2)}
+WRITERS = frozenset(
+    module.__file__ for module in (hold_module, kafkawrites, migrationmirror, migrationrun, offsetwrites, znodewrites)
+)
+
+
+class Group:
+    """A group in a ZooKeeper in memory; ``now`` is the time in seconds, ``nudges`` counts those of holds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.nudges = 0
+        self.server = ZooKeeperInMemory(lambda: self.now)
+        self.session = session_in_memory(self.server)
+        self.server.observe = self._observe
+        self.others = session_in_memory(self.server)
+
+    def _observe(self, write) -> None:
+        self.nudges += write.path.endswith("-nudge") and write.kind == EventType.CREATED
+
+    def hold(self, **options) -> GroupHold:
+        return GroupHold(self.session, "g", HELD, clock=lambda: self.now, **options)
+
+    def register(self, name) -> None:
+        self.others.ensure_path("/consumers/g/ids", None)
+        assert self.others.create_ephemerals([(f"/consumers/g/ids/{name}", b"{}")])
+
+
+@pytest.fixture
+def group():
+    return Group()
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_members_that_gave_up_are_not_said_to_continue(group, long):
+    """An answer that was late makes a short hold last as long as a long one."""
+    hold = group.hold(long=long)
+    hold.take()
+    group.register("g_a")
+    group.now += 12
+    group.register("g_b")
+    group.now += 3
+    assert hold.release() == Released(nudged=("g_b",), gave_up=("g_a",))
+    assert group.nudges == 0
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_members_that_still_try_are_nudged(group, long):
+    hold = group.hold(long=long)
+    hold.take()
+    group.now += 12
+    group.register("g_a")
+    group.now += 3
+    assert hold.release() == Released(nudged=("g_a",))
+    assert group.nudges == 1
+
+
+def test_claims_that_ended_with_the_session_are_not_those_of_another_client(group):
+    hold = group.hold()
+    hold.take()
+    group.server.end_session(group.session.session_id)
+    for _ in range(2):  # it learns that the session has expired, and gets another
+        group.session._client.connect()
+    (problem,) = hold.release().problems
+    assert "ends with its session" in problem
+
+
+def test_a_claim_that_another_client_deleted_is_named(group):
+    hold = group.hold()
+    hold.take()
+    (conflict,) = group.others.commit_independent("/", [[Operation("delete", "/consumers/g/owners/t/1")]])
+    assert conflict is None
+    (problem,) = hold.release().problems
+    assert problem.startswith("/consumers/g/owners/t/1 was deleted by another client")
+
+
+def test_no_member_gave_up_where_nothing_was_claimed(group):
+    group.register("g_a")
+    group.now += 60
+    hold = group.hold(live=True)
+    hold.take()
+    assert hold.release() == Released(nudged=("g_a",))
+
+
+def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
+    """The same command may be given again with the same path."""
+    servers = Servers(tmp_path)
+    servers.store(OFFSETS)
+    file = tmp_path / "snapshot"
+    with closing(session_in_memory(servers.server)) as session:
+        plan = plan_delete(session, servers.brokers, ["g"], None)
+        with closing(session_in_memory(servers.server)) as member:
+            member.ensure_path("/consumers/g/ids", None)
+            assert member.create_ephemerals([("/consumers/g/ids/g_m", b"{}")])
+            with pytest.raises(WriteRefused, match="g_m"):
+                execute(session, servers.brokers, plan, SnapshotFile(file))
+        assert not file.exists()
+        plan = plan_delete(session, servers.brokers, ["g"], None)
+        assert execute(session, servers.brokers, plan, SnapshotFile(file)).faults == []
+    assert file.exists()
+
+
+def test_a_hold_that_was_not_taken_is_released(group):
+    before = dict(group.server.nodes)
+    assert group.hold().release() == Released()
+    assert group.server.nodes == before
+
+
+def test_a_hold_is_released_once(group):
+    group.register("g_a")
+    hold = group.hold(live=True)
+    hold.take()
+    assert hold.release() == Released(nudged=("g_a",))
+    assert hold.release() == Released()
+    assert group.nudges == 1
+
+
+def run(servers, session):
+    run_plan(servers.ends(session), servers.plan, servers.file)
+
+
+def mirror(servers, session):
+    Mirror(servers.plan, servers.file).copy(servers.ends(session))
+
+
+def delete(servers, session):
+    execute(
+        session,
+        servers.brokers,
+        plan_delete(session, servers.brokers, ["g"], None),
+        SnapshotFile(servers.file.with_name("snapshot")),
+    )
+
+
+def prepared(write, directory):
+    """Servers with a group on which a writer has something to do."""
+    directory.mkdir()
+    servers = Servers(directory)
+    if write is delete:
+        servers.store(OFFSETS)
+        return servers
+    servers.begin(*TO_KAFKA)
+    if write is mirror:
+        servers.run()
+        servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+        servers._ends = TO_ZOOKEEPER
+    return servers
+
+
+@pytest.mark.parametrize("write", [run, mirror, delete])
+def test_an_interrupt_before_the_release_leaves_no_hold(write, tmp_path, monkeypatch):
+    """The session lives on, as in a program that is not a command. A hold is taken, and has begun to write."""
+    take, release = GroupHold.take, GroupHold.release
+    injector, taken = Injector(None, WRITERS), range(0)
+
+    def counted(hold):
+        nonlocal taken
+        begin = injector.points
+        take(hold)
+        taken = range(begin, injector.points + 10)
+
+    def untraced(hold, *arguments):
+        sys.settrace(None)
+        return release(hold, *arguments)
+
+    monkeypatch.setattr(GroupHold, "take", counted)
+    monkeypatch.setattr(GroupHold, "release", untraced)
+
+    def interrupt(at):
+        nonlocal injector
+        servers = prepared(write, tmp_path / str(at))
+        injector = Injector(at, WRITERS)
+        with closing(session_in_memory(servers.server)) as session:
+            with suppress(Interrupt), injector.active():
+                write(servers, session)
+            left = [path for path in servers.server.nodes if HOLD in path or "/owners/t/" in path]
+            assert left == [], f"after an interrupt at point {at}"
+
+    interrupt(None)
+    assert len(taken) > 50
+    for point in taken:
+        interrupt(point)

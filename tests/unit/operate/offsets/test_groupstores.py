@@ -1,0 +1,44 @@
+"""What tools read of groups in Kafka, from brokers that answer as badly as a test wants."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.scriptedbroker import METADATA, OFFSET, TOPIC, response, running_scripted_broker
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.wire.errorcodes import ErrorCode
+
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+@pytest.fixture
+def broker():
+    with running_scripted_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(broker) -> Iterator[Cluster]:
+    """A cluster whose topic of offsets is looked up at the brokers."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
+    with closing(Cluster(config, (broker.broker,), None)) as questions:
+        yield questions
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE])
+def test_the_coordinator_is_asked_although_the_topic_of_offsets_is_not_described(broker, cluster, code):
+    broker.bodies[METADATA] = response(METADATA, broker.port, code=code)
+    assert cluster.committed("g", [PARTITION])[PARTITION].offset == OFFSET
+    with pytest.raises(ZkConsumerError, match="cannot be described"):
+        cluster.offsets_topic_leaders()
+
+
+def test_without_the_topic_of_offsets_no_coordinator_is_asked(broker, cluster):
+    """The question would create the topic."""
+    broker.bodies[METADATA] = response(METADATA, broker.port, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert cluster.committed("g", [PARTITION]) == {}
+    assert cluster.offsets_topic_leaders() == {}

@@ -1,0 +1,162 @@
+"""Writes of a group's offsets to a ZooKeeper and brokers in memory, in which something happens in the middle."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import log, session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupwrites import plan_delete
+from zkconsumer.operate.offsets import grouphold as hold
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+from zkconsumer.operate.offsets.snapshot import SnapshotFile
+from zkconsumer.zookeeper.transaction import Operation
+
+NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
+
+
+@pytest.fixture
+def session(servers):
+    servers.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
+    with closing(session_in_memory(servers.server)) as session:
+        yield session
+
+
+def after_writing(monkeypatch, action):
+    """Call ``action`` between the last write and the reading back."""
+    outlast = hold.GroupHold.outlast_attempts
+    pending = [action]
+
+    def late(self):
+        outlast(self)
+        if pending:
+            pending.pop()()
+
+    monkeypatch.setattr(hold.GroupHold, "outlast_attempts", late)
+
+
+def reset_in_kafka(servers, session):
+    """Reset a group that has its offsets in Kafka to 0."""
+    servers.brokers.store("g", OFFSETS)
+    plan = plan_reset(session, servers.brokers, "g", {"t": None}, ResetSpec("earliest"), store="kafka")
+    return execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+
+
+# -- offsets in Kafka -------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_to_kafka_is_read_back(servers, session):
+    report = reset_in_kafka(servers, session)
+    assert (report.faults, report.written) == ([], NAMES)
+    assert servers.brokers.stored("g") == dict.fromkeys(PARTITIONS, 0)
+
+
+def test_a_topic_that_zookeeper_lacks_decides_the_store(servers, session):
+    servers.brokers.store("g", OFFSETS)
+    servers.write("/consumers/g/offsets/u/0", 5)
+    servers.brokers.logs[TopicPartition("u", 0)] = log()
+    servers.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    for topics in (None, {"u": None}):
+        plan = plan_reset(session, servers.brokers, "g", topics, ResetSpec("earliest"))
+        assert "has offsets in ZooKeeper and in Kafka" in plan.refusals[0]
+    plan = plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper")
+    assert [str(row.partition) for row in plan.groups[0].rows] == ["u-0"]
+
+
+def test_a_client_that_overwrites_a_commit_is_reported(servers, session, monkeypatch):
+    after_writing(monkeypatch, lambda: servers.brokers.store("g", {**dict.fromkeys(PARTITIONS, 0), PARTITIONS[2]: 77}))
+    (fault,) = reset_in_kafka(servers, session).faults
+    assert fault.startswith("another client wrote t-2 in Kafka as 77, right after")
+
+
+def test_what_a_commit_without_an_answer_has_stored_is_written(servers, session):
+    """It is the first request; no other one is sent."""
+    servers.brokers.loses_answer = True
+    report = reset_in_kafka(servers, session)
+    assert (report.written, report.not_written) == (NAMES[:2], NAMES[2:])
+    assert "the connection broke" in report.faults[0]
+
+
+def test_what_a_silent_coordinator_may_have_stored_is_unknown(servers, session):
+    def break_down(_group):
+        servers.brokers.loses_answer = servers.brokers.silent = True
+
+    servers.brokers.before_commit = break_down
+    report = reset_in_kafka(servers, session)
+    assert (report.written, report.not_written, report.unknown) == ([], [], NAMES)
+    assert "t-0 in Kafka" in report.faults[-1]
+    assert "is unknown" in report.faults[-1]
+
+
+def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
+    servers.brokers.before_commit = lambda _group: servers.server.end_session(session.session_id)
+    report = reset_in_kafka(servers, session)
+    assert (servers.brokers.stored("g"), report.written) == (OFFSETS, [])
+    assert "ZooKeeper did not answer" in report.faults[0]
+
+
+# -- deletions --------------------------------------------------------------------------------------------------------
+
+GROUP = ["/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t"]
+
+
+def delete(servers, session, topic=None, *, live=False):
+    plan = plan_delete(session, servers.brokers, ["g"], topic, live=live)
+    assert plan.refusals == ()
+    return execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+
+
+@pytest.fixture
+def group(servers):
+    """A group with offsets, and with the parents that members leave."""
+    servers.store(OFFSETS)
+    for path in ("ids", "owners/t"):
+        servers.write(f"/consumers/g/{path}", b"")
+    return servers
+
+
+def left(servers):
+    return sorted(path for path in servers.server.nodes if path.startswith("/consumers/g"))
+
+
+def test_a_group_is_deleted(group, session):
+    report = delete(group, session)
+    assert (report.faults, report.warnings, report.not_written, left(group)) == ([], [], [], [])
+    assert set(GROUP) < set(report.written)
+
+
+def test_what_a_member_that_registers_keeps_from_being_deleted_is_a_fault(group, session, monkeypatch):
+    after_writing(monkeypatch, group.register)
+    report = delete(group, session)
+    (fault,) = report.faults
+    assert fault.startswith("/consumers/g/owners/t, /consumers/g/owners, /consumers/g could not be deleted")
+    assert sorted(report.not_written) == GROUP
+
+
+def test_a_lost_owner_znode_of_the_hold_does_not_prevent_the_last_deletions(group, session, monkeypatch):
+    other = session_in_memory(group.server)
+    after_writing(monkeypatch, lambda: other.commit_changes("/", [Operation("delete", "/consumers/g/owners/t/0")]))
+    report = delete(group, session)
+    assert (report.faults, report.not_written, left(group)) == ([], [], [])
+    assert "owners/t/0 was deleted by another client" in report.warnings[0]
+
+
+def test_an_offset_that_comes_back_is_deleted_again(group, session, monkeypatch):
+    group.write("/consumers/g/offsets/u/0", b"5")
+    after_writing(monkeypatch, lambda: group.write("/consumers/g/offsets/t/0", b"7"))
+    report = delete(group, session, "t")
+    assert (report.faults, report.not_written) == ([], [])
+    assert [path for path in left(group) if path.startswith("/consumers/g/offsets/t")] == []
+    assert any("offsets/t/0 was written by another client right after it was deleted" in w for w in report.warnings)
+
+
+def test_owners_of_live_members_stay(group, session):
+    group.write("/consumers/g/offsets/u/0", b"5")
+    group.register()
+    assert session_in_memory(group.server).create_ephemerals([("/consumers/g/owners/t/0", b"g_member-0")])
+    report = delete(group, session, "t", live=True)
+    assert (report.faults, report.not_written) == ([], ["/consumers/g/owners/t"])
+    assert not any("registered meanwhile" in warning and "stays" in warning for warning in report.warnings)

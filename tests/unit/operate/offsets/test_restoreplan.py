@@ -1,0 +1,149 @@
+"""Undo and completion of what a command wrote, from its snapshot."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from tests.fixtures.groupsinmemory import log, session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, Servers
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
+from zkconsumer.operate.offsets.offsetimport import plan_copy
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
+
+
+@pytest.fixture
+def servers(tmp_path):
+    """Servers with group g, all of whose topics exist."""
+    made = Servers(tmp_path)
+    made.store(OFFSETS)
+    made.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
+    return made
+
+
+@pytest.fixture
+def session(servers):
+    with closing(session_in_memory(servers.server)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def write(servers, session):
+    """Execute a plan; returns the snapshot."""
+
+    def done(plan):
+        file = servers.file.with_name(f"snapshot{len(list(servers.file.parent.glob('snapshot*')))}")
+        assert execute(session, servers.brokers, plan, SnapshotFile(file)).faults == []
+        return read_snapshot(file)
+
+    return done
+
+
+def groups_of(plan):
+    """Each group in the order of the plan, and whether it is created."""
+    return [(one.change.group, one.change.nodes[0].after is not None) for one in plan.groups]
+
+
+def test_a_rename_is_undone_and_done_again_without_a_moment_in_which_neither_group_exists(servers, session, write):
+    renamed = write(plan_rename(session, servers.brokers, "g", "h"))
+    undo = plan_restore(session, servers.brokers, renamed)
+    assert groups_of(undo) == [("g", True), ("h", False)]
+    undone = write(undo)
+    assert servers.stored() == OFFSETS
+    again = plan_restore(session, servers.brokers, undone)
+    assert groups_of(again) == [("h", True), ("g", False)]
+    assert groups_of(plan_restore(session, servers.brokers, renamed, complete=True)) == groups_of(again)
+
+
+RESET = ResetSpec("latest")
+P0 = TopicPartition("t", 0)
+
+
+def restored(plan):
+    """Old and new offset of the first partition, and what is replayed."""
+    row = plan.groups[0].rows[0]
+    return row.partition, row.old, row.new, row.replayed
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_an_offset_that_the_log_no_longer_has_is_refused(servers, session, write, store):
+    """Retention has moved the log start to 50 since; a consumer would begin at ``auto.offset.reset``."""
+    brokers = servers.brokers
+    brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, brokers, "g", {"t": [0]}, RESET, store=store))
+    brokers.logs[P0] = log(50, 100)
+    undo = plan_restore(session, brokers, reset)
+    assert "offsets of t-0 are outside their logs" in undo.refusals[0]
+    assert restored(undo) == (P0, 100, 10, 90)
+    clamped = plan_restore(session, brokers, reset, outside="clamp")
+    assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 50, 50))
+    write(clamped)
+    now = servers.stored() if store == "zookeeper" else brokers.stored("g")
+    assert now == {**OFFSETS, P0: 50}
+    assert plan_restore(session, brokers, reset, outside="clamp").refusals == (), "it is done, and no foreign write"
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_offsets_of_a_topic_that_was_created_again_are_refused(servers, session, write, store):
+    """They are in the log of the new topic, and of other records."""
+    brokers = servers.brokers
+    brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, brokers, "g", {"t": [0]}, RESET, store=store))
+    assert plan_restore(session, brokers, reset).refusals == ()
+    node = session.get("/brokers/topics/t")
+    session._client.delete("/brokers/topics/t")
+    servers.write("/brokers/topics/t", node.data)
+    assert "offsets of t-0 are those of earlier topics" in plan_restore(session, brokers, reset).refusals[0]
+    clamped = plan_restore(session, brokers, reset, outside="clamp")
+    assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 0, 100))
+    write(clamped)
+    assert (servers.stored() if store == "zookeeper" else brokers.stored("g")) == {**OFFSETS, P0: 0}
+
+
+def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    servers.brokers.logs.clear()
+    assert write(plan_restore(session, servers.brokers, deleted)).groups[0].group == "g"
+    assert len([path for path in servers.server.nodes if path.startswith("/consumers/g/offsets/t/")]) == len(OFFSETS)
+
+
+def test_offsets_are_restored_with_a_warning_while_no_log_can_be_asked(servers, session, write):
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="zookeeper"))
+    servers.brokers.silent = True
+    undo = plan_restore(session, servers.brokers, reset)
+    assert (undo.refusals, undo.warnings) == (
+        (),
+        ("whether offsets are outside their logs is unknown: the connection broke",),
+    )
+
+
+def test_offsets_outside_their_log_are_not_copied_to_another_group(servers, session):
+    servers.brokers.logs[P0] = log(50, 100)
+    with pytest.raises(ZkConsumerError, match="outside their logs, so nothing is copied: t-0"):
+        plan_copy(session, servers.brokers, "g", "h")
+
+
+@pytest.mark.parametrize("made_at", ["h:2181", "h1:2181,h:2181", "h:2181/"])
+def test_a_snapshot_of_this_ensemble_is_restored(servers, session, write, made_at):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper=made_at))
+    assert (undo.refusals, undo.warnings) == ((), ())
+
+
+def test_a_snapshot_of_another_chroot_is_refused(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h:2181/kafka"))
+    assert undo.refusals == ("the snapshot was made for chroot /kafka, not /; check --zookeeper",)
+
+
+def test_a_snapshot_of_other_servers_is_a_warning(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h1:2181,h2:2181"))
+    assert undo.refusals == ()
+    assert undo.warnings == ("the snapshot was made at h1:2181,h2:2181, not h:2181; check that both are one ensemble",)

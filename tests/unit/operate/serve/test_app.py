@@ -1,0 +1,98 @@
+"""Routes and headers, over a snapshot of values."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from zkconsumer.operate.serve.app import web_app
+
+CLOCK_AT = 101.0
+
+
+@pytest.fixture
+def ask(one_group):
+    """Ask the application: ``ask(path, newest=snapshot, clock=seconds)``."""
+
+    def get(path, newest=one_group, clock=CLOCK_AT, method="GET", **headers):
+        app = web_app(lambda: newest, lambda: clock, "c", {"localhost"})
+
+        async def request():
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8087") as client:
+                return await client.request(method, path, headers=headers)
+
+        return asyncio.run(request())
+
+    return get
+
+
+EVERY_PATH = ("/", "/healthz", "/metrics", "/api/groups", "/v3/kafka", "/static/page.js", "/static/plotly.min.js", "/x")
+
+
+@pytest.mark.parametrize("path", EVERY_PATH)
+def test_every_answer_confines_the_page(ask, path):
+    answer = ask(path)
+    assert answer.headers["content-security-policy"] == "default-src 'self'; style-src 'self' 'unsafe-inline'"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", EVERY_PATH)
+def test_another_host_gets_nothing(ask, path):
+    answer = ask(path, host="evil.example")
+    assert (answer.status_code, answer.text.strip()) == (400, "this Host is not allowed; add it with --allow-host NAME")
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/api/groups/g", "/v3/kafka/c/consumer/g/lag"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_nothing_can_be_written(ask, path, method):
+    assert ask(path, method=method).status_code == 405
+
+
+def test_health_is_that_of_the_samples(ask):
+    assert ask("/healthz").status_code == 200
+    assert ask("/healthz", clock=131.0).status_code == 503
+    assert ask("/healthz", newest=None).status_code == 503
+
+
+@pytest.mark.parametrize("path", ["/api/groups", "/api/groups/g", "/api/groups/g/history", "/v3/kafka/c/consumer"])
+def test_before_the_first_sample_there_is_no_answer(ask, path):
+    answer = ask(path, newest=None)
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_history_is_of_as_many_partitions_as_asked_for(ask):
+    counts = {
+        most: len(ask(f"/api/groups/g/history{most}").json()["partitions"]) for most in ("", "?most=1", "?most=9")
+    }
+    assert counts == {"": 2, "?most=1": 1, "?most=9": 2}
+    assert ask("/api/groups/g/history?most=-1").status_code == 400
+
+
+def test_groups_that_do_not_exist(ask):
+    assert ask("/api/groups/h").status_code == 404
+    assert ask("/api/groups/h/history").status_code == 404
+    assert ask("/v3/kafka/c/consumer/h/status").json()["status"]["status"] == "NOTFOUND"
+    assert ask("/v3/kafka/d/consumer").json()["error"]
+
+
+def test_burrow_repeats_the_request(ask):
+    answer = ask("/v3/kafka/c/consumer/g/lag").json()
+    assert answer["request"]["url"] == "/v3/kafka/c/consumer/g/lag"
+    assert answer["error"] is False
+
+
+def test_metrics_are_text_for_prometheus(ask):
+    assert ask("/metrics").headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_only_its_own_files_are_served(ask):
+    assert ask("/static/%2e%2e/app.py").status_code == 404
+    assert ask("/static/page.css").headers["content-type"].startswith("text/css")
+
+
+def test_the_page_names_no_other_site(ask):
+    text = "".join(ask(path).text for path in ("/", "/static/page.js", "/static/page.css"))
+    assert "https://" not in text
+    assert "http://" not in text

@@ -1,0 +1,71 @@
+"""Documents in Burrow's format."""
+
+import pytest
+from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
+
+from zkconsumer.operate.serve.burrow import not_found_document, status_document
+
+STALLED = [lag_sample(30.0), lag_sample(100.0)]
+SLOW = [lag_sample(30.0, log_end=8), lag_sample(100.0, committed=6, log_end=20)]
+IDLE = [lag_sample(30.0, log_end=5), lag_sample(100.0, log_end=5)]
+OUTSIDE = [lag_sample(30.0, committed=9), lag_sample(100.0, committed=9)]
+
+
+def status(samples, *, every_partition=True):
+    group = group_snapshot(samples)
+    return status_document(snapshot(group), "c", group, every_partition=every_partition)["status"]
+
+
+def test_a_partition_has_burrows_fields():
+    found = status({"t-0": STALLED})
+    (one,) = found["partitions"]
+    assert one == {
+        "topic": "t",
+        "partition": 0,
+        "owner": "g_c-0",
+        "client_id": "",
+        "status": "STALL",
+        "start": {"offset": 5, "timestamp": 1_700_000_030_000, "observedAt": 1_700_000_030_000, "lag": 3},
+        "end": {"offset": 5, "timestamp": 1_700_000_100_000, "observedAt": 1_700_000_100_000, "lag": 3},
+        "current_lag": 3,
+        "complete": 1.0,
+    }
+    assert found["maxlag"] == one
+    assert {name: found[name] for name in ("cluster", "group", "complete", "partition_count", "totallag")} == {
+        "cluster": "c",
+        "group": "g",
+        "complete": 1.0,
+        "partition_count": 1,
+        "totallag": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("samples", "of_group", "of_partition"),
+    [(STALLED, "ERR", "STALL"), (SLOW, "WARN", "WARN"), (IDLE, "OK", "OK"), (OUTSIDE, "ERR", "ERR")],
+)
+def test_statuses_are_burrows(samples, of_group, of_partition):
+    found = status({"t-0": samples})
+    assert (found["status"], found["partitions"][0]["status"]) == (of_group, of_partition)
+
+
+def test_status_has_only_partitions_that_are_not_ok():
+    samples = {"t-0": IDLE, "t-1": SLOW}
+    assert [one["partition"] for one in status(samples, every_partition=False)["partitions"]] == [1]
+    assert [one["partition"] for one in status(samples)["partitions"]] == [0, 1]
+
+
+def test_unknown_lag_is_no_number():
+    unknown = [lag_sample(100.0, log_end=None)]
+    found = status({"t-0": IDLE, "t-1": unknown})
+    assert (found["partition_count"], found["complete"], found["status"]) == (1, 0.5, "OK")
+    assert status({"t-0": unknown})["maxlag"] is None
+
+
+def test_a_short_window_is_not_complete():
+    found = status({"t-0": [lag_sample(100.0)]})
+    assert (found["partitions"][0]["complete"], found["complete"]) == (0.5, 0.0)
+
+
+def test_a_missing_group_is_not_found():
+    assert not_found_document("c", "g")["status"]["status"] == "NOTFOUND"

@@ -1,0 +1,64 @@
+"""The documents of the API."""
+
+import json
+from array import array
+
+from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
+
+from tests.fixtures.groups import group_znodes
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
+from zkconsumer.operate.serve.groupsnapshots import LagRow
+
+
+def history(snapshot, most=None):
+    return json.loads("".join(history_pieces(snapshot, snapshot.groups["g"], 100.0, most)))
+
+
+def test_a_group_in_the_list(one_group):
+    found = groups_document(one_group, 100.0)
+    assert (found["sampled_ms"], found["interval_s"], found["stale"]) == (one_group.at_ms, 10.0, False)
+    (line,) = found["groups"]
+    assert (line["group"], line["status"], line["lag"], line["unknown"]) == ("g", "STALL", 3, 1)
+    assert (line["partitions"], line["owned"], line["rebalances"]) == (2, 1, 1)
+    assert line["consumed_per_s"] == 0.0
+
+
+def test_a_group_has_its_partitions_and_the_age_of_the_sample(one_group):
+    found = group_document(one_group, one_group.groups["g"], 131.0)
+    assert found["stale"]
+    assert [(one["partition"], one["lag"], one["committed"]) for one in found["partitions"]] == [
+        (0, 3, 5),
+        (1, None, None),
+    ]
+
+
+def test_history_has_a_column_for_each_partition_of_today(one_group):
+    found = history(one_group)
+    assert found["at_ms"] == [90_000, 100_000]
+    assert [one["lag"] for one in found["partitions"]] == [[3, 3], [None, None]]
+    assert found["rebalances"] == [{"at_ms": 100_000, "partitions": 1, "joined": ["g_c"], "left": []}]
+    assert (found["partition_count"], found["group"]) == (2, "g")
+
+
+def many_partitions():
+    """A group that had 119 partitions and has one more, whose lag is its number."""
+    every = tuple(TopicPartition("t", number) for number in range(120))
+    rows = [LagRow(at, every[1:], array("q", range(1, 120))) for at in (1, 2)]
+    rows.append(LagRow(3, every, array("q", range(120))))
+    znodes = group_znodes(topics={"t": 120})
+    return snapshot(group_snapshot({"t-0": [lag_sample()]}, znodes=znodes, history=rows))
+
+
+def test_a_long_history_comes_in_pieces():
+    found = many_partitions()
+    assert len(list(history_pieces(found, found.groups["g"], 100.0))) == 5
+    columns = history(found)["partitions"]
+    assert [one["partition"] for one in columns] == list(range(120))
+    assert [columns[0]["lag"], columns[7]["lag"]] == [[None, None, 0], [7, 7, 7]]
+
+
+def test_a_history_can_be_of_the_largest_lags_alone():
+    found = history(many_partitions(), most=2)
+    assert [one["partition"] for one in found["partitions"]] == [118, 119]
+    assert found["partition_count"] == 120

@@ -1,0 +1,77 @@
+"""The page of metrics, as Prometheus's own parser reads it."""
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
+
+from tests.fixtures.documents import ROOT
+from tests.fixtures.groups import group_znodes
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.serve.exporter import METRICS, exposition
+
+
+def series(page):
+    """Every series of a page, by name, then by the values of its labels."""
+    found = {}
+    for family in text_string_to_metric_families(page):
+        assert family.type == "gauge"
+        assert family.documentation == METRICS[family.name]
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def test_all_that_is_known_has_a_series(one_group):
+    found = series(exposition(one_group, 100.0))
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 3}
+    assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 3}
+    assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 5}
+    assert found["kafka_consumergroup_current_offset_sum"] == {("g", "t"): 5}
+    assert found["kafka_consumergroupzookeeper_lag_zookeeper"] == {("g", "t", "0"): 3}
+    assert found["kafka_consumergroup_members"] == {("g",): 1}
+    assert found["kafka_topic_partition_current_offset"] == {("t", "0"): 8, ("t", "1"): 8}
+    assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 0, ("t", "1"): 0}
+    assert found["kafka_topic_partitions"] == {("t",): 2}
+    assert found.keys() == METRICS.keys()
+
+
+def test_a_log_of_two_groups_has_one_series():
+    groups = [group_snapshot({"t-0": [lag_sample()]}, znodes=group_znodes(topics={"t": 1})) for _ in range(2)]
+    taken = snapshot(groups[0])
+    page = exposition(taken.__class__(0.0, 0, 0.0, 1.0, {"a": groups[0], "b": groups[1]}, ()), 0.0)
+    assert page.count("\nkafka_topic_partition_current_offset{") == 1
+
+
+def test_unknown_values_have_no_series():
+    unknown = group_snapshot({"t-0": [lag_sample(committed=None, log_end=None, log_start=None)]})
+    found = series(exposition(snapshot(unknown), 100.0))
+    assert {name for name in found if name.startswith("kafka")} == {
+        "kafka_consumergroup_members",
+        "kafka_topic_partitions",
+    }
+
+
+def test_a_stale_snapshot_has_no_series_of_groups(one_group):
+    found = series(exposition(one_group, 200.0))
+    assert found["zkconsumer_serve_sample_timestamp_seconds"] == {(): 1_700_000_100.0}
+    assert not {name for name in found if name.startswith("kafka")}
+
+
+def test_without_a_sample_the_page_is_empty():
+    assert exposition(None, 0.0) == ""
+
+
+def test_labels_may_have_any_character():
+    name = 'a"b\\n\\c\nd<e>\u202e'
+    taken = snapshot(
+        group_snapshot({"t-0": [lag_sample()]}).__class__(
+            group_znodes(), {TopicPartition(name, 0): [lag_sample()]}, 2, (), ()
+        )
+    )
+    assert series(exposition(taken, 100.0))["kafka_consumergroup_lag"] == {("g", name, "0"): 3}
+
+
+def test_every_metric_is_in_the_documentation():
+    page = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `((?:kafka|zkconsumer)_\w+)` \|", page, re.MULTILINE)) == METRICS.keys()

@@ -1,0 +1,79 @@
+"""What a recorder keeps of samples."""
+
+import pytest
+from tests.unit.web.conftest import Sampled, lag_sample, snapshot
+
+from tests.fixtures.groups import group_znodes
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.serve.groupsnapshots import LagRecorder, rebalance_between
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def sampled():
+    return Sampled()
+
+
+def record(recorder, sampled, *ends, znodes=None):
+    """Record a sample with these log ends, 5 being committed."""
+    znodes = znodes or group_znodes(topics={"t": len(ends)})
+    samples = {TopicPartition("t", n): [lag_sample(log_end=end)] for n, end in enumerate(ends)}
+    sampled.sample("g", znodes, samples)
+    record.at_ms += 1000
+    return recorder.record(sampled, at=record.at_ms / 1000, at_ms=record.at_ms, seconds=0.1).groups["g"]
+
+
+record.at_ms = 0
+
+
+def test_the_history_is_bounded(sampled):
+    recorder = LagRecorder(2, 3, 1.0)
+    found = [record(recorder, sampled, 5 + lag) for lag in range(6)]
+    assert [row.lag(0) for row in found[-1].history] == [3, 4, 5]
+    assert [row.lag(0) for row in found[1].history] == [0, 1], "an older snapshot stays as it was"
+
+
+def test_unknown_lag_stays_unknown(sampled):
+    found = record(LagRecorder(2, 3, 1.0), sampled, None, 7)
+    assert [found.history[0].lag(index) for index in (0, 1)] == [None, 2]
+
+
+def test_rows_share_the_partitions_that_stay(sampled):
+    recorder = LagRecorder(2, 9, 1.0)
+    record(recorder, sampled, 5, 5)
+    record(recorder, sampled, 6, 6)
+    history = record(recorder, sampled, 6, 6, 6).history
+    assert history[0].partitions is history[1].partitions
+    assert history[2].partitions == (P0, P1, TopicPartition("t", 2))
+
+
+def test_a_group_that_vanishes_is_forgotten(sampled):
+    recorder = LagRecorder(2, 9, 1.0)
+    record(recorder, sampled, 5)
+    sampled.znodes.clear()
+    assert recorder.record(sampled, at=1, at_ms=1, seconds=0).groups == {}
+    assert len(record(recorder, sampled, 5).history) == 1
+
+
+def test_rebalances_are_kept_as_long_as_the_history(sampled):
+    recorder = LagRecorder(2, 2, 1.0)
+    owned = [group_znodes(topics={"t": 1}, owners={"t-0": owner}) for owner in ("g_a-0", "g_b-0")]
+    found = [record(recorder, sampled, 5, znodes=owned[n]) for n in (0, 1, 1, 1)]
+    assert [len(one.rebalances) for one in found] == [0, 1, 1, 0]
+
+
+def test_a_rebalance_names_what_changed():
+    c = Subscription({"t": 1})
+    before = group_znodes(members={"g_a": c}, topics={"t": 3}, owners={"t-0": "g_a-0", "t-1": "g_a-0"})
+    after = group_znodes(members={"g_b": c}, topics={"t": 3}, owners={"t-0": "g_b-0", "t-1": "g_a-0", "t-2": "g_b-0"})
+    assert rebalance_between(before, before, 1) is None
+    found = rebalance_between(before, after, 7)
+    assert (found.at_ms, found.partitions, found.joined, found.left) == (7, 2, ("g_b",), ("g_a",))
+
+
+def test_a_snapshot_is_stale_after_three_intervals():
+    taken = snapshot(at=100.0)
+    assert not taken.is_stale(130.0)
+    assert taken.is_stale(130.1)

@@ -1,0 +1,72 @@
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.rules.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+
+
+def test_a_cap_is_shared_in_proportion():
+    available = {T0: Span(10, 311), T1: Span(0, 101), T2: Span(5, 5)}
+    assert cap_offsets(available, 42) == {T0: Span(10, 41), T1: Span(0, 11)}
+
+
+def test_the_rest_goes_to_the_largest_remainder_then_the_first():
+    assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 3) == {T0: Span(0, 2), T1: Span(0, 1)}
+    assert cap_offsets({T0: Span(0, 2), T1: Span(0, 9)}, 3) == {T0: Span(0, 1), T1: Span(0, 2)}
+
+
+def test_a_small_partition_beside_a_large_one_is_read():
+    small = {TopicPartition("small", number): Span(0, 10) for number in range(5)}
+    capped = cap_offsets({**small, T0: Span(0, 200_000)}, 1000)
+    assert capped == {**dict.fromkeys(small, Span(0, 1)), T0: Span(0, 995)}
+
+
+def test_a_cap_below_the_number_of_partitions_reads_one_offset_each():
+    assert cap_offsets({T0: Span(0, 5), T1: Span(7, 8), T2: Span(1, 9)}, 2) == {
+        T0: Span(0, 1),
+        T1: Span(7, 8),
+        T2: Span(1, 2),
+    }
+
+
+def test_each_consumer_thread_is_a_task_and_others_balance_them():
+    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
+    assert group_by_thread(spans, {T0: 0, T1: 1}, 2) == [
+        (OffsetRange("t", 0, 0, 10),),
+        (OffsetRange("t", 1, 0, 4), OffsetRange("t", 2, 0, 5)),
+    ]
+
+
+def test_without_threads_the_load_is_spread_over_the_streams():
+    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
+    assert [sum(r.size for r in task) for task in group_by_thread(spans, {}, 2)] == [10, 9]
+
+
+def test_the_largest_task_is_halved_first():
+    tasks = [(OffsetRange("t", 0, 0, 100),), (OffsetRange("t", 1, 0, 10),)]
+    assert split_tasks(tasks, 3, None) == [
+        (OffsetRange("t", 0, 0, 50),),
+        (OffsetRange("t", 0, 50, 100),),
+        (OffsetRange("t", 1, 0, 10),),
+    ]
+    assert split_tasks(tasks, 2, None) == tasks
+    assert split_tasks(tasks, None, None) == tasks
+
+
+def test_a_task_of_many_ranges_is_cut_between_or_through_them():
+    task = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6))
+    assert split_tasks([task], 2, None) == [
+        (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 1)),
+        (OffsetRange("t", 1, 1, 6),),
+    ]
+
+
+def test_tasks_keep_the_limit_and_reach_the_minimum_number():
+    tasks = [(OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6)), (OffsetRange("t", 2, 0, 3),)]
+    assert split_tasks(tasks, None, 4) == [
+        (OffsetRange("t", 0, 0, 4),),
+        (OffsetRange("t", 1, 0, 4),),
+        (OffsetRange("t", 1, 4, 6),),
+        (OffsetRange("t", 2, 0, 3),),
+    ]
+    assert len(split_tasks(tasks, 6, 4)) == 6
+    assert split_tasks(tasks, None, None) == sorted(tasks)

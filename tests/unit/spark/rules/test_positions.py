@@ -1,0 +1,209 @@
+from dataclasses import replace
+
+import pytest
+
+from zkconsumer.model import Stamp, Topic, TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
+from zkconsumer.spark.rules.options import Timestamps
+from zkconsumer.spark.rules.positions import (
+    AtTime,
+    Choice,
+    Reason,
+    choose_starts,
+    describe_losses,
+    group_by_reason,
+    locate,
+)
+from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
+
+T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
+IDENTITY = TopicIdentity("id", 40)
+TOPICS = {"t": Topic((0, 1, 2, 3), IDENTITY)}
+NEW_QUERY = SourceOffset("g")
+OURS = "zkconsumer:1"
+
+
+def choose(stored, finished=NEW_QUERY, *, starting="group", reset="largest", topics=TOPICS):
+    marked = {p: one if isinstance(one, StoredOffset) else StoredOffset(one, 1) for p, one in stored.items()}
+    return choose_starts(marked, topics, finished, starting=starting, reset=reset)
+
+
+def places(choices):
+    return {partition: choice.place for partition, choice in choices.items()}
+
+
+def finished(spans, stored=None, known=3):
+    """The end of a batch; the store held the beginning of each span when it was planned, or ``stored``."""
+    stored = stored or {p: StoredOffset(span.start, 7) for p, span in spans.items()}
+    return SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, stored)
+
+
+def test_a_new_query_starts_at_the_groups_offset_or_the_reset():
+    assert choose({T0: 5, T1: None}) == {T0: Choice(5, Reason.GROUP), T1: Choice(LATEST, Reason.RESET)}
+    assert places(choose({T0: 0, T1: None}, reset="smallest")) == {T0: 0, T1: EARLIEST}
+
+
+@pytest.mark.parametrize(("word", "expected"), [("earliest", EARLIEST), ("latest", LATEST)])
+def test_starting_offsets_of_a_new_query_override_the_groups(word, expected):
+    assert places(choose({T0: 5, T1: None}, starting=word)) == {T0: expected, T1: expected}
+
+
+def test_partitions_missing_in_json_offsets_start_at_the_groups():
+    chosen = choose({T0: 5, T1: 6, T2: None}, starting={T0: 9, T2: EARLIEST})
+    assert places(chosen) == {T0: 9, T1: 6, T2: EARLIEST}
+
+
+def test_times_apply_to_the_given_partitions():
+    given = Timestamps(given={T1: 7}, or_latest=True)
+    assert places(choose({T0: 5, T1: 6}, starting=given)) == {T0: 5, T1: AtTime(7, or_latest=True)}
+    assert places(choose({T0: 5}, starting=Timestamps(everywhere=9))) == {T0: AtTime(9, or_latest=False)}
+
+
+@pytest.mark.parametrize("starting", ["group", "latest", "earliest", {T0: 3}, Timestamps(everywhere=9)])
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (StoredOffset(20, 8), Choice(20, Reason.FINISHED)),
+        (StoredOffset(10, 7), Choice(20, Reason.UNCOMMITTED)),
+        (StoredOffset(10, 8), Choice(10, Reason.MOVED)),
+        (StoredOffset(15, 8), Choice(15, Reason.MOVED)),
+        (StoredOffset(0, 8), Choice(0, Reason.MOVED)),
+        (StoredOffset(21, 8), Choice(21, Reason.MOVED)),
+        (StoredOffset(None), Choice(20, Reason.NOT_STORED)),
+        (StoredOffset(-1, 8), Choice(20, Reason.NOT_STORED)),
+    ],
+)
+def test_after_a_batch_the_checkpoint_applies_unless_the_offset_moved(starting, stored, expected):
+    assert choose({T0: stored}, finished({T0: Span(10, 20)}), starting=starting) == {T0: expected}
+
+
+@pytest.mark.parametrize("mark", [7, OURS, "", "theirs", None])
+@pytest.mark.parametrize("at_planning", [500, 0, 10, 15])
+def test_an_unchanged_offset_is_a_missing_commit_of_this_query(mark, at_planning):
+    """At the first plan of a query the group's offset may be far from the query's start."""
+    stored = StoredOffset(at_planning, mark)
+    assert choose({T0: stored}, finished({T0: Span(0, 20)}, {T0: stored})) == {T0: Choice(20, Reason.UNCOMMITTED)}
+
+
+@pytest.mark.parametrize(
+    ("at_planning", "stored"),
+    [
+        (StoredOffset(10, OURS), StoredOffset(10, "")),
+        (StoredOffset(10, OURS), StoredOffset(10, "zkconsumer:2")),
+        (StoredOffset(10, ""), StoredOffset(15, "")),
+        (StoredOffset(500, ""), StoredOffset(10, "")),
+        (StoredOffset(None), StoredOffset(10, "")),
+        (StoredOffset(None), StoredOffset(10, 7)),
+        (StoredOffset(10, None), StoredOffset(10, 7)),
+        (StoredOffset(10, 7), StoredOffset(10, 8)),
+    ],
+)
+def test_another_mark_or_offset_than_at_planning_is_law(at_planning, stored):
+    chosen = choose({T0: stored}, finished({T0: Span(10, 20)}, {T0: at_planning}))
+    assert chosen == {T0: Choice(stored.offset, Reason.MOVED)}
+
+
+@pytest.mark.parametrize(
+    ("stamp", "expected"),
+    [
+        (Stamp("q", 10), Choice(20, Reason.REWOUND)),
+        (Stamp("q", 9), Choice(50, Reason.MOVED)),
+        (Stamp("another", 10), Choice(50, Reason.MOVED)),
+        (None, Choice(50, Reason.MOVED)),
+    ],
+)
+def test_an_older_checkpoint_of_the_query_that_committed_decides(stamp, expected):
+    checkpoint = replace(finished({T0: Span(10, 20)}), query="q")
+    assert choose({T0: StoredOffset(50, 8, stamp)}, checkpoint) == {T0: expected}
+    without_query = finished({T0: Span(10, 20)})
+    assert choose({T0: StoredOffset(50, 8, stamp)}, without_query) == {T0: Choice(50, Reason.MOVED)}
+    assert choose({T1: StoredOffset(50, 8, stamp)}, checkpoint) == {T1: Choice(50, Reason.GROUP)}
+
+
+def test_a_partition_that_was_never_owned_starts_at_the_groups_offset():
+    assert choose({T1: 4}, finished({T0: Span(0, 5)}), starting="earliest") == {T1: Choice(4, Reason.GROUP)}
+
+
+@pytest.mark.parametrize(
+    ("starting", "expected"),
+    [
+        ("group", Choice(LATEST, Reason.RESET)),
+        ("earliest", Choice(EARLIEST, Reason.OPTION)),
+        ("latest", Choice(LATEST, Reason.OPTION)),
+        (Timestamps(everywhere=9), Choice(AtTime(9, or_latest=False), Reason.OPTION)),
+    ],
+)
+def test_starting_offsets_apply_to_partitions_of_the_first_plan(starting, expected):
+    chosen = choose({T2: None, T3: None}, finished({T0: Span(0, 5)}), starting=starting)
+    assert chosen == {T2: expected, T3: Choice(EARLIEST, Reason.APPEARED)}
+
+
+def test_a_topic_that_appeared_after_the_first_plan_is_read_from_its_beginning():
+    after = SourceOffset("g", 1, {}, {})
+    assert choose({T0: None, T1: 3}, after, starting="latest") == {
+        T0: Choice(EARLIEST, Reason.APPEARED),
+        T1: Choice(3, Reason.GROUP),
+    }
+
+
+@pytest.mark.parametrize("stored", [StoredOffset(None), StoredOffset(20, 7), StoredOffset(3, 8)])
+def test_a_topic_that_was_created_again_starts_at_its_beginning(stored):
+    topics = {"t": Topic((0, 1), TopicIdentity("another", 90))}
+    chosen = choose({T0: stored, T1: stored}, finished({T0: Span(10, 20)}), topics=topics)
+    assert chosen == dict.fromkeys([T0, T1], Choice(EARLIEST, Reason.RECREATED))
+
+
+def test_an_offset_that_the_member_found_to_be_another_topics_is_ignored():
+    """Only where the checkpoint does not decide."""
+    chosen = choose_starts(
+        {T0: StoredOffset(7, OURS), T1: StoredOffset(7, OURS)},
+        TOPICS,
+        finished({T0: Span(0, 5)}),
+        starting="group",
+        reset="largest",
+        outdated={T0, T1},
+    )
+    assert chosen == {T0: Choice(7, Reason.MOVED), T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)}
+
+
+def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
+    again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: StoredOffset(0, 41)})
+    chosen = choose({T1: StoredOffset(7, 39), T2: StoredOffset(7, 41), T3: StoredOffset(7, OURS)}, again)
+    assert chosen == {
+        T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC),
+        T2: Choice(7, Reason.GROUP),
+        T3: Choice(7, Reason.GROUP),
+    }
+    assert choose({T1: StoredOffset(7, 39)}, finished({T0: Span(0, 5)}))[T1].reason is Reason.GROUP
+
+
+def test_a_topic_that_got_its_id_by_an_upgrade_is_the_same():
+    known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: StoredOffset(10, 7)})
+    assert choose({T0: StoredOffset(20, 8)}, known)[T0].reason is Reason.FINISHED
+
+
+def test_names_become_offsets_and_partitions_without_leader_are_skipped():
+    located = locate({T0: EARLIEST, T1: LATEST, T2: 7, T3: 0}, {T0: 3, T1: 0, T2: 0}, {T0: 9, T1: 8, T2: 7})
+    assert located.offsets == {T0: 3, T1: 8, T2: 7}
+    assert not located.lost
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(4, 5), (10, 9)])
+def test_offsets_that_the_log_does_not_hold_move_to_its_nearest_end(wanted, expected):
+    located = locate({T0: wanted}, {T0: 5}, {T0: 9})
+    assert located.offsets == {T0: expected}
+    assert located.lost == {T0: (wanted, 5, 9)}
+
+
+def test_losses_are_counted_if_the_number_is_known():
+    losses = locate({T1: 10, T0: 90}, {T0: 0, T1: 40}, {T0: 50, T1: 50}).lost
+    assert describe_losses(losses) == (
+        "t-0: wanted 90, the log has [0, 50), t-1: wanted 10, the log has [40, 50), 30 offsets are lost"
+    )
+
+
+def test_partitions_are_grouped_by_reason():
+    chosen = {T1: Choice(1, Reason.GROUP), T0: Choice(2, Reason.GROUP), T2: Choice(LATEST, Reason.RESET)}
+    assert group_by_reason(chosen) == {Reason.GROUP: [T0, T1], Reason.RESET: [T2]}

@@ -1,0 +1,104 @@
+"""Planning of a batch read from a state of ZooKeeper and a broker's answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.batchread import committed_offsets, plan_spans
+from zkconsumer.spark.clusterview import ClusterView
+from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.options import parse_options
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
+"""The offset of T1 cannot be parsed."""
+
+
+def options(starting="group", **more):
+    given = {"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t", "startingOffsets": starting}
+    return parse_options({**given, "refresh.leader.backoff.ms": "10", **more})
+
+
+@pytest.fixture
+def plan(stub_broker):
+    """Plan a read of one partition that ends at 60, for which the group has committed an offset or none."""
+    stub_broker.log(T0).end = 60
+
+    def plan(committed, **given):
+        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset())
+        asked = options(**given)
+        ends = LogEnds(asked.config, lambda: view.brokers)
+        try:
+            return plan_spans(asked, view, ends)
+        finally:
+            ends.close()
+
+    return plan
+
+
+def test_an_offset_in_kafka_that_may_not_be_read_is_refused_with_the_reason():
+    view = replace(VIEW, refused={T1: TopicAuthorizationFailed("no permission", "t", "Describe")})
+    with pytest.raises(TopicAuthorizationFailed):
+        committed_offsets(options(), view)
+    assert committed_offsets(options("earliest"), view) == {T0: 5, T1: None, T2: None}
+
+
+@pytest.mark.parametrize("starting", ["group", '{"t":{"0":3}}'])
+def test_an_unreadable_offset_that_is_needed_is_named(starting):
+    with pytest.raises(MalformedZnode, match="znode /consumers/g/offsets/t/1: holds no offset"):
+        committed_offsets(options(starting), VIEW)
+
+
+@pytest.mark.parametrize("starting", ["earliest", '{"t":{"1":3}}'])
+def test_an_unneeded_unreadable_offset_skips_no_partition(starting):
+    assert committed_offsets(options(starting), VIEW) == {T0: 5, T1: None, T2: None}
+
+
+@pytest.mark.parametrize(
+    ("committed", "given", "read"),
+    [
+        (50, {}, Span(50, 60)),
+        (None, {"starting": '{"t":{"0":50}}'}, Span(50, 60)),
+        (10, {"endingOffsets": '{"t":{"0":55}}'}, Span(10, 55)),
+    ],
+)
+def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(plan, stub_broker, committed, given, read):
+    left = [40, 40, 40]
+
+    def lag(_):
+        stub_broker.log(T0).end = left.pop() if left else 60
+
+    stub_broker.asked = lag
+    assert plan(committed, **given) == {T0: read}
+
+
+def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 70, the log has \[0, 60\)"):
+        plan(70)
+
+
+def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog):
+    assert plan(None) == {T0: Span(60, 60)}
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    message = record.getMessage()
+    assert message.startswith("group g has no committed offset of t-0: ")
+    assert "startingOffsets=earliest" in message
+
+
+@pytest.mark.parametrize(
+    ("committed", "given"),
+    [
+        (60, {}),
+        (None, {"starting": "latest"}),
+        (None, {"starting": "earliest"}),
+        (None, {"auto.offset.reset": "smallest"}),
+        (None, {"starting": '{"t":{"0":-1}}'}),
+    ],
+)
+def test_a_read_whose_start_is_specified_does_not_warn(plan, caplog, committed, given):
+    plan(committed, **given)
+    assert not caplog.records

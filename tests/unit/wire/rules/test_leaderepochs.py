@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.wire.rules.leaderepochs import PATIENCE_S, UNKNOWN_EPOCH, KnownEpochs, PositionEpochs
+
+P = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def known():
+    epochs = KnownEpochs()
+    assert epochs.accept(P, "id", 5, 0)
+    return epochs
+
+
+def test_epochs_of_one_topic_never_go_back(known):
+    assert not known.accept(P, "id", 4, 0)
+    assert not known.accept(P, "id", 4, 100 * PATIENCE_S)
+    assert known.accept(P, "id", 5, 0)
+    assert known.accept(P, "id", 7, 0)
+    assert not known.accept(P, "id", 5, 0)
+    assert known.to_name(P, 0) == 7
+
+
+def test_a_topic_that_was_created_again_begins_with_its_own_epochs(known):
+    assert known.accept(P, "another id", 0, 0)
+    assert known.to_name(P, 0) == 0
+
+
+def test_a_broker_that_reports_no_epoch_is_believed(known):
+    assert known.accept(P, None, UNKNOWN_EPOCH, 0)
+    assert not known.accept(P, "id", 4, 0)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, None), ("id", None), (None, "id")])
+def test_without_topic_ids_an_older_epoch_is_accepted_once_it_is_repeated_for_long(before, after):
+    known = KnownEpochs()
+    assert known.accept(P, before, 5, 0)
+    assert not known.accept(P, after, 0, 10)
+    assert not known.accept(P, after, 0, 9 + PATIENCE_S)
+    assert known.accept(P, after, 0, 10 + PATIENCE_S)
+    assert known.to_name(P, 10 + PATIENCE_S) == 0
+
+
+def test_an_older_epoch_is_not_repeated_if_the_newest_comes_between():
+    known = KnownEpochs()
+    for now in range(0, 100, 2):
+        assert known.accept(P, None, 5, now)
+        assert not known.accept(P, None, 4, now + 1)
+
+
+def test_an_epoch_that_its_leader_refuses_for_long_is_not_named(known):
+    known.fenced(P, 10)
+    known.fenced(P, 15)
+    assert known.accept(P, "id", 5, 15)
+    assert known.to_name(P, 9 + PATIENCE_S) == 5
+    assert known.to_name(P, 10 + PATIENCE_S) == UNKNOWN_EPOCH
+    assert known.accept(P, "id", 6, 10 + PATIENCE_S)
+    assert known.to_name(P, 10 + PATIENCE_S) == 6
+
+
+def test_unknown_partitions_have_no_epoch():
+    known = KnownEpochs()
+    known.fenced(P, 0)
+    assert known.to_name(P, 0) == UNKNOWN_EPOCH
+
+
+epochs = st.integers(-1, 9)
+
+
+@given(answers=st.lists(st.tuples(epochs, st.none() | st.integers(-(2**31), 2**31 - 1))), leader=epochs)
+def test_only_epochs_that_the_answering_leaders_can_have_are_asked_for(answers, leader):
+    position = PositionEpochs()
+    for named, record in answers:
+        position = position.after(named, record)
+    asked = position.to_check(leader)
+    if asked != UNKNOWN_EPOCH:
+        assert 0 <= asked <= position.leader == answers[-1][0] < leader
+
+
+def test_an_epoch_of_another_process_makes_older_ones_outdated(known):
+    known.expect(P, 4)
+    assert known.to_name(P, 0) == 5
+    known.expect(P, 7)
+    assert not known.accept(P, "id", 6, 0)
+    assert known.accept(P, "id", 7, 0)

@@ -1,0 +1,45 @@
+"""BrokerSecurity: what connections with the same settings share."""
+
+import shutil
+import ssl
+
+import pytest
+
+from tests.fixtures.certificates import Authority
+from zkconsumer.errors import ConfigError
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+
+
+def subjects(context):
+    return [name["subject"] for name in context.get_ca_certs()]
+
+
+def test_files_are_loaded_once_and_again_after_one_was_replaced(tmp_path):
+    authority, other = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    owned = authority.client_settings("client")
+
+    def context():
+        return BrokerSecurity(
+            "SSL", authority.location, owned["ssl_certificate_location"], owned["ssl_key_location"]
+        ).tls_context()
+
+    first = context()
+    assert context() is first
+    shutil.copy(other.location, authority.location)
+    assert subjects(context()) != subjects(first)
+    assert context() is context()
+
+
+def test_other_settings_get_another_context(tmp_path):
+    location = Authority(tmp_path, "ca").location
+    checks, trusts = (BrokerSecurity("SSL", location, check_hostname=each).tls_context() for each in (True, False))
+    assert (checks.check_hostname, trusts.check_hostname) == (True, False)
+    assert checks.verify_mode is trusts.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_file_that_could_not_be_loaded_is_loaded_when_it_is_there(tmp_path):
+    security = BrokerSecurity("SSL", str(tmp_path / "ca.pem"))
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location .* cannot be used"):
+        security.tls_context()
+    Authority(tmp_path, "ca")
+    assert security.tls_context().get_ca_certs()

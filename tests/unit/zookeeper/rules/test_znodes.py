@@ -1,0 +1,210 @@
+import pytest
+
+from zkconsumer.errors import MalformedZnode, ZkConsumerError
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.rules.znodes import (
+    BrokerIdNode,
+    ConsumerIdNode,
+    GroupPaths,
+    OffsetNode,
+    PartitionOwnerNode,
+    Registration,
+    SessionNode,
+    TopicNode,
+    is_node_name,
+)
+
+PATH = "/consumers/g/ids/g_c"
+JVM_BYTES = b'{"version":1,"subscription":{"spx-a":12,"spx-b":2},"pattern":"static","timestamp":"1795220358723"}'
+
+
+def test_registration_has_the_jvms_bytes():
+    registration = Registration({"spx-a": 12, "spx-b": 2}, "static", "1795220358723")
+    assert ConsumerIdNode.encode(registration) == JVM_BYTES
+    assert ConsumerIdNode.decode(PATH, JVM_BYTES) == registration
+
+
+def test_regex_is_escaped_once():
+    data = ConsumerIdNode.encode(Registration({r"spx\-[ab]": 1}, "white_list", "1"))
+    assert rb'"spx\\-[ab]"' in data
+    assert ConsumerIdNode.decode(PATH, data).subscription == {r"spx\-[ab]": 1}
+
+
+def test_unescaped_regex_of_old_members_is_read_by_doubling_backslashes():
+    data = rb'{"version":1,"subscription":{"spx\-[ab]":1},"pattern":"white_list","timestamp":"1"}'
+    assert ConsumerIdNode.decode(PATH, data).subscription == {r"spx\-[ab]": 1}
+
+
+def test_what_readers_take_as_static():
+    for document in (b'{"subscription":{"t":1},"pattern":"odd"}', b'{"subscription":{},"pattern":"white_list"}'):
+        assert ConsumerIdNode.decode(PATH, document).pattern == "static"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"xx",
+        b"",
+        None,
+        b"[]",
+        b'"t"',
+        b"\xff\xfe",
+        b'{"pattern":"static"}',
+        b'{"subscription":{"t":1}}',
+        b'{"subscription":{"t":"2"},"pattern":"static"}',
+        b'{"subscription":{"t":true},"pattern":"static"}',
+        b'{"subscription":["t"],"pattern":"static"}',
+        b"[" * 100_000,
+        b'{"subscription":' * 100_000,
+        b'{"subscription":{"t":1e999},"pattern":"static"}',
+    ],
+)
+def test_malformed_registration_names_its_path(data):
+    with pytest.raises(MalformedZnode, match="/consumers/g/ids/g_c"):
+        ConsumerIdNode.decode(PATH, data)
+
+
+@pytest.mark.parametrize("decode", [SessionNode.decode, SessionNode.session_ms, TopicNode.decode, TopicNode.topic_id])
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"partitions":' * 100_000, b'{"partitions":[Infinity]}'])
+def test_json_that_cannot_be_read_costs_one_znode(decode, data):
+    with pytest.raises(MalformedZnode):
+        decode(PATH, data)
+
+
+def test_owner_is_the_plain_thread_id():
+    assert PartitionOwnerNode.encode(ConsumerThreadId("spg1_fix", 10)) == b"spg1_fix-10"
+    assert PartitionOwnerNode.decode("/o", b"spg1_fix-10") == "spg1_fix-10"
+
+
+def test_offset_is_plain_decimal():
+    assert OffsetNode.encode(20) == b"20"
+    assert OffsetNode.decode("/o", b"20") == 20
+
+
+@pytest.mark.parametrize("data", [b"", None, b"twenty", b"1.5", b"99999999999999999999", b"\xff"])
+def test_malformed_offsets(data):
+    with pytest.raises(MalformedZnode):
+        OffsetNode.decode("/o", data)
+
+
+def test_session_node_names_the_protocol():
+    assert SessionNode.protocol("/s", SessionNode.encode("range")) == "zookeeper"
+    assert SessionNode.protocol("/s", SessionNode.encode("range", "coordinator", 6000)) == "coordinator"
+
+
+def test_session_node_names_the_assignor():
+    assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
+    assert SessionNode.session_ms("/s", SessionNode.encode("range")) is None
+    assert SessionNode.shares("/s", SessionNode.encode("range"))
+    assert not SessionNode.shares("/s", SessionNode.encode("range", shares=False))
+    assert SessionNode.session_ms("/s", SessionNode.encode("range", "coordinator", 6000)) == 6000
+    for data in (b"", b"{}", b'{"assignor":1}'):
+        with pytest.raises(MalformedZnode):
+            SessionNode.decode("/s", data)
+
+
+def test_paths():
+    paths = GroupPaths("g")
+    partition = TopicPartition("t", 7)
+    assert paths.owner(partition) == "/consumers/g/owners/t/7"
+    assert paths.offset(partition) == "/consumers/g/offsets/t/7"
+    session = paths.session("g_a@b", 0x100AB)
+    assert session == "/consumers/g/zkconsumer/members/g_a@b@00000000000100ab"
+    assert SessionNode.consumer_id(session.rpartition("/")[2]) == "g_a@b"
+
+
+BROKER_5 = (
+    b'{"features":{},"listener_security_protocol_map":{"INSIDE":"SSL","OUT":"PLAINTEXT"},'
+    b'"endpoints":["INSIDE://in:9093","OUT://out:9092"],"jmx_port":-1,"port":-1,"host":null,"version":5}'
+)
+
+
+def test_broker_endpoint_is_chosen_by_security_protocol():
+    assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5) == Broker(3, "out", 9092)
+    assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SSL") == Broker(3, "in", 9093)
+    with pytest.raises(MalformedZnode, match="SASL_SSL"):
+        BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SASL_SSL")
+
+
+def test_brokers_of_older_versions():
+    assert BrokerIdNode.decode("/b/1", b'{"jmx_port":1,"host":"h","port":9092,"version":1}') == Broker(1, "h", 9092)
+    v2 = b'{"endpoints":["PLAINTEXT://[::1]:9092"],"host":"h","port":9092,"version":2}'
+    assert BrokerIdNode.decode("/b/1", v2) == Broker(1, "::1", 9092)
+
+
+def test_listener_names_may_have_underscores():
+    data = (
+        b'{"listener_security_protocol_map":{"DOCKER_INTERNAL":"PLAINTEXT"},"endpoints":["DOCKER_INTERNAL://k1:19092"]}'
+    )
+    assert BrokerIdNode.decode("/brokers/ids/1", data) == Broker(1, "k1", 19092)
+    data = b'{"endpoints":["SASL_SSL://k1:9093"]}'
+    assert BrokerIdNode.decode("/brokers/ids/1", data, "SASL_SSL") == Broker(1, "k1", 9093)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"endpoints":["PLAINTEXT://h"]}',
+        b'{"endpoints":["PLAINTEXT://h:x"]}',
+        b'{"endpoints":[5]}',
+        b'{"listener_security_protocol_map":5,"endpoints":["PLAINTEXT://h:1"]}',
+        b'{"host":"h","port":1e999}',
+        b"[" * 100_000,
+    ],
+)
+def test_unusable_broker(data):
+    with pytest.raises(MalformedZnode):
+        BrokerIdNode.decode("/brokers/ids/1", data)
+
+
+def test_a_broker_whose_name_is_no_number_is_unusable():
+    with pytest.raises(MalformedZnode):
+        BrokerIdNode.decode("/brokers/ids/one", b'{"host":"h","port":9092}')
+
+
+def test_partitions_are_sorted_as_numbers_and_new_fields_ignored():
+    data = b'{"partitions":{"10":[0],"2":[0],"0":[1]},"topic_id":"x","adding_replicas":{},"version":3}'
+    assert TopicNode.decode("/brokers/topics/t", data) == (0, 2, 10)
+    with pytest.raises(MalformedZnode):
+        TopicNode.decode("/brokers/topics/t", b'{"partitions":{"a":[0]}}')
+
+
+def test_a_topic_has_an_id_since_kafka_2_8():
+    path = TopicNode.path("t")
+    assert TopicNode.topic_id(path, b'{"version":3,"topic_id":"Mzx","partitions":{"0":[1]}}') == "Mzx"
+    assert TopicNode.topic_id(path, b'{"version":1,"partitions":{"0":[1]}}') is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../brokers"])
+def test_a_name_that_leads_to_another_znode_is_recognised(name):
+    assert not is_node_name(name)
+    assert is_node_name(f"a{name.replace('/', '')}")
+
+
+@pytest.mark.parametrize("name", ["", "..", "g/offsets"])
+def test_no_path_is_made_of_a_name_that_leads_to_another_znode(name):
+    with pytest.raises(ZkConsumerError, match="cannot be the name of a group"):
+        GroupPaths(name)
+    paths, partition = GroupPaths("g"), TopicPartition(name, 0)
+    makers = (
+        paths.offset_topic,
+        paths.owner_topic,
+        lambda _: paths.offset(partition),
+        lambda _: paths.owner(partition),
+    )
+    for make in makers:
+        with pytest.raises(ZkConsumerError, match="cannot be the name of a topic"):
+            make(name)
+    with pytest.raises(ZkConsumerError, match="cannot be the name of a consumer"):
+        paths.consumer_id(name)
+
+
+@pytest.mark.parametrize("character", ["\0", "\n", "\x1b", "\x7f", "\ud800", "\ue000", "\uffff", "\U0001f600"])
+def test_a_name_with_a_character_that_zookeeper_refuses_is_recognised(character):
+    assert not is_node_name(f"a{character}")
+
+
+def test_a_name_may_have_any_other_character():
+    assert is_node_name("<b>\u00fc\u202e %2F")

@@ -1,0 +1,71 @@
+"""Chooses where brokers, topics and partitions are read from: ``bootstrap.servers``, or ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from zkconsumer.cluster.brokerznodes import BrokerZnodes
+from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSource
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+_log: Final = logging.getLogger(__name__)
+
+ReadCluster = Callable[[Collection[str] | None], ClusterCatalog]
+
+
+def cluster_of_member(config: ConsumerConfig, owner: str) -> ClusterSource | None:
+    """The cluster for a member that has to notice changes; None if ZooKeeper reports them.
+
+    Args:
+        config: the consumer's properties.
+        owner: the consumer, as part of the name of a thread.
+    """
+    if config.bootstrap_servers is None:
+        return None
+    from zkconsumer.cluster.polledcluster import PolledCluster
+
+    return PolledCluster(config, owner)
+
+
+def open_registry(session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False) -> Registry:
+    """The registry for a client that is not a member.
+
+    What it reads from ZooKeeper it reads each time. With ``bootstrap.servers`` it describes the cluster as of its first
+    question, so that one run of a tool asks brokers once; its methods raise BrokerUnavailable if no broker answers.
+
+    Args:
+        session: an open session.
+        config: where the cluster is, and how brokers are reached.
+        without_brokers: if no broker answers, log it and read what ZooKeeper has: nothing, for brokers without it.
+    """
+    if config.bootstrap_servers is None:
+        return Registry(session, config.security_protocol)
+    from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
+
+    read = RememberedCatalog(BrokerCatalog(config).read).read
+    if without_brokers:
+        read_cluster = _with_fallback(read, BrokerZnodes(session, config.security_protocol))
+        return Registry(session, config.security_protocol, read_cluster=read_cluster)
+    return Registry(session, config.security_protocol, read_cluster=read)
+
+
+def _with_fallback(read: ReadCluster, znodes: ClusterCatalog) -> ReadCluster:
+    """As ``read``; once no broker answers, ``znodes``: each attempt may take the timeouts of all brokers."""
+    has_failed = False
+
+    def read_cluster(topics: Collection[str] | None) -> ClusterCatalog:
+        nonlocal has_failed
+        if not has_failed:
+            try:
+                return read(topics)
+            except BrokerUnavailable as error:
+                has_failed = True
+                _log.warning("topics and partitions are read from ZooKeeper, where Kafka 4 has none: %s", error)
+        return znodes
+
+    return read_cluster

@@ -1,0 +1,135 @@
+"""Assembles a group member from its parts: the only module that chooses its group protocol and its offset store.
+
+The connector and the Spark driver pass different fetch controls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from zkconsumer.assembly.clusterchoice import cluster_of_member
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.fetch.rules.fetchcontrol import FetchControl
+from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.group.groupprotocol import BrokerSource
+from zkconsumer.group.grouprefusals import OnRefusal
+from zkconsumer.group.member import GroupMember, MemberParts
+from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
+from zkconsumer.model import Stamp
+from zkconsumer.offsets.storechoice import open_kafka_store, open_store
+from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
+from zkconsumer.process.boottime import boot_seconds
+
+if TYPE_CHECKING:
+    from zkconsumer.group.kafka.membersession import MemberSession
+
+
+class MemberCallbacks(TypedDict, total=False):
+    """The optional callbacks of :class:`~zkconsumer.group.member.GroupMember`."""
+
+    on_failure: Callable[[BaseException], None]
+    before_commit: Callable[[], None] | None
+    on_refusal: OnRefusal
+    without_last_commit: str
+
+
+def assemble_parts(
+    config: ConsumerConfig, consumer_id: str, stamp: Callable[[], Stamp | None] | None = None
+) -> MemberParts:
+    """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies."""
+    signal, closing = RebalanceSignal(), threading.Event()
+
+    def wait_before_retry(seconds: float) -> bool:
+        """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait.
+
+        A rebalance ends the wait, since it cannot begin before: while members of a group that brokers coordinate are
+        being assigned, a commit is refused and waits here, and the assignment that arrives meanwhile waits for it.
+        """
+        return signal.wait_raised(seconds) or closing.is_set()
+
+    cluster = cluster_of_member(config, consumer_id)
+    if config.brokers_coordinate:
+        assert cluster is not None  # the configuration has bootstrap.servers then
+        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry, stamp)
+    group: CoordinatorGroup | ZooKeeperGroup
+    if config.group_protocol == "coordinator":
+        group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster)
+    else:
+        group = ZooKeeperGroup(config, consumer_id, signal, cluster=cluster)
+    brokers: BrokerSource
+    if cluster is not None:
+        brokers = cluster
+    else:
+        brokers = group if isinstance(group, CoordinatorGroup) else Registry(group.zk, config.security_protocol)
+    store = open_store(
+        config,
+        ZooKeeperOffsetStore(group.zk, config.group_id, group.fence, stamp),
+        live_brokers=brokers.live_brokers,
+        wait_before_retry=wait_before_retry,
+        stamp=stamp,
+    )
+    return MemberParts(group, brokers, store, signal, closing)
+
+
+def _assemble_broker_group(
+    config: ConsumerConfig,
+    consumer_id: str,
+    signal: RebalanceSignal,
+    closing: threading.Event,
+    cluster: ClusterSource,
+    wait_before_retry: Callable[[float], bool],
+    stamp: Callable[[], Stamp | None] | None,
+) -> MemberParts:
+    from zkconsumer.group.kafka.brokergroup import BrokerGroup
+
+    session = make_session(config, consumer_id, cluster, signal.raise_flag)
+    group = BrokerGroup(config, consumer_id, session)
+    store = open_kafka_store(
+        config,
+        live_brokers=cluster.live_brokers,
+        wait_before_retry=wait_before_retry,
+        identity=group.identity,
+        membership=group.commit_membership,
+        stamp=stamp,
+    )
+    return MemberParts(group, cluster, store, signal, closing)
+
+
+def make_session(
+    config: ConsumerConfig,
+    consumer_id: str,
+    cluster: ClusterSource,
+    changed: Callable[[], None],
+    clock: Callable[[], float] = boot_seconds,
+) -> MemberSession:
+    """The session of the protocol of brokers that ``group.protocol`` names.
+
+    For the arguments see :class:`~zkconsumer.group.consumer.heartbeatsession.ConsumerSession`.
+    """
+    if config.group_protocol == "consumer":
+        from zkconsumer.group.consumer.heartbeatsession import ConsumerSession
+
+        return ConsumerSession(config, consumer_id, cluster, changed, clock)
+    from zkconsumer.group.kafka.joinsession import GroupSession
+
+    return GroupSession(config, consumer_id, cluster, changed, clock)
+
+
+def assemble_member(
+    config: ConsumerConfig,
+    consumer_id: str,
+    fetch: FetchControl,
+    *,
+    stamp: Callable[[], Stamp | None] | None = None,
+    **callbacks: Unpack[MemberCallbacks],
+) -> GroupMember:
+    """A member, which is not connected yet; for the arguments see :class:`~zkconsumer.group.member.GroupMember`.
+
+    ``stamp`` returns the stamp of the offsets that are being committed, in a member whose offsets have one.
+    """
+    return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id, stamp), **callbacks)

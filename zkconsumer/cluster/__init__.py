@@ -1,0 +1,1 @@
+"""The brokers, topics and partitions of a cluster, as znodes or brokers describe them."""

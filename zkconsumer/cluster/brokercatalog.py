@@ -1,0 +1,140 @@
+"""BrokerCatalog: the brokers, topics and partitions of a cluster, as the brokers themselves describe them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from contextlib import closing
+from functools import partial
+from typing import Final, NamedTuple
+
+from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ProtocolError
+from zkconsumer.model import Topic, TopicIdentity
+from zkconsumer.wire.apiversions import METADATA
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient, metadata_version
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.metadatamessages import Metadata, decode_metadata, encode_metadata, has_topic_ids
+from zkconsumer.wire.refusals import DESCRIBE, topic_refused
+
+TIMEOUT_MS: Final = 5000
+"""Limit for connecting and for each answer: a broker that is silent for longer is skipped for another one."""
+
+_FIRST_WITHOUT_CREATION: Final = 4
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_log: Final = logging.getLogger(__name__)
+
+
+class CatalogAnswer(NamedTuple):
+    """A broker's description of the cluster.
+
+    Attributes:
+        snapshot: what it described.
+        failed: error code of each topic that it did not describe although it was asked for it by name.
+    """
+
+    snapshot: ClusterSnapshot
+    failed: dict[str, int]
+
+    @property
+    def undescribed(self) -> set[str]:
+        """Topics that exist, or may exist, and were not described."""
+        return {name for name, code in self.failed.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:
+    """Ask one broker for the brokers, and for some topics or (None) all of them.
+
+    Brokers before 0.11 might create topics that are asked for by name; they are asked for all.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: malformed answer, no common version, or the broker lists no brokers, as one that is starting.
+    """
+    version = metadata_version(connection)
+    if version < _FIRST_WITHOUT_CREATION:
+        topics = None
+    asked_for = None if topics is None else frozenset(topics)
+    # A member may have registered any text as the name of a topic.
+    wanted = None if asked_for is None else sorted(filter(_LEGAL_TOPIC.fullmatch, asked_for))
+    metadata = connection.exchange(
+        METADATA,
+        version,
+        encode_metadata(version, wanted),
+        partial(decode_metadata, version),
+        flexible=has_topic_ids(version),
+    )
+    if not metadata.brokers:
+        raise ProtocolError(f"{connection} lists no live brokers; it may be starting")
+    described = _described(metadata)
+    snapshot = ClusterSnapshot(tuple(sorted(metadata.brokers.values())), described, asked_for)
+    return CatalogAnswer(snapshot, dict(metadata.failed_topics))
+
+
+def _described(metadata: Metadata) -> dict[str, Topic]:
+    partitions: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in (*metadata.leaders, *metadata.leaderless):
+        partitions[topic].append(partition)
+    return {
+        name: Topic(tuple(sorted(numbers)), TopicIdentity(metadata.topic_ids.get(name), None))
+        for name, numbers in partitions.items()
+        if name not in metadata.failed_topics
+    }
+
+
+class BrokerCatalog:
+    """Reads the cluster; each reading is a connection of its own.
+
+    Args:
+        config: has ``bootstrap.servers``, and specifies how brokers are reached.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._brokers = bootstrap_brokers(config.bootstrap_servers)
+
+    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+        """The cluster as it is now; a topic that may not be described is reported in the log and skipped.
+
+        Args:
+            topics: names of the topics to describe; None for all that this consumer may describe.
+
+        Raises:
+            BrokerUnavailable, AuthenticationFailed: no broker answers.
+        """
+        with closing(BrokerClient.from_config(lambda: self._brokers, self._config, timeout_ms=TIMEOUT_MS)) as client:
+            answer = client.ask_any(partial(ask_for_catalog, topics=topics))
+            for name in sorted(answer.undescribed):
+                _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
+        return answer.snapshot
+
+
+class RememberedCatalog:
+    """The cluster at one moment, for one run of a tool: brokers are asked for all topics, once, at the first question.
+
+    Topics that are missing in that answer are asked for by name, once, since brokers report only then that a topic may
+    not be described. Used by one thread at a time.
+
+    Args:
+        read: asks brokers, as :meth:`BrokerCatalog.read` does.
+    """
+
+    def __init__(self, read: Callable[[Collection[str] | None], ClusterSnapshot]) -> None:
+        self._read = read
+        self._snapshot: ClusterSnapshot | None = None
+        self._asked_by_name: frozenset[str] = frozenset()
+
+    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+        """See :meth:`BrokerCatalog.read`; topics that were not asked for are described, too."""
+        snapshot = self._snapshot or self._read(None)
+        missing = frozenset(topics or ()) - snapshot.described.keys() - self._asked_by_name
+        if missing:
+            later = self._read(missing)
+            snapshot = ClusterSnapshot(later.brokers, {**snapshot.described, **later.described}, None)
+        self._snapshot, self._asked_by_name = snapshot, self._asked_by_name | missing
+        return snapshot

@@ -1,0 +1,92 @@
+"""BrokerZnodes: the brokers, topics and partitions that Kafka up to 3.9 registers in ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import Broker, Topic, TopicIdentity
+from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.reads import Reads
+from zkconsumer.zookeeper.rules.znodes import BROKER_IDS, BROKER_TOPICS, BrokerIdNode, TopicNode, is_node_name
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_log: Final = logging.getLogger(__name__)
+
+
+class BrokerZnodes:
+    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/registry.py``."""
+
+    def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
+        self._session = session
+        self._protocol = security_protocol
+        self._watched = watched
+
+    def live_brokers(self, watch: Watch | None = None) -> tuple[Broker, ...]:
+        """Brokers that are registered and have an endpoint for us; the others are logged and skipped.
+
+        Args:
+            watch: called once when brokers register or disappear after that.
+        """
+        return self.brokers(self._session.read_many(self.broker_paths(watch)))
+
+    def broker_paths(self, watch: Watch | None = None) -> list[str]:
+        """The znodes of the brokers, for :meth:`brokers`; ``watch`` as above."""
+        return [BrokerIdNode.path(name) for name in self._session.children(BROKER_IDS, watch) or ()]
+
+    def brokers(self, reads: Reads) -> tuple[Broker, ...]:
+        """The brokers whose znodes were read; see :meth:`live_brokers`."""
+        brokers = []
+        for path, node in reads.nodes.items():
+            try:
+                if node is not None:
+                    brokers.append(BrokerIdNode.decode(path, node.data, self._protocol))
+            except MalformedZnode as error:
+                _log.error("broker skipped: %s", error)
+        for reason in reads.refused.values():
+            _log.error("broker skipped: %s", reason)
+        return tuple(sorted(brokers))
+
+    def topics(self) -> frozenset[str]:
+        """Names of all topics of the cluster, internal ones included."""
+        if self._watched is not None:
+            return self._watched.children(BROKER_TOPICS)
+        return frozenset(self._session.children(BROKER_TOPICS) or ())
+
+    def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist; one whose znode cannot be read is reported in the log and skipped."""
+        paths = _paths(topics)
+        return _described(self._session.read_many(paths) if self._watched is None else self._watched.nodes(paths))
+
+    def describe_unwatched(self, topics: Iterable[str]) -> dict[str, Topic]:
+        """The same, always read, without watches."""
+        return _described(self._session.read_many(_paths(topics)))
+
+
+def _paths(topics: Iterable[str]) -> list[str]:
+    return [TopicNode.path(topic) for topic in topics if is_node_name(topic)]
+
+
+# Decoded content is cached: otherwise every member would decode all topics at each read of the group.
+@lru_cache(maxsize=8192)
+def _topic(path: str, data: bytes | None) -> tuple[tuple[int, ...], str | None]:
+    return TopicNode.decode(path, data), TopicNode.topic_id(path, data)
+
+
+def _described(reads: Reads) -> dict[str, Topic]:
+    found = {}
+    for path, node in reads.nodes.items():
+        if node is None:
+            continue
+        try:
+            partitions, topic_id = _topic(path, node.data)
+            found[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
+        except MalformedZnode as error:
+            _log.error("topic skipped: %s", error)
+    for reason in reads.refused.values():
+        _log.error("topic skipped: %s", reason)
+    return found

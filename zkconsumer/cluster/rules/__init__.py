@@ -1,0 +1,1 @@
+"""Decisions about what is believed of a cluster."""

@@ -1,0 +1,166 @@
+"""ClusterCatalog: what a consumer has to know of the brokers: who they are, and which topics and partitions exist.
+
+ZooKeeper has it for brokers up to 3.9 (``cluster/brokerznodes.py``). Brokers themselves have it in every release
+(``cluster/brokercatalog.py``), and are the only ones that have it since Kafka 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.model import Broker, Topic
+
+_FOLLOW_UP_S: Final = 1.0
+_FIRST_RETRY_S: Final = 0.2
+_MOST_DOUBLINGS: Final = 20
+
+
+class ClusterCatalog(Protocol):
+    """The brokers and topics of one cluster.
+
+    Its methods raise a ZkConsumerError if that cannot be read.
+    """
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """The brokers that are alive and have an endpoint for this consumer."""
+
+    def topics(self) -> frozenset[str]:
+        """Names of all topics, internal ones included."""
+
+    def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist; one that cannot be read is reported in the log and skipped."""
+
+
+class ClusterSource(Protocol):
+    """Where a group reads the cluster from, if not from ZooKeeper."""
+
+    def open(self, changed: Callable[[], None]) -> None:
+        """Begin to notice changes.
+
+        Args:
+            changed: called on any thread when topics or partitions have changed; never blocks.
+        """
+
+    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+        """The cluster at one moment, which is not earlier than the call if the brokers answer.
+
+        Args:
+            topics: names of the topics to describe; None for all topics.
+
+        Raises:
+            ZkConsumerError: nothing is known of the cluster, for a reason that waiting does not remove.
+        """
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """Brokers to send requests to, as last known; any thread may call it."""
+
+    def close(self) -> None:
+        """End, without waiting for an answer of a broker. Idempotent; from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """A :class:`ClusterCatalog` of one moment.
+
+    Attributes:
+        brokers: live brokers, sorted; empty if nothing is known.
+        described: the topics that exist, among those that were asked for.
+        asked_for: names of the topics that were asked for; None for all topics.
+    """
+
+    brokers: tuple[Broker, ...] = ()
+    described: Mapping[str, Topic] = field(default_factory=dict)
+    asked_for: frozenset[str] | None = frozenset()
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """See :class:`ClusterCatalog`."""
+        return self.brokers
+
+    def topics(self) -> frozenset[str]:
+        """Names of the topics that exist, among those that were asked for."""
+        return frozenset(self.described)
+
+    def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
+        """See :class:`ClusterCatalog`."""
+        return {name: self.described[name] for name in topics if name in self.described}
+
+    def covers(self, topics: Collection[str] | None) -> bool:
+        """True if these topics were asked for."""
+        return self.asked_for is None or (topics is not None and self.asked_for.issuperset(topics))
+
+    def differs(self, earlier: ClusterSnapshot) -> bool:
+        """True if a topic that both snapshots cover was created, deleted or changed, or if there were no brokers."""
+        if bool(self.brokers) != bool(earlier.brokers):
+            return True
+        return any(
+            self.described.get(name) != earlier.described.get(name)
+            for name in self.described.keys() | earlier.described.keys()
+            if self.covers([name]) and earlier.covers([name])
+        )
+
+
+def read_known(source: ClusterSource, topics: Collection[str] | None) -> ClusterSnapshot:
+    """The cluster, for a reader that must not take an unknown topic for one that does not exist.
+
+    Args:
+        source: the cluster.
+        topics: names of the topics to describe; None for all topics.
+
+    Raises:
+        BrokerUnavailable: no broker has described these topics yet.
+        ZkConsumerError: see :meth:`ClusterSource.read`.
+    """
+    snapshot = source.read(topics)
+    if not (snapshot.brokers and snapshot.covers(topics)):
+        raise BrokerUnavailable(
+            "no broker of bootstrap.servers has described the subscribed topics yet; check that brokers run"
+        )
+    return snapshot
+
+
+def next_snapshot(
+    before: ClusterSnapshot, answer: ClusterSnapshot, undescribed: Collection[str] = ()
+) -> ClusterSnapshot:
+    """What to believe after a broker's answer.
+
+    Brokers learn of changes one after the other, so an answer can be older than the one before it. A topic never loses
+    partitions: if it has fewer now and is the same topic, the former number is right.
+
+    Args:
+        before: what was believed before.
+        answer: the answer.
+        undescribed: topics that exist and that the broker did not describe, for example because a permission is
+            missing; their former description stays.
+    """
+    described = dict(answer.described)
+    for name in undescribed:
+        if name in before.described:
+            described[name] = before.described[name]
+    for name, topic in before.described.items():
+        later = described.get(name)
+        if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
+            described[name] = max(topic, later, key=lambda one: len(one.partitions))
+    return ClusterSnapshot(answer.brokers, described, answer.asked_for)
+
+
+def poll_seconds(interval_s: float, *, failures: int, was_asked: bool) -> float:
+    """Seconds until the brokers are asked again.
+
+    After a reading of the group they are asked once more soon: another broker may have answered another member, and the
+    two may not have known the same at that moment.
+
+    Args:
+        interval_s: ``metadata.max.age.ms``, in seconds.
+        failures: requests in a row that no broker answered.
+        was_asked: True if the last request was made for a reading of the group.
+
+    >>> [poll_seconds(30, failures=n, was_asked=False) for n in (0, 1, 2, 9)]
+    [30, 0.2, 0.4, 30]
+    """
+    if failures:
+        doublings = min(failures - 1, _MOST_DOUBLINGS)
+        return min(interval_s, _FIRST_RETRY_S * (1 << doublings))
+    return min(interval_s, _FOLLOW_UP_S) if was_asked else interval_s

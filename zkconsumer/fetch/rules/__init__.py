@@ -1,0 +1,1 @@
+"""What the control plane asks of fetching, and when a stream is idle."""

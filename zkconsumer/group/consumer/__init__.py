@@ -1,0 +1,1 @@
+"""``group.protocol=consumer`` (KIP-848): the broker assigns."""

@@ -1,0 +1,1 @@
+"""Decisions of a member to which the broker assigns."""

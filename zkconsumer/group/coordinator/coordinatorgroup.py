@@ -1,0 +1,310 @@
+"""CoordinatorGroup: the group protocol in which one elected member decides, and the others obey (adr/0017).
+
+A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`. Registration, owner znodes and the lease are those of
+:class:`~zkconsumer.group.zookeeper.zookeepergroup.ZooKeeperGroup`; what this member has to own is read from its
+command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import (
+    CoordinatorUnknown,
+    MalformedZnode,
+    MemberRefused,
+    RegistrationLost,
+    ShareChanged,
+    name_some,
+)
+from zkconsumer.group.coordinator.coordinator import Coordinator
+from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
+from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
+from zkconsumer.group.groupprotocol import ChangeSignal, Need, NoNeed, Target
+from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicPartition
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_NAMED_S: Final = 3.0
+"""How long the brokers that a new command names are used: a fetcher starts right after it."""
+
+MakeCoordinator = Callable[[ConsumerConfig, str, ZkSession, Membership, ClusterSource | None], Coordinator]
+"""Makes the member's part in leading; the arguments are those of :class:`Coordinator`."""
+
+
+class _Received(NamedTuple):
+    """A command, and the node that it was read from."""
+
+    command: Command
+    node: Operation
+
+
+class _NamedBrokers(NamedTuple):
+    """Brokers that a new command names, and the reading of the clock after which they are not used any more."""
+
+    brokers: tuple[Broker, ...]
+    until: float
+
+
+class CoordinatorGroup(SessionGroup):
+    """One member's registration, command, claims and lease. Threads and errors are those of the protocol.
+
+    Args:
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        signal: raised by the watch on the command and by the loss of the session.
+        zk: the session; None makes the one that ``config`` describes.
+        make_lease: makes the lease.
+        make_coordinator: makes the member's part in leading the group.
+        clock: a monotonic clock, in seconds.
+        cluster: where brokers and topics are read from; None for ZooKeeper.
+
+    Attributes:
+        coordinator: the member's part in leading the group.
+        views: how often a command was read.
+    """
+
+    name: Final = "coordinator"
+    incremental: Final = True
+    settles: Final = False
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        signal: ChangeSignal,
+        *,
+        zk: ZkSession | None = None,
+        make_lease: MakeLease = SessionLease,
+        make_coordinator: MakeCoordinator = Coordinator,
+        clock: Callable[[], float] = time.monotonic,
+        cluster: ClusterSource | None = None,
+    ) -> None:
+        super().__init__(
+            config,
+            consumer_id,
+            signal,
+            zk=zk,
+            make_lease=make_lease,
+            clock=clock,
+            cluster=cluster,
+        )
+        self._exclude_internal = config.exclude_internal_topics
+        self._security_protocol = config.security_protocol
+        self._registry = Registry(
+            self.zk,
+            config.security_protocol,
+            read_cluster=None if cluster is None else partial(read_known, cluster),
+        )
+        self._reads = WatchedReads(self.zk, signal.raise_flag)
+        self._subscription = Subscription({})
+        self._received: _Received | None = None
+        self._settled: Command | None = None
+        self._registered_again = False
+        self._uncommanded = ""  # path of the command that was found empty
+        self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
+        self._clock = clock
+        self.views = 0
+        self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def connection_changed(self) -> None:
+        """Called on kazoo's thread: watches are lost, so both threads read again."""
+        self._signal.raise_flag()
+        self.coordinator.look()
+
+    def cluster_changed(self) -> None:
+        """Called on any thread: only a leader follows topics; the others learn of new partitions by a command."""
+        self.coordinator.cluster_changed()
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """See :meth:`GroupProtocol.open <zkconsumer.group.groupprotocol.GroupProtocol.open>`."""
+        super().open(lease_changed)
+        self.coordinator.start()
+
+    def close(self) -> None:
+        """Close the session, which removes the registration, the command and the owners at once."""
+        self.coordinator.begin_close()
+        super().close()
+        self.coordinator.end_close()
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def join(self, subscription: Subscription) -> None:
+        """See :meth:`GroupProtocol.join <zkconsumer.group.groupprotocol.GroupProtocol.join>`."""
+        super().join(subscription)
+        self._subscription = subscription
+        if looks_at_once(self.obeying):
+            self.coordinator.look()
+
+    @property
+    def obeying(self) -> int | None:
+        """See :attr:`Membership.obeying`."""
+        return self._membership.obeying
+
+    def lose(self) -> None:
+        """Record that the session has ended, and with it everything that it owned."""
+        self._registered_again = True
+        super().lose()
+
+    def rejoin(self) -> None:
+        """Delete what is left of the registration."""
+        self._registered_again = True
+        super().rejoin()
+
+    def has_others(self) -> bool:
+        """True if another consumer is registered."""
+        return len(self._registry.member_ids(self._group)) > 1
+
+    # -- the share --------------------------------------------------------------------------------------------------
+
+    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
+        """See :meth:`GroupProtocol.need <zkconsumer.group.groupprotocol.GroupProtocol.need>`.
+
+        Raises:
+            CoordinatorUnknown: no command has been written for this member yet.
+            MemberRefused: this member must not own anything, and does not.
+            RegistrationLost: also if the command is malformed: the leader reads it only once, and does not repair it.
+        """
+        self._received = received = self._receive()
+        share = received.command.share
+        if received.command.refused and not self.held:  # otherwise everything is released first
+            raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
+        looked_at = share.keys() if self._noticed else share.keys() - self.held.keys()
+        other = self._other_topics(self._identities(partition.topic for partition in looked_at))
+        if fetching and not renew and share == self.held and self._ownership.is_certain and not other:
+            return NoNeed.UNCHANGED
+        command = received.command
+        changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
+        return Need(
+            cause=self._cause(command),
+            changes=f"{changes}; deleted and created again: {name_some(sorted(other))}" if other else changes,
+            share=share,
+            recreated=frozenset(partition for partition in share if partition.topic in other),
+        )
+
+    def _receive(self) -> _Received:
+        self._require_session_node()
+        path = self._membership.command
+        reads = self._reads.nodes([path])
+        for reason in reads.refused.values():
+            raise reason
+        node = reads.nodes[path]
+        if node is None:
+            raise RegistrationLost(f"another client deleted {path}; registering again")
+        self.views += 1
+        try:
+            command = CommandNode.decode(path, node.data)
+        except MalformedZnode as error:
+            raise RegistrationLost(str(error)) from error
+        if command is None:
+            raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
+        self._uncommanded = ""
+        if self._received is None or self._received.command != command:
+            fits = command.security_protocol == self._security_protocol
+            self._named = _NamedBrokers(command.brokers if fits else (), self._clock() + _NAMED_S)
+        return _Received(command, Operation("check", path, version=node.version))
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """Brokers to send requests to; any thread may call it.
+
+        Right after a command those that it names: the leader has just read them, and any broker can name the leaders of
+        partitions. Later, or if none of them answers for so long, they are read from ZooKeeper.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: they cannot be read.
+        """
+        named = self._named
+        if named is not None and named.brokers and self._clock() < named.until:
+            return named.brokers
+        return self._registry.live_brokers()
+
+    def _late(self, path: str) -> str:
+        """Why a command is missing, as text for an error; empty at first, since the coordinator reacts to a join."""
+        if self._uncommanded != path:
+            self._uncommanded = path
+            return ""
+        # The leader and all candidates may have been killed: waiting for the next look could outlast the join.
+        self.coordinator.look()
+        return self._refusal()
+
+    def _refusal(self) -> str:
+        """Why the coordinator commands no member, as text for an error."""
+        path = CoordinatorPaths(self._group).status
+        node = self.zk.get(path)
+        try:
+            refused = "" if node is None else StatusNode.decode(path, node.data).refused
+        except MalformedZnode as error:
+            refused = str(error)
+        refused = refused or self.coordinator.refusal
+        return f": {refused}" if refused else "; if this remains, check the logs of its other members for errors"
+
+    def _cause(self, command: Command) -> RebalanceCause:
+        if self._settled is None:
+            return RebalanceCause.START
+        if self._registered_again:
+            return RebalanceCause.SESSION
+        return RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS
+
+    def target(self, *, with_topics: bool) -> Target:
+        """The share of the command that :meth:`need` has read; a newer one has raised the signal."""
+        if self._received is None:
+            raise ShareChanged("no command has been read; reading it first")
+        share = self._received.command.share
+        return Target(share, dict(share), self._topics() if with_topics else {})
+
+    def _topics(self) -> dict[str, Topic]:
+        """The topics that this member subscribes to; read without watches, since the leader watches topics."""
+        return self._registry.describe_subscribed(self._subscription, exclude_internal=self._exclude_internal)
+
+    def settled(self) -> None:
+        """The command has been carried out."""
+        super().settled()
+        self._registered_again = False
+        self._settled = None if self._received is None else self._received.command
+        if self._settled is not None and self._settled.refused:
+            self._signal.raise_flag()  # all is released; the next attempt reports the refusal
+
+    def forget_group(self) -> None:
+        """Nothing is to be forgotten: a watch guards the command."""
+
+    @property
+    def excluded(self) -> str:
+        """Nothing: the leader logs which members it excludes."""
+        return ""
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Create the owner znodes of what the command adds, all or none, if it is still the newest command."""
+        if self._received is None:
+            raise ShareChanged("no command has been read; reading it first")
+        self._ownership.claim_more(share, self._received.node)
+
+    def release(
+        self,
+        partitions: Collection[TopicPartition],
+        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - what is kept is not given up
+    ) -> None:
+        """Delete the owner znodes of these partitions."""
+        self._ownership.release_some(partitions)
+
+    # -- the others -------------------------------------------------------------------------------------------------
+
+    def tend(self) -> bool:
+        """Nothing: the leader knows who lacks what it should own."""
+        return False

@@ -1,0 +1,131 @@
+"""Evictions: takes partitions from members of a group that do not obey their commands (adr/0018)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.group.coordinator.commands import CommandNodes
+from zkconsumer.group.coordinator.rules.coordinatorplan import Awaited, Owners
+from zkconsumer.group.coordinator.rules.eviction import evicted_after_seconds, owned_by, reason_to_evict, slow_members
+from zkconsumer.model import TopicPartition
+
+_log: Final = logging.getLogger("zkconsumer.events")
+
+
+class Evictions:
+    """Members that are evicted, and those that will be. Used by the coordinator's thread only.
+
+    1. The session node of a slow member is deleted: it is fenced. 2. A session timeout later its lease has lapsed.
+    3. Its owner znodes are deleted. The command of the member records the first step, so that another leader can
+    continue; it waits a whole session timeout again.
+
+    Args:
+        config: the properties of the member that leads.
+        consumer_id: of that member.
+        commands: of the group.
+        clock: a monotonic clock, in seconds.
+
+    Attributes:
+        due_at: reading of the clock at which :meth:`advance` is to be called again; None if there is no need to.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, consumer_id: str, commands: CommandNodes, clock: Callable[[], float]
+    ) -> None:
+        self._group = config.group_id
+        self._evict_slow_ms = config.coordinator_evict_slow_ms
+        self._consumer_id = consumer_id
+        self._commands = commands
+        self._clock = clock
+        self._since: dict[str, float] = {}  # name of the command of an evicted member: when this leader saw that
+        self._evicted: set[str] = set()
+        self._returned: dict[str, float] = {}  # consumer id of one that has been evicted: when it had registered again
+        self.due_at: float | None = None
+
+    def after_seconds(self, session_timeout_s: float) -> float | None:
+        """See :func:`~zkconsumer.group.coordinator.rules.eviction.evicted_after_seconds`."""
+        return evicted_after_seconds(self._evict_slow_ms, session_timeout_s)
+
+    def refusals(self) -> dict[str, str]:
+        """Evicted members, which own nothing until they have registered again, and why."""
+        return {consumer_id: command.refused for consumer_id, (_, command) in self._commands.evicted().items()}
+
+    def advance(
+        self,
+        awaited: Mapping[TopicPartition, Awaited],
+        owners: Owners,
+        session_ms: Mapping[str, int],
+        session_timeout_s: float,
+    ) -> bool:
+        """Do what is due; True if more can be commanded after that.
+
+        Args:
+            awaited: partitions that are not released or claimed yet.
+            owners: owner znodes of those that are not released.
+            session_ms: session timeouts of the members, by consumer id.
+            session_timeout_s: that of the leader.
+
+        Raises:
+            EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`CommandNodes.evict`.
+        """
+        return self._free(owners) or self._evict(awaited, session_ms, session_timeout_s)
+
+    def _free(self, owners: Owners) -> bool:
+        """Free the partitions of evicted members whose lease has lapsed."""
+        now, self.due_at = self._clock(), None
+        evicted = self._commands.evicted()
+        self._since = {name: self._since.get(name, now) for name, _ in evicted.values()}
+        for consumer_id, (name, command) in evicted.items():
+            ends = self._since[name] + command.evicted_ms / 1000
+            partitions = owned_by(consumer_id, owners)
+            if partitions and now >= ends:
+                if self._commands.free(consumer_id, partitions):
+                    _log.warning("group %s: %d partitions of %s are free", self._group, len(partitions), consumer_id)
+                    return True
+                self._since[name] = now  # it registers again, or has left; otherwise after another session timeout
+            elif partitions:
+                self._wake_at(ends)
+        return False
+
+    def _evict(
+        self,
+        awaited: Mapping[TopicPartition, Awaited],
+        session_ms: Mapping[str, int],
+        session_timeout_s: float,
+    ) -> bool:
+        after_s = self.after_seconds(session_timeout_s)
+        if after_s is None:
+            return False
+        slow = slow_members(self._since_registered(awaited), self._clock(), after_s)
+        if slow.next_at is not None:
+            self._wake_at(slow.next_at)
+        for consumer_id, partitions in slow.partitions.items():
+            # A member that did not write its timeout is of a former version, whose lease does not depend on the node.
+            if consumer_id not in session_ms or consumer_id not in self._commands.consumer_ids:
+                continue
+            reason = reason_to_evict(partitions, after_s)
+            _log.warning("group %s: %s is evicted, since %s", self._group, consumer_id, reason)
+            own = consumer_id == self._consumer_id
+            self._commands.evict(consumer_id, reason, session_ms[consumer_id], itself=own)
+            return True
+        return False
+
+    def _since_registered(self, awaited: Mapping[TopicPartition, Awaited]) -> dict[TopicPartition, Awaited]:
+        """Since when the present registration of the member has not obeyed; without evicted members.
+
+        A member that registers again after an eviction releases what it had, and has as long for that as any other.
+        """
+        evicted = self._commands.evicted().keys()
+        self._returned.update(dict.fromkeys(self._evicted - evicted, self._clock()))
+        self._evicted = set(evicted)
+        return {
+            partition: one._replace(since=max(one.since, self._returned.get(one.by, one.since)))
+            for partition, one in awaited.items()
+            if one.by is not None and one.by not in evicted
+        }
+
+    def _wake_at(self, moment: float) -> None:
+        self.due_at = moment if self.due_at is None else min(self.due_at, moment)

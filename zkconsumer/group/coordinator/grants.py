@@ -1,0 +1,84 @@
+"""Grants: which partitions of the commands are not owned by the members that were commanded to own them (adr/0017)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
+from zkconsumer.group.coordinator.rules.eviction import owner_of
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.zookeeper.session import ZkSession
+
+_FIRST_LOOK_S: Final = 1.0
+"""A claim follows a command within milliseconds, so the first look finds almost every owner znode, in one request."""
+
+_LONGEST_PAUSE_S: Final = 8.0
+
+
+class Grants:
+    """Looks whether commands are obeyed. Used by the coordinator's thread only.
+
+    Owner znodes that do not exist are not watched: of a new group all watches would fire when its members claim. So
+    they are read a second after a command was written, and again in growing pauses while some are missing.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        clock: a monotonic clock, in seconds.
+
+    Attributes:
+        due_at: reading of the clock at which :meth:`unclaimed` is to be called again; None if there is no need to.
+    """
+
+    def __init__(self, session: ZkSession, group: str, clock: Callable[[], float]) -> None:
+        self._session = session
+        self._paths = GroupPaths(group)
+        self._clock = clock
+        self._claimed: Mapping[TopicPartition, str] = {}  # and the member that was seen to own it
+        self._missing: Mapping[TopicPartition, str] = {}
+        self._pause_s = _FIRST_LOOK_S
+        self.due_at: float | None = None
+
+    def unclaimed(self, commanded: Shares) -> Mapping[TopicPartition, str]:
+        """Partitions that were not owned when they were read, and the members that should have claimed them.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
+        """
+        granted = {partition: name for name, share in commanded.items() for partition in share}
+        self._claimed = {p: name for p, name in self._claimed.items() if granted.get(p) == name}
+        self._missing = {p: name for p, name in self._missing.items() if granted.get(p) == name}
+        pending = granted.keys() - self._claimed.keys()
+        now = self._clock()
+        if not pending:
+            self.due_at, self._pause_s = None, _FIRST_LOOK_S
+        elif self.due_at is None:
+            self.due_at = now + self._pause_s
+        elif now >= self.due_at or self._missing:
+            owners = self._owners(pending if now >= self.due_at else self._missing)
+            self._claimed = {**self._claimed, **{p: granted[p] for p, owner in owners.items() if owner == granted[p]}}
+            self._missing = {
+                p: name
+                for p, name in {**self._missing, **{p: granted[p] for p in owners}}.items()
+                if p not in self._claimed
+            }
+            if now >= self.due_at:
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+                self.due_at = now + self._pause_s if pending - self._claimed.keys() else None
+        return self._missing
+
+    def _owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
+        paths = {self._paths.owner(partition): partition for partition in partitions}
+        nodes = self._session.read_many(sorted(paths)).nodes
+        return {paths[path]: None if node is None else _owner(path, node) for path, node in nodes.items()}
+
+
+def _owner(path: str, node: Znode) -> str | None:
+    try:
+        return owner_of(PartitionOwnerNode.decode(path, node.data))
+    except MalformedZnode:
+        return None

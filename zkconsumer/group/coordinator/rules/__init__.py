@@ -1,0 +1,1 @@
+"""Decisions of an elected coordinator, and its znodes."""

@@ -1,0 +1,106 @@
+"""How a member reacts to the error codes of JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from zkconsumer.errors import (
+    CoordinatorMoved,
+    MemberRefused,
+    ProtocolError,
+    RebalanceAwaited,
+    StrategyConflict,
+    ZkConsumerError,
+)
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class Reaction(Enum):
+    """What a member does after an answer."""
+
+    PROCEED = "proceed"
+    JOIN_WITH_ID = "join again at once with the member id of the answer"
+    FIND_COORDINATOR = "find the coordinator, and repeat the request with the same id and generation"
+    JOIN_AGAIN = "join again with the same id"
+    LOSE_PARTITIONS = "own nothing, and join again with the same id"
+    START_AGAIN = "own nothing, and join as a new member"
+    STAY_OUT = "own nothing, and do not join again"
+    REPORT = "report the error, and join again after a pause"
+
+
+_REACTIONS: Final[Mapping[int, Reaction]] = {
+    ErrorCode.NONE: Reaction.PROCEED,
+    ErrorCode.MEMBER_ID_REQUIRED: Reaction.JOIN_WITH_ID,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN_AGAIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.START_AGAIN,
+    ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_PARTITIONS,
+    ErrorCode.FENCED_INSTANCE_ID: Reaction.STAY_OUT,
+}
+
+
+REMOVED: Final = frozenset({Reaction.START_AGAIN, Reaction.LOSE_PARTITIONS, Reaction.STAY_OUT})
+"""Reactions of a member that the group has removed."""
+
+
+def pause_s(failures: int) -> float:
+    """Seconds until a member tries again.
+
+    Args:
+        failures: attempts in a row that have failed.
+    """
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(failures, 10)))
+
+
+def reaction_to(code: int) -> Reaction:
+    """The reaction to an error code; an unknown code is reported."""
+    return _REACTIONS.get(code, Reaction.REPORT)
+
+
+def group_error(code: int, group: str, strategies: str, security: BrokerSecurity, in_use: str = "") -> ZkConsumerError:
+    """The exception for an error code other than NONE, with what to check.
+
+    Args:
+        code: error code of an answer.
+        group: consumer group.
+        strategies: the member's ``partition.assignment.strategy``.
+        security: settings of the connection.
+        in_use: the strategy that the other members use; empty if unknown.
+    """
+    what = f"group {group}: {error_name(code)}"
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return group_refused(group, READ, security)
+    if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        other = f", but {in_use}" if in_use else ""
+        return StrategyConflict(
+            f"{what}: the group's members use no strategy of partition.assignment.strategy={strategies}{other}, or the "
+            "group is not one of consumers; see the members' strategies with kafka-consumer-groups --describe --state. "
+            "To change the strategy of a running group, first give all members both strategies, then only the new one"
+        )
+    if code == ErrorCode.FENCED_INSTANCE_ID:
+        return instance_in_use(what)
+    hint = _HINTS.get(code)
+    if hint is not None:
+        return MemberRefused(f"{what}: {hint}")
+    reaction = reaction_to(code)
+    if reaction is Reaction.FIND_COORDINATOR:
+        return CoordinatorMoved(what)
+    if reaction is Reaction.REPORT:
+        return ProtocolError(what)
+    return RebalanceAwaited(what)
+
+
+_HINTS: Final[Mapping[int, str]] = {
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers' group.max.size allows",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms is outside of what the brokers' "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms allow",
+}

@@ -1,0 +1,64 @@
+"""BrokerLease: how long a member of a broker-coordinated group may deliver records without hearing from the broker.
+
+A coordinator gives the partitions of a member to another one in two cases. It has received no heartbeat for the
+session timeout; or a rebalance has begun and the member has not joined again within the rebalance timeout. So the
+lease is extended by answered requests, counted from when they were *sent*, and during a rebalance it also ends before
+the rebalance timeout, counted from the last moment at which no rebalance can have been in progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from zkconsumer.group.rules.leasetimes import SHARE_OF_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLease:
+    """When the lease lapses, in seconds of one clock; replaced, never changed.
+
+    Attributes:
+        session_s: ``session.timeout.ms`` in seconds.
+        rebalance_s: rebalance timeout in seconds: ``max.poll.interval.ms``, or the session timeout where brokers know
+            no other.
+        deadline: when it lapses.
+        stable: when the newest request was sent whose answer proves that no rebalance was in progress.
+    """
+
+    session_s: float
+    rebalance_s: float
+    deadline: float = float("-inf")
+    stable: float = float("-inf")
+
+    def confirmed(self, sent: float) -> BrokerLease:
+        """After a heartbeat, or a SyncGroup, that was answered without error.
+
+        A rebalance may begin right after that, and end a rebalance timeout later without this member; so the answer
+        counts for the shorter one of both timeouts.
+
+        Args:
+            sent: clock reading when it was sent.
+        """
+        if sent < self.stable:
+            return self
+        valid_s = SHARE_OF_TIMEOUT * min(self.session_s, self.rebalance_s)
+        return replace(self, deadline=sent + valid_s, stable=sent)
+
+    def in_rebalance(self, sent: float) -> BrokerLease:
+        """After a heartbeat that was answered with REBALANCE_IN_PROGRESS: the member is known, and has to join.
+
+        To be used only until the member's own JoinGroup is answered: while members synchronise, brokers up to 2.x give
+        this answer without renewing the session.
+        """
+        session_ends = sent + SHARE_OF_TIMEOUT * self.session_s
+        rebalance_ends = self.stable + SHARE_OF_TIMEOUT * self.rebalance_s
+        return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
+
+    @property
+    def is_confirmed(self) -> bool:
+        """False before the first answer of a membership."""
+        return self.deadline > float("-inf")
+
+    def ended(self) -> BrokerLease:
+        """The member has been removed from the group, or has left it."""
+        return replace(self, deadline=float("-inf"), stable=float("-inf"))

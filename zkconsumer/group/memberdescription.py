@@ -1,0 +1,66 @@
+"""MemberDescription: one member at one moment, for operators and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.group.rules.memberstate import Entered
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """The state of a member and what it holds. Values of different attributes may be a moment apart.
+
+    Attributes:
+        group: consumer group.
+        consumer_id: id of the member.
+        protocol: ``group.protocol``, or ``none`` for a consumer of assigned partitions.
+        states: the newest states of the member with the monotonic time of each, the present one last.
+        generation: number of its assignment; 0 before the first.
+        attempts: rebalance attempts, except those that found nothing to do.
+        views: how often it has read the group.
+        last_cause: cause of its last rebalance; None before the first.
+        last_seconds: how long that took, failed attempts and the waits between them included.
+        last_finished: when it ended, in seconds since the epoch; 0.0 before the first.
+        owned: its partitions and their consumer threads.
+        session: id of its ZooKeeper session, 0 without a connection.
+        connected: True while the group can be reached.
+        lease_s: seconds until records are withheld if ZooKeeper remains silent; 0 or less while they are.
+        delivering: True while records may be handed out.
+    """
+
+    group: str
+    consumer_id: str
+    protocol: str
+    states: tuple[Entered, ...]
+    generation: int
+    attempts: int
+    views: int
+    last_cause: RebalanceCause | None
+    last_seconds: float
+    last_finished: float
+    owned: Mapping[TopicPartition, ConsumerThreadId]
+    session: int
+    connected: bool
+    lease_s: float
+    delivering: bool
+
+    @property
+    def state(self) -> str:
+        """The present state, such as ``fetching``: a value of :class:`~zkconsumer.MemberState`."""
+        return self.states[-1].state.value
+
+    def __str__(self) -> str:
+        last = "none yet"
+        if self.last_cause is not None:
+            last = f"{self.last_cause.value}, {self.last_seconds:.1f} s"
+        return (
+            f"group {self.group} consumer {self.consumer_id} ({self.protocol}): {self.state}; generation "
+            f"{self.generation}, owns {format_partitions(self.owned)}; last rebalance: {last}; session "
+            f"0x{self.session:x} {'connected' if self.connected else 'not connected'}, lease {self.lease_s:.1f} s, "
+            f"{'delivering' if self.delivering else 'not delivering'}"
+        )

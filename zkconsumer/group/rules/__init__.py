@@ -1,0 +1,1 @@
+"""Decisions of a member, whichever protocol its group uses."""

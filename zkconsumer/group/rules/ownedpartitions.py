@@ -1,0 +1,227 @@
+"""OwnedPartition: what a member knows of one partition from its first claim on, in which states, and their table.
+
+Written by the member's rebalance thread or its stand-in, one at a time. Any thread may look up a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+
+
+class OwnershipState(Enum):
+    """What is true of a partition. Whether it is owned is decided by the group protocol alone."""
+
+    NOT_OWNED = "not owned"
+    """Another member may own it. Records of it that the user still holds cannot be committed."""
+    CLAIMED = "claimed"
+    """Owned and not fetched: step 5 has not started it yet, or cannot, since its stored offset is unreadable or its
+    topic refused. Only offsets that the user names are committed."""
+    FETCHED = "fetched"
+    """Owned and started by step 5, also after step 1 has stopped it: commits cover its positions."""
+    REVOKED = "revoked"
+    """Given up, and still owned until its release has succeeded; it may have been claimed again before. Its positions
+    belong to what was given up, so only offsets that the user names are committed."""
+
+
+TRANSITIONS: Final[Mapping[OwnershipState, frozenset[OwnershipState]]] = MappingProxyType(
+    {
+        OwnershipState.NOT_OWNED: frozenset({OwnershipState.CLAIMED}),
+        OwnershipState.CLAIMED: frozenset({OwnershipState.FETCHED, OwnershipState.REVOKED, OwnershipState.NOT_OWNED}),
+        OwnershipState.FETCHED: frozenset({OwnershipState.CLAIMED, OwnershipState.REVOKED, OwnershipState.NOT_OWNED}),
+        OwnershipState.REVOKED: frozenset({OwnershipState.CLAIMED, OwnershipState.FETCHED, OwnershipState.NOT_OWNED}),
+    }
+)
+"""Which states may follow a state; :meth:`OwnedPartition.enter` refuses any other."""
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """One partition. Its positions are the data plane's.
+
+    Attributes:
+        partition: which one.
+        state: what is true of it.
+        thread: the consumer thread that it was claimed for last; None if it was never owned.
+        stored: what the store held when this member last started it, or wrote it since; no offset if unknown.
+        read: what the rebalance in progress has read, or wrote since: 1. the offset is read; 2. a listener commits;
+            3. what was read in step 1 is not stored any more. None if it is not being started, or cannot be read.
+        confirmed: the offset that the user has committed since it was started, 0 if none: it counts as released.
+        written: the last offset that this member has stored, also of a partition that was given up since.
+        losses: how often it was given up or lost.
+    """
+
+    partition: TopicPartition
+    state: OwnershipState = OwnershipState.NOT_OWNED
+    thread: ConsumerThreadId | None = None
+    stored: StoredOffset = NO_OFFSET
+    read: StoredOffset | None = None
+    confirmed: int = 0
+    written: int | None = None
+    losses: int = 0
+
+    def enter(self, state: OwnershipState) -> None:
+        """Change the state; entering the present one changes nothing."""
+        if state is self.state:
+            return
+        assert state in TRANSITIONS[self.state], f"{self.partition} is {self.state.value}, and cannot be {state.value}"
+        self.losses += state in (OwnershipState.NOT_OWNED, OwnershipState.REVOKED)
+        self.state = state
+
+    @property
+    def is_owned(self) -> bool:
+        """True if it is owned, whether or not its positions may be committed."""
+        return self.state is not OwnershipState.NOT_OWNED
+
+    def is_outdated(self, topic: TopicOrigin | None, *, recreated: bool) -> bool:
+        """True if the offset that was read is one of an earlier topic of the same name.
+
+        Its mark proves it; or, where the topic was created again while this member consumed it, that the offset is the
+        member's own: other members write none until they have noticed the same.
+
+        Args:
+            topic: what is known of the topic that exists now; None if nothing.
+            recreated: True if this member consumed an earlier one.
+        """
+        read = self.read or NO_OFFSET
+        if topic is not None and topic.is_older(read.mark):
+            return True
+        return recreated and read.offset in (self.stored.offset, self.written)
+
+    def assign(self, position: int | None, location: str, *, outdated: bool = False) -> AssignedPartition:
+        """Where it starts, now that it is owned.
+
+        The stored offset decides, with one exception: a partition that stays with the same member continues at its own
+        position, if no other client wrote the stored offset since this member read or wrote it. Otherwise every
+        rebalance would hand out again what was not committed yet (jvm-consumer.md#attempt: the JVM rewinds with auto
+        commit off).
+
+        Args:
+            position: how far this member had handed out before the rebalance, None if it did not own the partition.
+            location: of the stored offset, for messages.
+            outdated: see :meth:`is_outdated`.
+        """
+        assert self.thread is not None
+        read = self.read or NO_OFFSET
+        moved = read.offset != self.stored.offset
+        offset = None if read.offset is None or read.offset < 0 else read.offset
+        if position is not None and not moved:
+            offset = position
+        return AssignedPartition(self.thread, None if outdated else offset, read, location, outdated, moved)
+
+    def start(self, assigned: AssignedPartition | None, *, kept: bool) -> None:
+        """Fetching has started, with this partition as ``assigned``; None if the assignment does not have it.
+
+        What the user has committed beyond the start is forgotten, unless the partition is ``kept``: it continues where
+        it is.
+        """
+        self.stored, self.read = self.read or NO_OFFSET, None
+        if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
+            self.confirmed = 0
+        if self.is_owned:  # otherwise a commit found it lost after it was claimed
+            is_fetched = assigned is not None and assigned.error is None
+            self.enter(OwnershipState.FETCHED if is_fetched else OwnershipState.CLAIMED)
+
+    def wrote(self, offset: int) -> None:
+        """The offset was stored."""
+        if offset != self.stored.offset:
+            self.written = offset
+        self.stored = StoredOffset(offset)
+        if self.read is not None:
+            self.read = self.stored
+
+    @property
+    def committed(self) -> tuple[int | None, int]:
+        """What is stored, and what the user has confirmed that may be stored."""
+        return self.stored.offset, self.confirmed
+
+    def released(self, released: int, handed_out: int) -> int:
+        """The position after what the user has released.
+
+        What it committed by itself counts, or the next automatic commit would take it back; but not beyond what was
+        handed out, since a reset may have moved the position back meanwhile.
+        """
+        return max(released, min(self.confirmed, handed_out))
+
+
+class OwnedPartitions:
+    """The records of one member, by partition. A record stays after its partition is given up.
+
+    Between a release and the next start positions are those of the old assignment, also while the same partitions are
+    owned again. Otherwise: 1. a partition at position 300 is released; 2. its next owner commits 313 and leaves; 3. it
+    is claimed again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[TopicPartition, OwnedPartition] = {}
+        self._releases = 0
+        self._held: Mapping[TopicPartition, ConsumerThreadId] | None = None
+
+    def __getitem__(self, partition: TopicPartition) -> OwnedPartition:
+        record = self._records.get(partition)
+        if record is None:
+            record = self._records[partition] = OwnedPartition(partition)
+        return record
+
+    def look_up(self, partition: TopicPartition) -> OwnedPartition | None:
+        """The record of a partition, None if there is none; for any thread."""
+        return self._records.get(partition)
+
+    def follow(self, held: Mapping[TopicPartition, ConsumerThreadId], releases: int) -> None:
+        """Adopt what the group protocol reports: what is held, and how often everything was given up or lost."""
+        if held is self._held and releases == self._releases:
+            return  # protocols replace it, and never change it
+        everything_was_lost, self._releases, self._held = releases != self._releases, releases, held
+        for partition, record in self._records.items():
+            if record.is_owned and (everything_was_lost or partition not in held):
+                record.enter(OwnershipState.NOT_OWNED)
+        for partition, thread in held.items():
+            record = self[partition]
+            record.thread = thread
+            if not record.is_owned:
+                record.enter(OwnershipState.CLAIMED)
+
+    def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        """These are about to be released: no position of theirs is committed until :meth:`start`."""
+        for record in map(self.__getitem__, partitions):
+            if record.is_owned:
+                record.enter(OwnershipState.REVOKED)
+
+    def read(self, stored: Mapping[TopicPartition, StoredOffset]) -> list[OwnedPartition]:
+        """The stored offsets of the share were read; returns the records of those that are readable.
+
+        What was stored before does not change until :meth:`start`, so an attempt that fails changes nothing.
+        """
+        for record in self._records.values():
+            record.read = stored.get(record.partition)
+        return [self[partition] for partition in stored]
+
+    def start(self, assignment: FetchAssignment, kept: Collection[TopicPartition]) -> None:
+        """Fetching has started; ``kept`` are the partitions that continue where they are."""
+        for partition, record in self._records.items():
+            record.start(assignment.partitions.get(partition), kept=partition in kept)
+
+    def confirm(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The user has committed these; returns what was confirmed before."""
+        former = {partition: self[partition].confirmed for partition in offsets}
+        for partition, offset in offsets.items():
+            self[partition].confirmed = offset
+        return former
+
+    def fetched(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those of the positions that may be committed."""
+        fetched = OwnershipState.FETCHED
+        return {p: n for p, n in offsets.items() if (record := self.look_up(p)) is not None and record.state is fetched}
+
+    def unstored(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:
+        """The stored offset and the position of each partition where they differ."""
+        stored = {partition: (self[partition].stored.offset, offset) for partition, offset in sorted(offsets.items())}
+        return {partition: (before, offset) for partition, (before, offset) in stored.items() if before != offset}

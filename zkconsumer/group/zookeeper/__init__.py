@@ -1,0 +1,1 @@
+"""``group.protocol=zookeeper``: each member computes and claims its share."""

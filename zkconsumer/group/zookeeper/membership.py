@@ -1,0 +1,234 @@
+"""Membership: registers this consumer in its group and removes the registration (jvm-consumer.md#conflicts)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, GroupPaths, SessionNode
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
+
+_log = logging.getLogger(__name__)
+
+
+class Membership:
+    """This consumer's registration: the ``ids`` node and, in the same transaction, the session node.
+
+    With ``group.protocol=coordinator`` also the node of its command (adr/0017).
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        consumer_id: fixed for the life of the connector, also across session expiries.
+        assignor: name of its assignor, written into the session node.
+        wall_clock_ms: current time in ms since the epoch.
+        clock: a monotonic clock, in seconds.
+        protocol: ``group.protocol``.
+        shares: ``group.share``.
+
+    Attributes:
+        obeying: number of members with a command right after this one registered, itself included; None if unknown.
+            Written by the thread that registers.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        group: str,
+        consumer_id: str,
+        assignor: str,
+        wall_clock_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+        protocol: str = "zookeeper",
+        *,
+        shares: bool = True,
+    ) -> None:
+        self._session = session
+        self._paths = GroupPaths(group)
+        self._consumer_id = consumer_id
+        self._assignor = assignor
+        self._now_ms = wall_clock_ms
+        self._clock = clock
+        self._registered_session = 0
+        self._shares = shares
+        self._protocol = None if protocol == "zookeeper" else protocol
+        self._coordinator = CoordinatorPaths(group)
+        self._ended = 0
+        self.obeying: int | None = None
+
+    @property
+    def fence(self) -> str:
+        """Path of the session node: the check of it fences every claim, release and commit (architecture.md#fencing).
+
+        Raises:
+            SessionExpired: this consumer is not registered, so there is none and nothing may be written.
+        """
+        if not self.is_registered:
+            raise SessionExpired(f"{self._consumer_id} is not registered in group {self._paths.group} at the moment")
+        return self._paths.session(self._consumer_id, self._registered_session)
+
+    @property
+    def command(self) -> str:
+        """Path of the node in which the leader writes this member's command; the session node has to exist, too."""
+        return self._coordinator.command(self._consumer_id, self._registered_session, self._ended)
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer id, whether it is registered or not."""
+        return self._consumer_id
+
+    @property
+    def registered_session(self) -> int:
+        """Id of the session that the registration was made in, 0 without one."""
+        return self._registered_session
+
+    @property
+    def is_registered(self) -> bool:
+        """True from a registration until :meth:`session_lost` or :meth:`deregister`."""
+        return self._registered_session != 0
+
+    def is_current_or_unknown(self) -> bool:
+        """False if the connection has another session than the one that the registration was made in."""
+        return self._session.session_id in (0, self._registered_session)
+
+    def register(self, subscription: Subscription, on_change: Watch, wait: Callable[[float], bool]) -> None:
+        """Make this consumer a member of its group in the current session.
+
+        An existing node of the same id may be our own of an earlier session that the servers have not expired yet, or
+        that of a second live consumer with the same ``consumer.id``. This method waits for it to disappear, one and a
+        half session timeouts, and then raises.
+
+        Args:
+            subscription: what to register.
+            on_change: watch on the existing node of the same id.
+            wait: waits, at most so many seconds, for a reason to check again, such as a call of ``on_change``; returns
+                False if there was none, and at once if this consumer is leaving.
+
+        Raises:
+            ConsumerIdInUse: the id is still registered by another session.
+            ZooKeeperUnavailable, SessionExpired: try again.
+        """
+        session_id = self._session.session_id
+        if session_id == 0:
+            raise ZooKeeperUnavailable("not connected to ZooKeeper; the registration will be retried")
+        path = self._paths.consumer_id(self._consumer_id)
+        nodes = [
+            (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),
+            (self._paths.session(self._consumer_id, session_id), self._session_node()),
+        ]
+        if self._protocol is not None:
+            nodes.append((self._coordinator.command(self._consumer_id, session_id, self._ended), b""))
+        counted = "" if self._protocol is None else self._coordinator.commands
+        created = self._session.create_ephemerals(nodes, self._parents, counted)
+        if created is None:
+            self._resolve_conflict(path, nodes, session_id, on_change, wait)
+        self.obeying = None if created is None else created.children
+        if self._session.session_id != session_id:
+            raise SessionExpired("the ZooKeeper session changed during the registration, which will be retried")
+        self._registered_session = session_id
+        _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
+
+    @property
+    def _parents(self) -> list[str]:
+        """What the nodes of a registration are created in, each after its own parent."""
+        parents = [self._paths.root, self._paths.ids, self._paths.ours, self._paths.members]
+        return parents if self._protocol is None else [*parents, self._coordinator.root, self._coordinator.commands]
+
+    def _session_node(self) -> bytes:
+        timeout_ms = round(self._session.negotiated_timeout * 1000)
+        return SessionNode.encode(self._assignor, self._protocol, timeout_ms, shares=self._shares)
+
+    def _resolve_conflict(
+        self,
+        path: str,
+        nodes: list[tuple[str, bytes]],
+        session_id: int,
+        on_change: Watch,
+        wait: Callable[[float], bool],
+    ) -> None:
+        deadline = self._clock() + 1.5 * self._session.negotiated_timeout
+        while (holder := self._session.exists(path, on_change)) is not None:
+            if holder.owner_session == session_id:
+                self._complete(nodes)
+                return
+            _log.warning("%s belongs to session 0x%x; waiting until that session ends", path, holder.owner_session)
+            if not wait(max(0.0, deadline - self._clock())):
+                break
+        if not self._session.create_ephemerals(nodes, self._parents):
+            raise ConsumerIdInUse(
+                f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
+                "the session of a consumer that was killed to expire"
+            )
+
+    def _complete(self, nodes: list[tuple[str, bytes]]) -> None:
+        """Complete a registration of this session of which a node may be missing.
+
+        An earlier request succeeded although its answer was lost; perhaps in this session instead of the one that it
+        was meant for, so that the session node is named after that one. Or another client deleted the session node.
+        """
+        for path, data in nodes:
+            # A command that the leader has written already stays.
+            if not self._session.create_ephemerals([(path, data)], self._parents) and data:
+                self._session.transact("/", [Operation("set", path, data)])
+
+    def nudge(self) -> None:
+        """Make every member of the group rebalance: a member without topics comes and goes, in one transaction.
+
+        With two transactions it could stay: 1. it is created; 2. the connection breaks; 3. nothing deletes it, and for
+        as long as this session lives the members assign partitions as if it existed.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: not done, or unknown whether it was done.
+        """
+        path = self._paths.consumer_id(f"{self._consumer_id}-nudge")
+        without_topics = Subscription.static({}).to_registration(self._now_ms())
+        self._session.flash(self.fence, path, ConsumerIdNode.encode(without_topics))
+
+    def announce_change(self) -> None:
+        """Nudge the members, since this one may be the only one that knows of new topics or partitions.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: see :meth:`nudge`. A missing permission is logged.
+        """
+        _log.info("group %s: topics or partitions have changed; nudging the other members", self._paths.group)
+        try:
+            self.nudge()
+        except ZooKeeperRefused as error:
+            _log.warning(
+                "group %s: the other members notice changed topics at their next request for metadata, since they "
+                "cannot be nudged: %s",
+                self._paths.group,
+                error,
+            )
+
+    def deregister(self) -> None:
+        """Remove what is left of a registration whose ``ids`` node another client deleted or overwrote.
+
+        The ``ids`` node is deleted, too: the other members only read it when it is created again.
+
+        Raises:
+            ZooKeeperUnavailable: not done.
+        """
+        path = self._paths.consumer_id(self._consumer_id)
+        node = self._session.exists(path)
+        ours = [path] if node is not None and node.owner_session == self._registered_session else []
+        ours += [] if self._protocol is None else [self.command]
+        try:
+            self._session.transact(self.fence, [Operation("delete", one) for one in (*ours, self.fence)])
+        except SessionExpired:
+            _log.info("group %s: the session node of %s is gone as well", self._paths.group, self._consumer_id)
+        self.session_lost()
+
+    def session_lost(self) -> None:
+        """Record that the session has ended, and its nodes with it; or its session node, which another client deleted.
+
+        Then the node of its command may still exist, so the next one has another name.
+        """
+        self._registered_session = 0
+        self._ended += 1

@@ -1,0 +1,70 @@
+"""RegistrationReads: reads the registrations of a group, those of zkconsumer members once in each session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import NamedTuple
+
+from zkconsumer.zookeeper.reads import Reads, Znode
+from zkconsumer.zookeeper.rules.znodes import SessionNode
+from zkconsumer.zookeeper.session import ZkSession
+
+
+class _Read(NamedTuple):
+    """A node that was read, and the names of the session nodes of its member that were listed before."""
+
+    sessions: frozenset[str]
+    node: Znode
+
+
+class RegistrationReads:
+    """What was read of the registrations and session nodes of one group. Used by one thread.
+
+    A member writes both once in a session, and the name of its session node has the session. So they are read again
+    only where a session node with another name is listed: 1. C registers again in another session; 2. its former
+    session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
+    and the data is read once more. The data is never older than the listing. JVM consumers have no session node, and
+    their registrations are read each time.
+
+    Args:
+        session: an open session.
+    """
+
+    def __init__(self, session: ZkSession) -> None:
+        self._session = session
+        self._known: dict[str, _Read] = {}
+
+    def forget(self) -> None:
+        """Read all of them the next time."""
+        self._known = {}
+
+    def read(self, registrations: Collection[str], session_nodes: Collection[str], others: Collection[str]) -> Reads:
+        """All of these nodes; see :meth:`ZkSession.read_many`. What is not named is forgotten.
+
+        Args:
+            registrations: paths of registrations.
+            session_nodes: paths of session nodes, listed before this call.
+            others: paths that are read each time.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: no answer.
+        """
+        listed = defaultdict[str, set[str]](set)
+        for path in session_nodes:
+            name = path.rpartition("/")[2]
+            listed[SessionNode.consumer_id(name)].add(name)
+        sessions = {path: frozenset(listed[path.rpartition("/")[2]]) for path in registrations}
+        sessions.update((path, frozenset([path])) for path in session_nodes)
+        known = {
+            path: self._known[path]
+            for path, names in sessions.items()
+            if names and path in self._known and self._known[path].sessions == names
+        }
+        reads = self._session.read_many([*(path for path in sessions if path not in known), *others])
+        for path, names in sessions.items():
+            node = reads.nodes.get(path)
+            if names and node is not None:
+                known[path] = _Read(names, node)
+        self._known = known
+        return Reads({**reads.nodes, **{path: one.node for path, one in known.items()}}, reads.refused)

@@ -1,0 +1,1 @@
+"""Decisions of a member that computes its own share."""

@@ -1,0 +1,189 @@
+"""SessionLease: probes ZooKeeper and determines whether this member may still hand out records (architecture.md#lease).
+
+The thread that probes also detects that the client has stopped reconnecting, and restarts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from zkconsumer.group.rules.attempts import retry_seconds
+from zkconsumer.group.rules.leasetimes import lease_deadline, probe_interval, silence_report_is_due
+from zkconsumer.process.boottime import boot_seconds
+from zkconsumer.process.threads import start_thread
+from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
+
+_log = logging.getLogger("zkconsumer.events")
+
+_REVIVAL_BACKOFF_MS = 1000
+"""Pause after the first restart of the client, doubled after each that did not help."""
+
+
+class SessionLease:
+    """A thread that probes, and a deadline that any thread may check.
+
+    Args:
+        session: an open session.
+        registered_session: returns the id of the session that the member is registered in, 0 while it is in none. A
+            later session does not prove that the member still owns what it owned in that one.
+        probed: returns the path of the node that has to exist: the session node of a registered member. Without it
+            nothing can be claimed or committed, and a coordinator that deleted it waits for the end of this lease.
+        on_change: called on the probing thread when the lease lapsed, when it holds again, and when the node of the
+            registration is found missing.
+        owner: group and consumer, for the log.
+        clock: returns seconds, see :func:`~zkconsumer.process.boottime.boot_seconds`.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        registered_session: Callable[[], int],
+        probed: Callable[[], str],
+        on_change: Callable[[], None],
+        owner: str,
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._held = True  # as of the last round; written by the probing thread
+        self._last_answer = 0.0
+        self._reported = 0.0  # written by the probing thread
+        self._session = session
+        self._registered_session = registered_session
+        self._probed = probed
+        self._missing = ""  # written by kazoo's thread: the path that the last answered probe did not find
+        self._alive_session = 0
+        self._on_change = on_change
+        self._deadline = 0.0
+        self.lapses = 0  # written by the probing thread
+        self._revivals = 0
+        self._next_revival = 0.0
+        self._outstanding = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
+
+    def start(self, asked_for_session: float) -> None:
+        """Grant the lease, and begin to probe.
+
+        Args:
+            asked_for_session: see :meth:`grant`.
+        """
+        self.grant(asked_for_session)
+        start_thread(self._thread)
+
+    def grant(self, asked_for_session: float) -> None:
+        """Extend the lease as after an answered probe.
+
+        Args:
+            asked_for_session: reading of the clock before the session was requested, which counts as the first probe.
+        """
+        self._alive_session = self._session.session_id
+        self._last_answer = asked_for_session
+        self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
+
+    def misses(self, path: str) -> bool:
+        """True if the last answered probe asked for this path, and there was no such node; for any thread."""
+        return self._missing == path
+
+    def stop(self) -> None:
+        """Stop probing; the lease lapses by itself."""
+        self._stopped.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def holds(self) -> bool:
+        """True while the session that the member is registered in cannot have expired on the servers."""
+        return self._clock() < self._deadline and self._registered_session() in (0, self._alive_session)
+
+    def remaining(self) -> float:
+        """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
+        return self._deadline - self._clock()
+
+    def _run(self) -> None:
+        # The answer that made the session counts as the first probe.
+        self._stopped.wait(probe_interval(self._session.negotiated_timeout))
+        while not self._stopped.is_set():
+            self._stopped.wait(self.begin_round())
+            self.end_round()
+
+    def begin_round(self) -> float:
+        """Probe, or restart the client if that is due; on the probing thread.
+
+        Returns:
+            Seconds until the round ends: at the next probe, or exactly when the lease lapses, whichever comes first.
+        """
+        self._revive()
+        self._probe()
+        remaining = self.remaining()
+        interval = probe_interval(self._session.negotiated_timeout)
+        return min(interval, remaining) if remaining > 0 else interval
+
+    def end_round(self) -> None:
+        """Report if the lease lapsed, or holds again, since the last round; on the probing thread."""
+        if self.holds() != self._held:
+            self._held = not self._held
+            self.lapses += not self._held
+            self._on_change()
+        elif self._missing and self._missing == self._probed():
+            self._on_change()
+        self._report(held=self._held)
+
+    def _report(self, *, held: bool) -> None:
+        """Log the loss of ZooKeeper, at growing intervals, and its end."""
+        silent = self._clock() - self._last_answer
+        if held:
+            if self._reported:
+                _log.info("%s: ZooKeeper %s answers again", self._owner, self._session.address)
+            self._reported = 0.0
+        elif self._clock() >= self._deadline and silence_report_is_due(silent, self._reported):
+            self._reported = silent
+            if self._missing:
+                _log.warning(
+                    "%s: no record is delivered and no offset committed, since %s was deleted; this member registers "
+                    "again when its rebalance thread continues: check whether a rebalance listener hangs",
+                    self._owner,
+                    self._missing,
+                )
+                return
+            stopped = (
+                "; no record is delivered and no offset committed until one does" if self._registered_session() else ""
+            )
+            _log.warning(
+                "%s: no ZooKeeper server of %s has answered for %.0f s%s%s; check that the servers run, have a quorum "
+                "and can be reached",
+                self._owner,
+                self._session.address,
+                silent,
+                stopped,
+                self._session.last_failure,
+            )
+
+    def _revive(self) -> None:
+        if self.holds():
+            self._revivals = 0
+        elif self._clock() >= self._next_revival and self._session.revive():
+            self._next_revival = self._clock() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals + 1)
+            self._revivals += 1
+
+    def _probe(self) -> None:
+        # One at a time: kazoo finds out that a connection is dead only while we send nothing (its ping waits for idle
+        # time), so a probe every second into a frozen connection would keep it from ever reconnecting.
+        if self._outstanding.is_set():
+            return
+        sent, path = self._clock(), self._probed()
+
+        def answered(answer: ProbeAnswer | None) -> None:
+            # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
+            if answer is not None:
+                self._alive_session = answer.session_id
+                self._missing = "" if answer.exists else path
+                self._last_answer = sent
+                if answer.exists:
+                    self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
+            self._outstanding.clear()
+
+        self._outstanding.set()
+        if not self._session.probe(path, answered):
+            self._outstanding.clear()

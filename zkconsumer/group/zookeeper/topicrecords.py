@@ -1,0 +1,117 @@
+"""TopicRecords: the znodes in which a group keeps which topics its members have consumed (adr/0025)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
+from zkconsumer.model import TopicIdentity
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, is_node_name
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Kind, Operation
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Known(NamedTuple):
+    """Records that exist, and the czxid of their parent; None if there is no parent."""
+
+    ensemble: int | None
+    records: Mapping[str, tuple[TopicRecord | None, int]]
+
+
+class TopicRecords:
+    """Reads and writes the records of one group; used by one thread.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        fence: returns the path of a node whose absence stops every write.
+    """
+
+    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str]) -> None:
+        self._session = session
+        self._parent = GroupPaths(group).topics
+        self._fence = fence
+        self._reported = False
+
+    def replaced(self, identities: Mapping[str, TopicIdentity]) -> set[str]:
+        """The topics of which the group has consumed an earlier one, as recorded, and not the present one yet.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: the records cannot be read.
+        """
+        if not identities:
+            return set()
+        try:
+            known = self._read(identities)
+        except ZooKeeperRefused as refusal:
+            self._report(refusal)
+            return set()
+        return {
+            topic
+            for topic, (record, _) in known.records.items()
+            if record is not None
+            and record.ensemble == known.ensemble
+            and not identities[topic].is_recorded_as(record.topic)
+        }
+
+    def consume(self, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:
+        """Record that this member begins to consume these topics; returns since when offsets can be of them.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: the records cannot be read or written.
+        """
+        if not identities:
+            return {}
+        try:
+            known = self._read(identities)
+            if known.ensemble is None:
+                self._session.ensure_path(self._parent, b"", open_to_all=True)
+                known = self._read(identities)
+            return self._write(identities, known)
+        except ZooKeeperRefused as refusal:
+            self._report(refusal)
+            return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
+
+    def _read(self, topics: Iterable[str]) -> _Known:
+        paths = {f"{self._parent}/{topic}": topic for topic in topics if is_node_name(topic)}
+        nodes = self._session.get_many([self._parent, *paths])
+        parent = nodes.pop(self._parent)
+        records: dict[str, tuple[TopicRecord | None, int]] = {}
+        for path, node in nodes.items():
+            if node is None:
+                continue
+            try:
+                record = TopicRecord.decode(path, node.data)
+            except MalformedZnode as error:
+                _log.error("%s", error)
+                record = None
+            records[paths[path]] = record, node.mzxid
+        return _Known(None if parent is None else parent.czxid, records)
+
+    def _write(self, identities: Mapping[str, TopicIdentity], known: _Known) -> dict[str, TopicOrigin]:
+        operations, origins = [], {}
+        for topic, identity in identities.items():
+            present, written_at = known.records.get(topic, (None, None))
+            record = next_record(present, identity, known.ensemble or 0)
+            origins[topic] = origin(record, identity, written_at if record == present else None)
+            if record != present:
+                kind: Kind = "set" if topic in known.records else "create"
+                operations.append(Operation(kind, f"{self._parent}/{topic}", record.encode()))
+        # One that exists by now was created by another member, for the same topic.
+        for refusal in self._session.try_transact(self._fence(), operations).refused.values():
+            self._report(refusal)
+        return origins
+
+    def _report(self, refusal: ZooKeeperRefused) -> None:
+        if not self._reported:
+            self._reported = True
+            _log.warning(
+                "%s: without a record of its topics the group does not recognise offsets of a topic that is deleted "
+                "and created again while none of its members runs",
+                refusal,
+            )

@@ -1,0 +1,179 @@
+"""ZooKeeperGroup: the group protocol of the JVM consumer: each member computes and claims its share.
+
+See jvm-consumer.md#zookeeper-layout, jvm-consumer.md#rebalance.
+
+A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`, made of the session and its users: registration, watched
+reads, owner znodes, the lease, and the nudging of JVM members that gave up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import RegistrationLost
+from zkconsumer.group.groupprotocol import ChangeSignal, Need, NoNeed, Target
+from zkconsumer.group.rules.attempts import retry_window_seconds
+from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
+from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
+from zkconsumer.group.zookeeper.ownership import NOTHING
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+
+class ZooKeeperGroup(SessionGroup):
+    """One member's registration, claims and lease. Threads and errors are those of the protocol.
+
+    Args:
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        signal: raised by watches and by the loss of the session.
+        zk: the session; None makes the one that ``config`` describes.
+        make_lease: makes the lease.
+        clock: a monotonic clock, in seconds.
+        cluster: where brokers and topics are read from; None for ZooKeeper.
+
+    Attributes:
+        zk: the session; opened by :meth:`open`.
+    """
+
+    name: Final = "zookeeper"
+    incremental: Final = False
+    settles: Final = True
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        signal: ChangeSignal,
+        *,
+        zk: ZkSession | None = None,
+        make_lease: MakeLease = SessionLease,
+        clock: Callable[[], float] = time.monotonic,
+        cluster: ClusterSource | None = None,
+    ) -> None:
+        super().__init__(
+            config,
+            consumer_id,
+            signal,
+            zk=zk,
+            make_lease=make_lease,
+            clock=clock,
+            cluster=cluster,
+        )
+        self._changes = None if cluster is None else ClusterChanges()
+        self._registry = Registry(
+            self.zk,
+            config.security_protocol,
+            WatchedReads(self.zk, signal.raise_flag),
+            read_cluster=None if cluster is None else cluster.read,
+        )
+        self._shares = AssignmentReader(config, consumer_id, self._registry, signal, self._changes)
+        self._orphans = OrphanWatch(
+            config.group_id,
+            retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
+            self._shares,
+            self._membership,
+            clock,
+        )
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """Record that the session has ended, and with it everything that it owned."""
+        self._shares.registered_again = True
+        super().lose()
+
+    def rejoin(self) -> None:
+        """Delete what is left of the registration."""
+        self._shares.registered_again = True
+        super().rejoin()
+
+    def has_others(self) -> bool:
+        """True if another consumer is registered; the watch that this leaves raises the signal."""
+        return len(self._registry.member_ids(self._group)) > 1
+
+    # -- the share --------------------------------------------------------------------------------------------------
+
+    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
+        """See :meth:`GroupProtocol.need <zkconsumer.group.groupprotocol.GroupProtocol.need>`."""
+        view = self._shares.view()
+        if not view.brokers and self._has_no_brokers():
+            # jvm-consumer.md#attempt: without brokers nothing is changed; the watch just armed causes an attempt when
+            # one registers.
+            return NoNeed.NO_BROKERS
+        if not self._shares.is_member(view):
+            raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
+        self._announce_changes()
+        other = self._other_topics(view.identities)
+        if fetching and not renew and self._shares.assign(view) == self.held and not other:
+            return NoNeed.UNCHANGED
+        recreated = {TopicPartition(topic, number) for topic in other for number in view.partitions[topic]}
+        return replace(self._shares.need(view), recreated=frozenset(recreated))
+
+    def _has_no_brokers(self) -> bool:
+        """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""
+        return self._cluster is not None or not self._registry.live_brokers(self._signal.raise_flag)
+
+    def _announce_changes(self) -> None:
+        """Nudge the group if this member may be the only one that knows of new topics or partitions.
+
+        Also if its own share stays the same: others may have to claim the new partitions.
+        """
+        if self._changes is None or not self._changes.unannounced:
+            return
+        if self.has_others():
+            self._membership.announce_change()
+        self._changes.announced()
+
+    def target(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - the view has them
+        """This member's share of the present view."""
+        return self._shares.target(self._shares.view())
+
+    def settled(self) -> None:
+        """Compare later views with the one that the share was computed from."""
+        super().settled()
+        self._shares.settled()
+
+    def forget_group(self) -> None:
+        """Read the group again, also if no watch has fired."""
+        self._shares.forget_view()
+
+    @property
+    def excluded(self) -> str:
+        """See :attr:`GroupProtocol.excluded <zkconsumer.group.groupprotocol.GroupProtocol.excluded>`."""
+        return self._shares.excluded
+
+    @property
+    def views(self) -> int:
+        """How often the group was read."""
+        return self._shares.views
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Create the owner znodes of the share, all or none."""
+        self._ownership.claim(share)
+
+    def release(
+        self,
+        partitions: Collection[TopicPartition],  # noqa: ARG002 - all that is held; the JVM's members give up all
+        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,
+    ) -> None:
+        """Delete the owner znodes, except those that are retained."""
+        self._ownership.release(retain=NOTHING if retain is None else retain)
+
+    # -- the others -------------------------------------------------------------------------------------------------
+
+    def tend(self) -> bool:
+        """Nudge JVM members that gave up."""
+        return self._orphans.look()

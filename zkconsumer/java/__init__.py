@@ -1,0 +1,1 @@
+"""What classes of Java compute, in Python: hashes and order of strings, regexes, the default partitioner."""

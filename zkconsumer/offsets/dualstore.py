@@ -1,0 +1,85 @@
+"""DualOffsetStore: offsets in ZooKeeper and in Kafka, for use during a migration.
+
+See jvm-consumer.md#offsets-in-kafka, architecture.md#fencing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from zkconsumer.errors import TopicUnreadable
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.offsetstore import OffsetStore
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, choose_stored
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+
+
+class DualOffsetStore:
+    """Writes both stores and reads by a rule; an :class:`~zkconsumer.offsets.offsetstore.OffsetStore`.
+
+    Args:
+        zookeeper: written first, since its transaction is fenced.
+        kafka: written second, with the offsets that ZooKeeper accepted.
+        rule: ``dual.read``, see :func:`~zkconsumer.offsets.rules.storedoffsets.choose_stored`.
+    """
+
+    def __init__(self, zookeeper: OffsetStore, kafka: OffsetStore, rule: str) -> None:
+        self._zookeeper = zookeeper
+        self._kafka = kafka
+        self._rule = rule
+        self._from_kafka: set[TopicPartition] = set()
+
+    def fetch(
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int | None]:
+        """See :meth:`.OffsetStore.fetch`."""
+        in_zookeeper = self._zookeeper.fetch(partitions, kept)
+        in_kafka = self._kafka.fetch(partitions, kept)
+        readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
+        found = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
+        self._from_kafka = {p for p in readable if found[p] != in_zookeeper[p]}
+        return found
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
+    ) -> set[TopicPartition]:
+        """See :meth:`.OffsetStore.commit`."""
+        accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
+        self._from_kafka -= accepted
+        left = {partition: offsets[partition] for partition in offsets if partition in accepted}
+        return self._kafka.commit(left, may_send=may_send, retry=retry)
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`.OffsetStore.consume`."""
+        self._kafka.consume(topics)
+
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`.OffsetStore.invalidate`."""
+        self._zookeeper.invalidate(partitions)
+        self._kafka.invalidate(partitions)
+
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`.OffsetStore.stored`: the offset that is used."""
+        stored = self._zookeeper.stored(partitions)
+        return {**stored, **self._kafka.stored([p for p in partitions if p in self._from_kafka])}
+
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """See :meth:`.OffsetStore.refused`."""
+        return self._kafka.refused()
+
+    def commits(self) -> dict[str, int]:
+        """See :meth:`.OffsetStore.commits`."""
+        return {**self._zookeeper.commits(), **self._kafka.commits()}
+
+    def location(self, partition: TopicPartition) -> str:
+        """See :meth:`.OffsetStore.location`."""
+        return f"{self._zookeeper.location(partition)} or {self._kafka.location(partition)}"
+
+    def close(self) -> None:
+        """See :meth:`.OffsetStore.close`."""
+        self._zookeeper.close()
+        self._kafka.close()

@@ -1,0 +1,184 @@
+"""KafkaOffsetStore: offsets in Kafka's own ``__consumer_offsets`` (jvm-consumer.md#offsets-in-kafka)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TypeVar
+
+from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
+from zkconsumer.model import Stamp, TopicPartition
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.offsetmessages import StoredOffsets
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.offsets.rules.storedoffsets import (
+    NO_OFFSET,
+    StoredOffset,
+    is_unique,
+    our_metadata,
+    stamp_of,
+    topic_id_of,
+)
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.wire.errorcodes import error_name, is_refusal
+from zkconsumer.wire.rules.denials import PATIENCE
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class KafkaOffsetStore:
+    """Offsets of one group at its coordinator; an :class:`~zkconsumer.offsets.offsetstore.OffsetStore`.
+
+    Every commit names all partitions, also unchanged ones, as the JVM's does: brokers delete offsets that were not
+    committed for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
+    stores, so that a later reader can recognise this very commit, and has the id of the topic that the offset belongs
+    to; other clients ignore it. A commit cannot be fenced (architecture.md#fencing): one that was sent in time may
+    arrive late.
+
+    Args:
+        coordinator: coordinator of the group.
+        retries: ``offsets.commit.max.retries``; attempts after the first.
+        wait_before_retry: returns True if there should be no further attempt, since other members wait for this one.
+        on_close: called by :meth:`close`.
+        stamp: returns the stamp of the offsets that are being committed; None for none.
+    """
+
+    def __init__(
+        self,
+        coordinator: OffsetCoordinator,
+        *,
+        retries: int,
+        wait_before_retry: Callable[[], bool],
+        on_close: Callable[[], None] = lambda: None,
+        stamp: Callable[[], Stamp | None] | None = None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._retries = retries
+        self._wait_before_retry = wait_before_retry
+        self._on_close = on_close
+        self._stamp = stamp
+        self._written = 0
+        self._stored: dict[TopicPartition, StoredOffset] = {}
+        self._errors: Mapping[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str | None] = {}
+
+    def fetch(
+        self,
+        partitions: Collection[TopicPartition],
+        kept: Collection[TopicPartition] = (),  # noqa: ARG002 - writes of other clients cannot be noticed here
+    ) -> dict[TopicPartition, int | None]:
+        """See :meth:`.OffsetStore.fetch`."""
+        if not partitions:
+            return {}
+        stored = self._read(partitions)
+        for partition, code in stored.errors.items():
+            _log.log(
+                logging.DEBUG if self._errors.get(partition) == code else logging.ERROR,
+                "%s is not consumed, since its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
+                partition,
+                error_name(code),
+            )
+        self._errors = stored.errors
+        self._stored.update(stored.found)
+        return {partition: one.offset for partition, one in stored.found.items()}
+
+    def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """Read offsets, and again where a permission is newly missing: it may have been granted meanwhile."""
+        stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
+        for _ in range(1, PATIENCE):
+            refused = {p for p, code in stored.errors.items() if is_refusal(code) and p not in self._errors}
+            if not refused or self._wait_before_retry():
+                break
+            again = self._attempt(partial(self._coordinator.fetch, refused), self._retries)
+            left = {partition: code for partition, code in stored.errors.items() if partition not in refused}
+            stored = StoredOffsets(stored.found | again.found, left | again.errors, 0)
+        return stored
+
+    def refused(self) -> dict[TopicPartition, TopicUnreadable]:
+        """See :meth:`.OffsetStore.refused`."""
+        refused = {partition: code for partition, code in self._errors.items() if is_refusal(code)}
+        return {partition: self._coordinator.refusal(partition.topic, code) for partition, code in refused.items()}
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
+    ) -> set[TopicPartition]:
+        """See :meth:`.OffsetStore.commit`."""
+        if not offsets:
+            return set()
+
+        def require_lease() -> None:
+            if not may_send():
+                raise LeaseLapsed(
+                    "not committed to Kafka: another member may own the partitions by now, since the lease lapsed or "
+                    "they were released"
+                )
+
+        stamp = None if self._stamp is None else self._stamp()
+        marked = {partition: self._marked(partition, offset, stamp) for partition, offset in offsets.items()}
+        outcome = self._attempt(
+            lambda: self._coordinator.commit(marked, before_send=require_lease), self._retries if retry else 0
+        )
+        for partition, code in outcome.refused.items():
+            _log.error(
+                "offset %d of %s is not stored in Kafka: %s; check the ACLs of group and topic",
+                offsets[partition],
+                partition,
+                error_name(code),
+            )
+        self._written += len(outcome.accepted)
+        self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
+        return outcome.accepted
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`.OffsetStore.consume`."""
+        self._topic_ids.update((topic, origin.identity.topic_id) for topic, origin in topics.items())
+
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`.OffsetStore.invalidate`."""
+        for partition in partitions:
+            self._stored.pop(partition, None)
+
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`.OffsetStore.stored`: marked by their metadata."""
+        stored = {partition: self._stored.get(partition, NO_OFFSET) for partition in partitions}
+        return {partition: one._replace(stamp=stamp_of(one.mark)) for partition, one in stored.items()}
+
+    def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
+        """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""
+        known, topic_id = self._stored.get(partition), self._topic_ids.get(partition.topic)
+        unchanged = known is not None and known.offset == offset and is_unique(known.mark)
+        if known is not None and unchanged and topic_id_of(known.mark) in (None, topic_id):
+            return known
+        return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id, stamp))
+
+    def commits(self) -> dict[str, int]:
+        """See :meth:`.OffsetStore.commits`."""
+        return {"kafka": self._written}
+
+    def location(self, partition: TopicPartition) -> str:  # noqa: ARG002 - the same for every partition
+        """The internal topic; brokers have no name for the place of one offset."""
+        return OFFSETS_TOPIC
+
+    def close(self) -> None:
+        """See :meth:`.OffsetStore.close`."""
+        self._on_close()
+
+    def _attempt(self, request: Callable[[], T], retries: int) -> T:
+        for _ in range(retries):
+            try:
+                return request()
+            except LeaseLapsed:
+                raise
+            except RetriableError as error:
+                if self._wait_before_retry():
+                    raise
+                _log.info("offset coordinator: %s; trying again", error)
+        return request()

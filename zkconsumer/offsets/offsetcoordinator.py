@@ -1,0 +1,333 @@
+"""OffsetCoordinator: commits, fetches and deletes a group's offsets through the group's coordinator.
+
+See jvm-consumer.md#offsets-in-kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from zkconsumer.errors import CoordinatorMoved, ProtocolError, RebalanceAwaited, SessionExpired, TopicUnreadable
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.offsetmessages import (
+    BROKER_RETENTION,
+    CommitOutcome,
+    StoredOffsets,
+    commit_offsets,
+    delete_offsets,
+    fetch_offsets,
+)
+from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.describegroups import describe_group
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.permissions import may_commit
+from zkconsumer.wire.refusals import DELETE, DESCRIBE, READ, group_refused, instance_in_use, topic_refused
+from zkconsumer.wire.rules.describedgroup import KafkaGroup
+
+_COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
+_RETENTION_VERSIONS: Final = (2, 4)  # others have no retention
+_FETCH_VERSIONS: Final = (1, 5)  # as above
+_FETCH_ALL_VERSIONS: Final = (2, 5)  # older ones need the names of all partitions
+_EPOCH_VERSIONS: Final = (9, 9)  # the first ones with member epochs
+_TOPIC_ID_VERSIONS: Final = (9, 10)  # version 10 has topic ids in place of names
+_OFFSET_FETCH: Final = 9
+_OFFSET_DELETE: Final = 47
+_DELETE_VERSIONS: Final = (0, 0)
+
+
+_RESENDS: Final = 50
+_RESEND_S: Final = 0.1
+"""How often, and after how long, a request is sent again that was refused because the group rebalances: a leader
+assigns within 5 s unless no broker describes the topics to it."""
+
+_BETWEEN_GENERATIONS: Final = frozenset(
+    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+)
+_REMOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+
+
+T = TypeVar("T")
+
+
+class CommitMembership(NamedTuple):
+    """The membership of the consumer that commits.
+
+    Attributes:
+        await_renewed: waits until commits name another identity than this one, at most so many seconds; returns False
+            if the member is not in the group any more.
+        topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
+            a group without member epochs.
+        location: where the coordinator is, shared with the member's other clients; None where it is not shared.
+    """
+
+    await_renewed: Callable[[CommitIdentity, float], bool]
+    topic_ids: Callable[[], Mapping[str, str]] | None = None
+    location: CoordinatorLocation | None = None
+
+
+class Committer(NamedTuple):
+    """Who commits, or fetches.
+
+    Attributes:
+        identity: member and generation.
+        topic_ids: see :class:`CommitMembership`; None in a group without member epochs.
+    """
+
+    identity: CommitIdentity
+    topic_ids: Mapping[str, str] | None = None
+
+    @property
+    def is_epoch_member(self) -> bool:
+        """True if the coordinator compares the member epoch; then requests have other versions."""
+        return self.topic_ids is not None and self.identity != NO_MEMBER
+
+
+class OffsetCoordinator:
+    """A client of a group's coordinator, which it finds again after a move. One thread uses it.
+
+    Args:
+        client: client of the cluster.
+        group: consumer group.
+        identity: returns whom commits name, called right before each is sent.
+        membership: of a consumer whose commits name a generation; None for other clients.
+    """
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        group: str,
+        identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
+        membership: CommitMembership | None = None,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._coordinator = CoordinatorClient(client, group, membership.location if membership else None)
+        self._identity = identity
+        self._membership = membership
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, StoredOffset],
+        *,
+        before_send: Callable[[], None] = lambda: None,
+        retention_ms: int | None = None,
+    ) -> CommitOutcome:
+        """Commit in one request; the marks become the metadata of the commits.
+
+        Args:
+            offsets: by partition.
+            before_send: called right before the request is sent, and again if it is sent again because the connection
+                was broken; its exception stops the commit.
+            retention_ms: how long the coordinator keeps the offsets, in ms; None for the brokers' own setting.
+
+        Raises:
+            CoordinatorMoved: the coordinator moved to another broker, or is moving; try again.
+            BrokerUnavailable: no broker answers; try again.
+            GroupAuthorizationFailed: the permission is missing; no offset is stored.
+            ProtocolError: no common version.
+            RebalanceAwaited: the group is between two generations; nothing is stored. Try again.
+            SessionExpired: the group has removed this member; nothing is stored.
+            InstanceIdInUse: another consumer has taken the ``group.instance.id``; nothing is stored.
+        """
+        outcome = self._as_member(
+            lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member)
+        )
+        if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
+            raise group_refused(self._group, READ, self._client.security)
+        return outcome
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """Committed offsets, marked with the metadata of their commits, and error codes of those that cannot be read.
+
+        Raises:
+            CoordinatorMoved, BrokerUnavailable: try again.
+            GroupAuthorizationFailed: the permission is missing.
+            ProtocolError: the coordinator returned an error for the group; the message has it.
+            RebalanceAwaited, SessionExpired: as :meth:`commit`, in a group with member epochs.
+        """
+        stored = self._as_member(lambda connection, member: _fetch(connection, self._group, partitions, member))
+        if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
+        return stored
+
+    def _as_member(self, request: Callable[[BrokerConnection, Committer], T]) -> T:
+        """Send a request that names the member, and again, for a while, where the group is between two generations.
+
+        1. The coordinator answers JoinGroup, or a heartbeat, on the connection of another thread: the former generation
+        is over, and a request that names it is refused; 2. the answer arrives, and a request that names the new
+        generation is refused until the leader has assigned; 3. if the leader does not, the group rebalances again, and
+        the request is accepted. Only the coordinator knows which step has been reached.
+        """
+        named = NO_MEMBER
+
+        def ask(connection: BrokerConnection) -> T:
+            nonlocal named
+            named = self._identity()
+            topic_ids = self._membership.topic_ids if self._membership else None
+            return request(connection, Committer(named, topic_ids() if topic_ids else None))
+
+        for _ in range(_RESENDS):
+            try:
+                return self._coordinator.ask_even_if_moved(ask)
+            except RebalanceAwaited:
+                if self._membership is None or not self._membership.await_renewed(named, _RESEND_S):
+                    raise
+        return self._coordinator.ask_even_if_moved(ask)
+
+    def can_list(self) -> bool:
+        """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""
+        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_FETCH, _FETCH_ALL_VERSIONS[0]))
+
+    def fetch_all(self) -> StoredOffsets:
+        """As :meth:`fetch`, of every partition that the group has an offset of; needs brokers since 0.10.2."""
+        stored = self._coordinator.ask(lambda connection: _fetch(connection, self._group, None))
+        if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
+        return stored
+
+    def fetch_known(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """As :meth:`fetch_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone.
+
+        A list is silent about topics that this client may not describe, so what is not in it is asked for by name.
+        """
+        listed = self.fetch_all() if self.can_list() else StoredOffsets({}, {}, 0)
+        missing = [partition for partition in partitions if partition not in listed.found]
+        named = self.fetch(missing) if missing else StoredOffsets({}, {}, 0)
+        return StoredOffsets({**listed.found, **named.found}, {**listed.errors, **named.errors}, 0)
+
+    def describe(self) -> KafkaGroup:
+        """State and members of the group; raises as :meth:`fetch`, ProtocolError by a broker before 0.9."""
+
+        def ask(connection: BrokerConnection) -> KafkaGroup:
+            found, code = describe_group(connection, self._group)
+            if code in COORDINATOR_GONE:
+                raise CoordinatorMoved(f"group {self._group} cannot be described: {error_name(code)}")
+            if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                raise group_refused(self._group, DESCRIBE, self._client.security)
+            if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                raise ProtocolError(f"group {self._group} cannot be described: {error_name(code)}")
+            return found
+
+        return self._coordinator.ask(ask)
+
+    def may_commit(self) -> bool | None:
+        """See :func:`~zkconsumer.wire.permissions.may_commit`; raises as :meth:`fetch`."""
+        return self._coordinator.ask(lambda connection: may_commit(connection, self._group))
+
+    def can_delete(self) -> bool:
+        """True if the coordinator can delete offsets, as brokers since 2.4 can (KIP-496); raises as :meth:`fetch`."""
+        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_DELETE))
+
+    def delete(
+        self, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
+    ) -> dict[TopicPartition, int]:
+        """Delete committed offsets; returns the error code of each partition that keeps its offset.
+
+        Idempotent: a partition, or a group, without an offset is no error. ``before_send`` as in :meth:`commit`.
+
+        Raises:
+            CoordinatorMoved, BrokerUnavailable: try again.
+            GroupAuthorizationFailed: the permission is missing.
+            ProtocolError: the coordinator is a broker before 2.4.
+        """
+        refused = self._coordinator.ask(lambda connection: _delete(connection, self._group, partitions, before_send))
+        if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
+            raise group_refused(self._group, DELETE, self._client.security)
+        return refused
+
+    def refusal(self, topic: str, code: int) -> TopicUnreadable:
+        """The exception for a topic whose offsets :meth:`fetch` could not read because of an error code."""
+        return topic_refused(topic, code, DESCRIBE, f"the coordinator of group {self._group}", self._client.security)
+
+
+def _commit(
+    connection: BrokerConnection,
+    group: str,
+    offsets: Mapping[TopicPartition, StoredOffset],
+    before_send: Callable[[], None],
+    retention_ms: int | None,
+    committer: Committer,
+) -> CommitOutcome:
+    member = committer.identity
+    versions = _COMMIT_VERSIONS if retention_ms is None else _RETENTION_VERSIONS
+    kept = BROKER_RETENTION if retention_ms is None else retention_ms
+    # By id, where it is known and the broker knows it, too: a topic may have been created again with the same name.
+    topics = {partition.topic for partition in offsets}
+    ids = {topic: topic_id for topic, topic_id in (committer.topic_ids or {}).items() if topic in topics}
+    if committer.is_epoch_member:
+        versions = _TOPIC_ID_VERSIONS if ids.keys() == topics else _EPOCH_VERSIONS
+    outcome = commit_offsets(
+        connection, group, offsets, versions, before_send=before_send, retention_ms=kept, member=member, topic_ids=ids
+    )
+    for code in outcome.refused.values():
+        # A coordinator whose followers are slow to store a commit answers with the latter; the commit may be stored.
+        if code in COORDINATOR_GONE or code == ErrorCode.REQUEST_TIMED_OUT:
+            raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
+        if member != NO_MEMBER:
+            _require_membership(group, code, "committed")
+    return outcome
+
+
+def _require_membership(group: str, code: int, done: str) -> None:
+    if code in _BETWEEN_GENERATIONS:
+        raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
+    if code in _REMOVED:
+        raise SessionExpired(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
+    if code == ErrorCode.FENCED_INSTANCE_ID:  # a member that began again would take the place of the other one
+        raise instance_in_use(f"group {group}: nothing is {done}: {error_name(code)}")
+
+
+_NOBODY: Final = Committer(NO_MEMBER)
+
+
+def _fetch(
+    connection: BrokerConnection,
+    group: str,
+    wanted: Collection[TopicPartition] | None,
+    committer: Committer = _NOBODY,
+) -> StoredOffsets:
+    versions = _FETCH_ALL_VERSIONS if wanted is None else _FETCH_VERSIONS
+    if committer.is_epoch_member:
+        stored = fetch_offsets(connection, group, wanted, _EPOCH_VERSIONS, committer.identity)
+        _require_membership(group, stored.error, "fetched")
+    else:
+        stored = fetch_offsets(connection, group, wanted, versions)
+    for code in filter(None, (*stored.errors.values(), stored.error)):
+        what = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
+        if code in COORDINATOR_GONE:
+            raise CoordinatorMoved(what)
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return StoredOffsets({}, {}, code)
+        # Old versions of the response have no field for an error of the whole request: each partition has it.
+        if code in (ErrorCode.INVALID_GROUP_ID, stored.error):
+            raise ProtocolError(what)
+    # The JVM treats other errors as "no offset" and then resets the position (jvm-consumer.md#offsets-in-kafka):
+    # records would be skipped. Such an error concerns one partition, such as one of a topic without DESCRIBE
+    # permission, and only that one is not read.
+    found = {p: stored.found[p] for p in (stored.found if wanted is None else wanted) if p not in stored.errors}
+    return StoredOffsets(found, stored.errors, 0)
+
+
+def _delete(
+    connection: BrokerConnection,
+    group: str,
+    partitions: Collection[TopicPartition],
+    before_send: Callable[[], None],
+) -> dict[TopicPartition, int]:
+    outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS, before_send=before_send)
+    if error in COORDINATOR_GONE:
+        raise CoordinatorMoved(f"offsets of group {group} cannot be deleted: {error_name(error)}")
+    if error == ErrorCode.GROUP_ID_NOT_FOUND:  # the coordinator forgets a group with its last offset
+        return {}
+    return dict.fromkeys(partitions, error) if error else outcome.refused

@@ -1,0 +1,324 @@
+"""ClusterFacts: what the brokers, their znodes and the members' metrics show of a group's surroundings."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Literal, TypeVar
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
+from zkconsumer.operate.groups.clientquotas import describe_quotas
+from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.replicas import ReplicaReport, describe_replicas
+from zkconsumer.operate.groups.rules.clusterznodes import (
+    CONTROLLER,
+    LeaderAndIsr,
+    decode_consumer_rate,
+    decode_partition_state,
+    decode_replicas,
+    partition_state_path,
+)
+from zkconsumer.operate.groups.rules.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, clients_of
+from zkconsumer.operate.groups.rules.znodeaccess import principals
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, TopicNode
+from zkconsumer.zookeeper.session import ZkSession
+
+_BROKER_TIMEOUT_MS: Final = 3000
+_METRICS_TIMEOUT_S: Final = 3.0
+_EXPIRIES: Final = "zkconsumer_session_expiries_total"
+
+T = TypeVar("T")
+
+ZnodeKind = Literal["offset", "parent of offsets", "parent of owners"]
+"""Znodes of a group of one kind get the same ACL from its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What was found around a group.
+
+    Attributes:
+        zookeeper: servers and chroot, for commands that are named; empty if they are not to be named.
+        bootstrap_servers: brokers, for the same; empty if they are those that are registered in ZooKeeper.
+        controller: True if a broker is the controller.
+        unreachable: brokers that do not answer, with the reason.
+        replicas: brokers of each partition.
+        states: leader and in-sync replicas of each partition.
+        states_before: the same, some time before; empty if they were read once.
+        topic_created: the transaction of ZooKeeper that created each topic.
+        committed: the offset that counts; absent if there is none. Also of partitions that only Kafka has for the
+            group, if offsets there count.
+        log_starts: where the logs start.
+        log_ends: where the logs end.
+        clock_ahead_s: by consumer id, how far its clock is ahead of ZooKeeper's, in seconds.
+        quotas: quota of fetches in bytes per second, by the path of its znode.
+        brokers_report_quotas: True if the brokers reported them, so that there may be no such znode.
+        user: as which members log in to brokers, if as this client; None if unknown.
+        access: ACLs of the group's znodes, by path, for each kind of znode.
+        members_as: principals with which members create znodes; empty if unknown.
+        expiries: lost sessions, by the address of the metrics page that counts them.
+        problems: what cannot be read, one sentence each.
+    """
+
+    zookeeper: str = ""
+    bootstrap_servers: str = ""
+    controller: bool = True
+    unreachable: Mapping[Broker, str] = field(default_factory=dict)
+    replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    states_before: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    topic_created: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    clock_ahead_s: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    brokers_report_quotas: bool = False
+    user: str | None = None
+    access: Mapping[ZnodeKind, Mapping[str, Access]] = field(default_factory=dict)
+    members_as: frozenset[str] = frozenset()
+    expiries: Mapping[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_cluster_facts(
+    session: ZkSession,
+    config: ConsumerConfig,
+    registry: Registry,
+    znodes: GroupZnodes,
+    *,
+    storage: OffsetStorage = "auto",
+    bootstrap: Sequence[Broker] = (),
+    metrics: Sequence[str] = (),
+) -> ClusterFacts:
+    """Look around a group. Nothing is written, and what does not answer is part of the result.
+
+    Args:
+        session: an open session.
+        config: how brokers are reached.
+        registry: with which the group was read.
+        znodes: the group.
+        storage: whose committed offset counts.
+        bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
+        metrics: addresses of members' metrics pages (``metrics.port``).
+    """
+    problems: list[str] = []
+    brokers = tuple(bootstrap) or registry.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
+    reachable: list[Broker] = []
+    with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
+        unreachable = _reach(asked.client, brokers)
+        reachable += (broker for broker in brokers if broker not in unreachable)
+        in_kafka = read_offsets_in_kafka(registry, asked, [znodes], storage)
+        partitions = sorted(existing_partitions([znodes], in_kafka))
+        before = _ask_for_replicas(config, asked.client, partitions, [])
+        states_before = _states(session, partitions, []) if before is None else before.states
+        logs = asked.logs(partitions).found
+        replicas, topic_created = _topics(session, partitions, problems)
+        access, members_as = _access(session, znodes, problems)
+        of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
+        quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
+    kafka_offsets = offsets_of(in_kafka[znodes.group].found)
+    committed = {
+        p: counting_offset(znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage)
+        for p in partitions
+    }
+    if of_partitions is None:
+        of_partitions = ReplicaReport(
+            session.exists(CONTROLLER) is not None,
+            replicas,
+            _states(session, partitions, problems),
+        )
+    return ClusterFacts(
+        zookeeper=session.address,
+        bootstrap_servers=config.bootstrap_servers or "",
+        controller=of_partitions.controller,
+        unreachable=unreachable,
+        replicas=of_partitions.replicas,
+        states=of_partitions.states,
+        states_before=states_before,
+        topic_created=topic_created,
+        committed={p: offset for p, offset in committed.items() if offset is not None},
+        log_starts=logs.starts,
+        log_ends=logs.ends,
+        clock_ahead_s=_clocks(session, znodes),
+        quotas=_quotas(session, problems) if quotas is None else quotas,
+        brokers_report_quotas=quotas is not None,
+        user=_user(config),
+        access=access,
+        members_as=members_as,
+        expiries=_expiries(metrics, problems),
+        problems=tuple(problems),
+    )
+
+
+def _ask_for_replicas(
+    config: ConsumerConfig, client: BrokerClient, partitions: Iterable[TopicPartition], problems: list[str]
+) -> ReplicaReport | None:
+    """What the brokers of ``bootstrap.servers`` report; None if it is to be read from ZooKeeper."""
+    if config.bootstrap_servers is None:
+        return None
+    topics = {partition.topic for partition in partitions}
+    try:
+        return client.ask_any(partial(describe_replicas, topics=topics))
+    except ZkConsumerError as error:
+        problems.append(f"leaders and replicas are unknown: {error}")
+        return ReplicaReport(True, {}, {})
+
+
+def _ask_for_quotas(config: ConsumerConfig, client: BrokerClient, problems: list[str]) -> dict[str, float] | None:
+    """The quotas that the brokers of ``bootstrap.servers`` report; None if they are to be read from ZooKeeper.
+
+    Members need no permission to see them, so a missing one is no problem of the group.
+    """
+    if config.bootstrap_servers is None:
+        return None
+    try:
+        return client.ask_any(describe_quotas)
+    except ZkConsumerError as error:
+        problems.append(f"quotas are unknown: {error}")
+        return {}
+
+
+def _reach(client: BrokerClient, brokers: Iterable[Broker]) -> dict[Broker, str]:
+    """The brokers that do not answer, with the reason."""
+    unreachable: dict[Broker, str] = {}
+    for broker in brokers:
+        try:
+            client.ask(broker, lambda connection: connection.host)  # connecting takes an answer of the broker
+        except ZkConsumerError as error:
+            unreachable[broker] = str(error)
+    return unreachable
+
+
+def _decoded(
+    session: ZkSession, paths: Iterable[str], decode: Callable[[str, bytes | None], T], problems: list[str]
+) -> dict[str, T]:
+    """What the nodes that exist hold; what cannot be read is added to ``problems``."""
+    reads = session.read_many(paths)
+    problems += (str(reason) for reason in reads.refused.values())
+    return _decoded_nodes(reads.nodes, decode, problems)
+
+
+def _decoded_nodes(
+    nodes: Mapping[str, Znode | None], decode: Callable[[str, bytes | None], T], problems: list[str]
+) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for path, node in nodes.items():
+        try:
+            if node is not None:
+                found[path] = decode(path, node.data)
+        except MalformedZnode as error:
+            problems.append(str(error))
+    return found
+
+
+def _topics(
+    session: ZkSession, partitions: Sequence[TopicPartition], problems: list[str]
+) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[str, int]]:
+    """Replicas of each partition, and the transaction that created each topic."""
+    topics = {TopicNode.path(p.topic): p.topic for p in partitions}
+    reads = session.read_many(topics)
+    problems += (str(reason) for reason in reads.refused.values())
+    replicas = {
+        TopicPartition(topics[path], number): brokers
+        for path, of_topic in _decoded_nodes(reads.nodes, decode_replicas, problems).items()
+        for number, brokers in of_topic.items()
+    }
+    return replicas, {topics[path]: node.czxid for path, node in reads.nodes.items() if node is not None}
+
+
+def _states(
+    session: ZkSession, partitions: Sequence[TopicPartition], problems: list[str]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    paths = {partition_state_path(p): p for p in partitions}
+    return {paths[path]: state for path, state in _decoded(session, paths, decode_partition_state, problems).items()}
+
+
+def _clocks(session: ZkSession, znodes: GroupZnodes) -> dict[str, float]:
+    """A registration holds the member's time, and its znode the time of the server that wrote it."""
+    paths = {GroupPaths(znodes.group).consumer_id(one): one for one in znodes.view.registered_ms}
+    nodes = session.read_many(paths).nodes
+    return {
+        paths[path]: (znodes.view.registered_ms[paths[path]] - node.modified_ms) / 1000
+        for path, node in nodes.items()
+        if node is not None
+    }
+
+
+def _quotas(session: ZkSession, problems: list[str]) -> dict[str, float]:
+    """Quotas of client ids and users, by path.
+
+    Where brokers log in to ZooKeeper, they alone can read the znodes of users, which also hold passwords: that is as it
+    should be, and no problem of the group.
+    """
+    try:
+        clients = _children(session, CLIENT_QUOTAS)
+    except ZooKeeperRefused as error:
+        problems.append(str(error))
+        clients = []
+    try:
+        users = _children(session, USER_QUOTAS)
+    except ZooKeeperRefused:
+        users = []
+    of_users = session.children_of(clients_of(user) for user in users).names
+    users += [f"{parent}/{name}" for parent, names in of_users.items() for name in names or ()]
+    found = _decoded(session, clients, decode_consumer_rate, problems)
+    found |= _decoded(session, users, decode_consumer_rate, [])
+    return {path: rate for path, rate in found.items() if rate is not None}
+
+
+def _children(session: ZkSession, parent: str) -> list[str]:
+    return [f"{parent}/{name}" for name in session.children(parent) or ()]
+
+
+def _user(config: ConsumerConfig) -> str | None:
+    if config.security_protocol == "PLAINTEXT":
+        return ANONYMOUS
+    return config.sasl_username if config.security_protocol.startswith("SASL_") else None
+
+
+def _access(
+    session: ZkSession, znodes: GroupZnodes, problems: list[str]
+) -> tuple[dict[ZnodeKind, dict[str, Access]], frozenset[str]]:
+    """ACLs of the znodes that members write, by kind, and the principals with which members claim partitions."""
+    paths = GroupPaths(znodes.group)
+    kinds: dict[ZnodeKind, list[str]] = {
+        "offset": [paths.offset(partition) for partition in znodes.offsets],
+        "parent of offsets": [paths.offset_topic(topic) for topic in sorted(znodes.offset_topics)],
+        "parent of owners": [paths.owner_topic(topic) for topic in sorted(znodes.owned_topics)],
+    }
+    owners = [paths.owner(partition) for partition in znodes.owners if znodes.is_live(partition)]
+    try:
+        found = session.access([*(path for each in kinds.values() for path in each), *owners], masked=True)
+    except ZooKeeperRefused as error:
+        problems.append(str(error))
+        return {}, frozenset()
+    by_kind = {kind: {path: found[path] for path in each if path in found} for kind, each in kinds.items()}
+    return by_kind, principals(found[path] for path in owners if path in found)
+
+
+def _expiries(addresses: Iterable[str], problems: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for address in addresses:
+        try:
+            with urllib.request.urlopen(address, timeout=_METRICS_TIMEOUT_S) as page:
+                text = page.read().decode("utf-8", "replace")
+            samples = [line for line in text.splitlines() if line.startswith(_EXPIRIES)]
+            found[address] = sum(float(line.rpartition(" ")[2]) for line in samples)
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            problems.append(f"metrics at {address} cannot be read: {error}")
+    return found

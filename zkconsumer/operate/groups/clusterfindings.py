@@ -1,0 +1,220 @@
+"""Findings about what surrounds a group: offsets, topics, brokers, leaders, access, clocks, sessions and quotas."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from statistics import median
+from typing import Final, Literal
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
+from zkconsumer.operate.groups.clusterfacts import ClusterFacts
+from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
+from zkconsumer.operate.groups.rules.znodeaccess import locked_out
+
+_CLOCK_TOLERANCE_S: Final = 30.0
+
+_EPOCH_JUMP: Final = 10
+"""So many elections more than the other partitions of a topic had do not come from restarts, which concern all."""
+
+
+def explain_surroundings(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    """What around a group keeps it from consuming, in the order in which an operator would look.
+
+    Args:
+        znodes: the group.
+        facts: what is around it.
+    """
+    yield from _offsets(znodes, facts)
+    yield from _topics(znodes)
+    yield from _brokers(facts)
+    yield from _leaders(znodes, facts)
+    yield from _leader_epochs(facts)
+    yield from _unreadable(znodes, facts)
+    yield from _access(znodes, facts)
+    yield from _clocks(facts)
+    yield from _sessions(facts)
+    yield from _quotas(znodes, facts)
+
+
+def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    for partition, offset in sorted(facts.committed.items()):
+        start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
+        outside = outside_log(offset, start, end)
+        if outside == BEFORE_LOG:
+            yield Finding(
+                "offset-outside-log",
+                str(partition),
+                f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
+                "before they were consumed",
+                _reset(znodes, facts, partition, "earliest"),
+            )
+        elif outside == AFTER_LOG:
+            why = _why_log_is_shorter(znodes, facts, partition)
+            yield Finding(
+                "offset-outside-log",
+                str(partition),
+                f"committed offset {offset} lies {outside} {end}: {why}",
+                _reset(znodes, facts, partition, "latest"),
+            )
+
+
+def _why_log_is_shorter(znodes: GroupZnodes, facts: ClusterFacts, partition: TopicPartition) -> str:
+    """A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it."""
+    state, node = facts.states.get(partition), znodes.offsets.get(partition)
+    created = facts.topic_created.get(partition.topic)
+    epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
+    if node is not None and created is not None and node.offset == facts.committed[partition]:
+        if created > node.mzxid:
+            return f"the topic was created again after that commit{epoch}"
+        return f"the log was truncated by an unclean leader election, or the offset was set by hand{epoch}"
+    return f"the log was truncated by an unclean leader election, or the topic was created again{epoch}"
+
+
+def _reset(
+    znodes: GroupZnodes, facts: ClusterFacts, partition: TopicPartition, where: Literal["earliest", "latest"]
+) -> str:
+    words = ["zkconsumer", "offsets", "reset"]
+    if facts.zookeeper:
+        words += ["--zookeeper", facts.zookeeper]
+    if facts.bootstrap_servers:
+        words += ["--bootstrap-server", facts.bootstrap_servers]
+    words += ["--group", znodes.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
+    return f"stop all members, then {shlex.join(words)}"
+
+
+def _topics(znodes: GroupZnodes) -> Iterator[Finding]:
+    for topic in sorted(znodes.view.threads_by_topic(exclude_internal=True).keys() - znodes.existing.keys()):
+        yield Finding(
+            "unknown-topic",
+            topic,
+            "a member subscribes to it, and it does not exist",
+            "create the topic, or correct the subscription and the chroot",
+        )
+
+
+def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker, reason in sorted(facts.unreachable.items()):
+        yield Finding(
+            "broker-unreachable",
+            str(broker),
+            reason,
+            "check that the broker runs and that its advertised listener is reachable from here",
+        )
+    if not facts.controller:
+        yield _no_controller(facts)
+
+
+def _no_controller(facts: ClusterFacts) -> Finding:
+    if facts.bootstrap_servers:
+        return Finding(
+            "no-controller",
+            f"metadata of {facts.bootstrap_servers}",
+            "the brokers' metadata names no controller, so leaders are not elected",
+            "check the brokers' logs; since Kafka 4 also those of the controllers, of which a majority has to run",
+        )
+    return Finding(
+        "no-controller",
+        "/controller",
+        "there is no such znode, so leaders are not elected",
+        "check the brokers' logs; a broker becomes controller when it can create the znode",
+    )
+
+
+def _leaders(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    only_in_kafka = (p for p in facts.committed.keys() - set(znodes.partitions) if p in facts.replicas)
+    for partition in sorted({*(p for p in znodes.partitions if znodes.exists(p)), *only_in_kafka}):
+        state = facts.states.get(partition)
+        replicas = facts.replicas.get(partition, ())
+        where = f"replicas {_numbers(replicas)}, in sync {_numbers(() if state is None else state.isr)}"
+        describe = shlex.join(["kafka-topics.sh", "--describe", "--topic", partition.topic])
+        if state is None or state.leader < 0:
+            yield Finding("no-leader", str(partition), f"it has no leader; {where}", describe)
+        elif len(state.isr) < len(replicas):
+            yield Finding("short-isr", str(partition), f"leader {state.leader}, {where}", describe)
+        if state is not None and replicas and state.isr and not set(state.isr) <= set(replicas):
+            yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
+
+
+def _numbers(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def _leader_epochs(facts: ClusterFacts) -> Iterator[Finding]:
+    """Each election raises the epoch of its partition by one, and each may lose records if it is unclean."""
+    for partition, state in sorted(facts.states.items()):
+        before = facts.states_before.get(partition, state)
+        others = [one.leader_epoch for p, one in facts.states.items() if p.topic == partition.topic and p != partition]
+        if state.leader_epoch > before.leader_epoch:
+            evidence = f"it rose from {before.leader_epoch} to {state.leader_epoch} while this command ran"
+        elif others and state.leader_epoch - median(others) >= _EPOCH_JUMP:
+            evidence = f"it is {state.leader_epoch}, and {median(others):g} for the other partitions of the topic"
+        else:
+            continue
+        yield Finding(
+            "leader-epoch",
+            str(partition),
+            f"its leader changes often: {evidence}; the leader is {state.leader}, in sync {_numbers(state.isr)}",
+            "look for this partition in the controller's state-change.log, and for lost sessions and full disks of its "
+            "replicas; check that unclean.leader.election.enable is false",
+        )
+
+
+def _unreadable(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    for problem in dict.fromkeys((*znodes.problems, *facts.problems)):
+        if problem not in znodes.view.unreadable.values():
+            yield Finding("unreadable", znodes.group, problem, "check the znode's data and ACL (zkCli getAcl)")
+
+
+def _access(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    """Members write offsets, and create what is below the parents; all of them log in as one principal."""
+    for kind, nodes in facts.access.items():
+        permission: Literal["write", "create"] = "write" if kind == "offset" else "create"
+        what = "write it" if kind == "offset" else "create nodes below it"
+        for path, (allowed, expected) in sorted(locked_out(nodes, permission, facts.members_as).items()):
+            yield Finding(
+                "access",
+                path,
+                f"only {name_some(allowed) if allowed else 'no principal'} may {what}, not {expected}, as whom the "
+                "group's members write",
+                "as a principal that may, give it the ACL of its siblings (zookeeper-shell getAcl, setAcl), or delete "
+                f"it so that a member of group {znodes.group} creates it again",
+            )
+
+
+def _clocks(facts: ClusterFacts) -> Iterator[Finding]:
+    for consumer_id, seconds in sorted(facts.clock_ahead_s.items()):
+        if abs(seconds) > _CLOCK_TOLERANCE_S:
+            direction = "ahead of" if seconds > 0 else "behind"
+            yield Finding(
+                "clock",
+                consumer_id,
+                f"its clock was {abs(seconds):.0f} s {direction} ZooKeeper's when it registered",
+                "check the time synchronisation of both hosts",
+            )
+
+
+def _sessions(facts: ClusterFacts) -> Iterator[Finding]:
+    for address, count in sorted(facts.expiries.items()):
+        if count:
+            yield Finding(
+                "session-expiries",
+                address,
+                f"this member has lost {count:g} ZooKeeper sessions",
+                "look for long pauses (garbage collection, a paused process) and raise zookeeper.session.timeout.ms",
+            )
+
+
+def _quotas(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    for path in quotas_that_apply(facts.quotas, facts.user, znodes.group):
+        yield Finding(
+            "quota",
+            quota_title(path) if facts.brokers_report_quotas else path,
+            f"fetches are limited to {facts.quotas[path]:g} bytes/s by each broker (for members whose client id is the "
+            "group's name, as it is unless client.id is set)",
+            "compare with the throttle time in the members' metrics",
+        )

@@ -1,0 +1,173 @@
+"""Explains why a group is stuck: findings with their evidence and the next command, decided from what was read."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from zkconsumer.errors import name_some
+from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment
+from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.clusterfacts import ClusterFacts
+from zkconsumer.operate.groups.clusterfindings import explain_surroundings
+from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
+from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of
+
+
+def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
+    """Everything that keeps a group from consuming, in the order in which an operator would look.
+
+    Args:
+        znodes: the group.
+        facts: what is around it.
+    """
+    return [
+        *_registrations(znodes),
+        *explain_coordinator(znodes),
+        *_strategies(znodes),
+        *_idle_members(znodes),
+        *_ownerless(znodes),
+        *_dead_owners(znodes),
+        *explain_surroundings(znodes, facts),
+    ]
+
+
+def _command(znodes: GroupZnodes, *words: str) -> str:
+    return shlex.join(["zkconsumer", *words, "--group", znodes.group])
+
+
+def _registrations(znodes: GroupZnodes) -> Iterator[Finding]:
+    for consumer_id, reason in sorted(znodes.view.unreadable.items()):
+        yield Finding(
+            "unreadable-registration",
+            consumer_id,
+            f"{reason}; JVM members fail at every rebalance as long as it is there",
+            "end the process of this member, or delete the znode",
+        )
+    if not znodes.live:
+        yield Finding(
+            "no-member",
+            znodes.group,
+            "no consumer is registered",
+            "start a member; if one runs, check its group.id and the chroot of its zookeeper.connect",
+        )
+
+
+def _assignments(znodes: GroupZnodes) -> dict[str, Assignment]:
+    threads = znodes.view.threads_by_topic(exclude_internal=True)
+    return {name: ASSIGNORS[name](threads, znodes.existing) for name in sorted(SHARED_WITH_JVM)}
+
+
+def _strategies(znodes: GroupZnodes) -> Iterator[Finding]:
+    """Members that compute different assignments claim the same partitions, and leave others without an owner."""
+    if znodes.is_commanded:
+        return
+    ours = sorted({name for member, name in znodes.view.our_clients.items() if member in znodes.live})
+    if len(ours) > 1:
+        yield Finding(
+            "different-strategies",
+            znodes.group,
+            f"its zkconsumer members assign by {', '.join(ours)}",
+            "give all members the same partition.assignment.strategy and roundrobin.hash.era",
+        )
+        return
+    if not znodes.owners:
+        return
+    by_member = {
+        consumer_id: {name for name, one in _assignments(znodes).items() if _agrees(znodes, consumer_id, one)}
+        for consumer_id in znodes.live
+        if any(consumer_of(owner) == consumer_id for owner in znodes.owners.values())
+    }
+    possible = list(by_member.values())
+    if len(possible) > 1 and all(possible) and not set.intersection(*possible):
+        each = "; ".join(f"{member} by {' or '.join(sorted(names))}" for member, names in sorted(by_member.items()))
+        yield Finding(
+            "different-strategies",
+            znodes.group,
+            f"the partitions that members own were assigned {each}",
+            "give all members the same partition.assignment.strategy; releases up to 0.11 order round-robin by another "
+            "hash than 1.0 and later",
+        )
+
+
+def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bool:
+    """True if all that a member owns is given to the same threads by an assignment."""
+    return all(
+        str(assignment.get(partition)) == owner
+        for partition, owner in znodes.owners.items()
+        if consumer_of(owner) == consumer_id
+    )
+
+
+def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
+    owning = {consumer_of(owner) for owner in znodes.owners.values()}
+    threads = znodes.view.threads_by_topic(exclude_internal=True)
+    shares = _possible_shares(znodes)
+    for consumer_id in sorted(znodes.view.members.keys() - owning):
+        topics = sorted(
+            topic for topic, each in threads.items() if any(thread.consumer_id == consumer_id for thread in each)
+        )
+        existing = [topic for topic in topics if topic in znodes.existing]
+        if not existing:
+            what = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
+            yield Finding("idle-member", consumer_id, what, _command(znodes, "groups", "describe", "--members"))
+        elif not any(consumer_id in share for share in shares):
+            counts = ", ".join(f"{t} has {len(znodes.existing[t])} and {len(threads[t])} threads" for t in existing)
+            yield Finding(
+                "more-threads-than-partitions",
+                consumer_id,
+                f"partitions are fewer than the group's threads: {counts}",
+                "end members or lower their number of threads, or add partitions",
+            )
+        elif not znodes.is_commanded:  # otherwise explain_coordinator reports it
+            wanted = {partition for share in shares for partition in share.get(consumer_id, ())}
+            held = {p for p in wanted if p in znodes.owners}
+            yield Finding(
+                "gave-up",
+                consumer_id,
+                f"it should own partitions of {format_partitions(wanted)}, of which {len(held)} have another owner and "
+                f"{len(wanted) - len(held)} have none; a JVM member stops trying after rebalance.max.retries attempts "
+                "until the group changes",
+                'look for "can\'t rebalance" in its log, check that all members have the same '
+                f"partition.assignment.strategy, and restart it; then {_command(znodes, 'groups', 'verify')}",
+            )
+
+
+def _possible_shares(znodes: GroupZnodes) -> list[dict[str, set[TopicPartition]]]:
+    """What each member should own: by its command, or by each of the strategies that the members may have."""
+    if znodes.coordinator is not None and znodes.is_commanded:
+        commands = znodes.coordinator.commands
+        return [{name: set(command.share) for name, command in commands.items() if command and command.share}]
+    return [_shares(assignment) for assignment in _assignments(znodes).values()]
+
+
+def _shares(assignment: Assignment) -> dict[str, set[TopicPartition]]:
+    shares: dict[str, set[TopicPartition]] = {}
+    for partition, thread in assignment.items():
+        shares.setdefault(thread.consumer_id, set()).add(partition)
+    return shares
+
+
+def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:
+    subscribed = znodes.view.threads_by_topic(exclude_internal=True)
+    ownerless = [p for p in znodes.partitions if p.topic in subscribed and znodes.exists(p) and p not in znodes.owners]
+    if ownerless:
+        yield Finding(
+            "no-owner",
+            format_partitions(ownerless),
+            "members subscribe to the topic, and there is no owner znode",
+            f"wait for the rebalance that may be under way, then {_command(znodes, 'groups', 'verify')}",
+        )
+
+
+def _dead_owners(znodes: GroupZnodes) -> Iterator[Finding]:
+    for partition, owner in sorted(znodes.owners.items()):
+        if not znodes.is_live(partition):
+            yield Finding(
+                "dead-owner",
+                str(partition),
+                f"its owner {owner} is not registered; the owner znode disappears with the session of that process",
+                "wait for a session timeout; if the znode stays, its process still runs: end it",
+            )

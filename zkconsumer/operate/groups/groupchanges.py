@@ -1,0 +1,55 @@
+"""What changed in a group between two samples: members, owners, status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoment:
+    """A group at one sample: registered members, text of the owner znodes, evaluated lag."""
+
+    members: frozenset[str]
+    owners: Mapping[TopicPartition, str]
+    lag: GroupLag
+
+    @classmethod
+    def of(cls, znodes: GroupZnodes, lag: GroupLag) -> GroupMoment:
+        """The moment of a sample."""
+        return cls(znodes.live, dict(znodes.owners), lag)
+
+
+class Change(NamedTuple):
+    """One change; ``kind`` is ``joined``, ``left``, ``owner`` or ``status``, ``subject`` a member or partition."""
+
+    kind: str
+    subject: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.kind in ("joined", "left"):
+            return f"{self.subject} {self.kind}"
+        return f"{self.kind} of {self.subject}: {self.before or 'none'} -> {self.after or 'none'}"
+
+
+def group_changes(before: GroupMoment, after: GroupMoment) -> Iterator[Change]:
+    """What changed from one sample to the next."""
+    for member in sorted(after.members - before.members):
+        yield Change("joined", member, None, member)
+    for member in sorted(before.members - after.members):
+        yield Change("left", member, member, None)
+    for partition in sorted(before.owners.keys() | after.owners.keys()):
+        was, now = before.owners.get(partition), after.owners.get(partition)
+        if was != now:
+            yield Change("owner", str(partition), was, now)
+    for partition, lag in sorted(after.lag.partitions.items()):
+        former = before.lag.partitions.get(partition)
+        if former is not None and former.status is not lag.status:
+            yield Change("status", str(partition), former.status.value, lag.status.value)

@@ -1,0 +1,91 @@
+"""Coordinators of groups as their znodes show them: who leads, and what each member is commanded to own (adr/0017)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.group.coordinator.rules.coordinatorznodes import (
+    Command,
+    CommandNode,
+    LeaderNode,
+    Status,
+    StatusNode,
+    consumer_id_of,
+)
+from zkconsumer.zookeeper.reads import Reads
+from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
+from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinator:
+    """The coordinator of one group.
+
+    Attributes:
+        leader: consumer id of the member that leads, None if no member does.
+        epoch: of the leader, None without one.
+        status: what the leader last published; None if it has not published anything.
+        commands: the command of each member that obeys a coordinator, None where none has been written yet.
+        problems: what cannot be read, one sentence each.
+    """
+
+    leader: str | None = None
+    epoch: int | None = None
+    status: Status | None = None
+    commands: Mapping[str, Command | None] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_coordinators(session: ZkSession, groups: Collection[str]) -> dict[str, GroupCoordinator]:
+    """The coordinators of those groups that have members with ``group.protocol=coordinator``, in two requests.
+
+    Args:
+        session: an open session.
+        groups: their names.
+
+    Raises:
+        ZooKeeperUnavailable, SessionExpired: they cannot be read.
+    """
+    if not groups:
+        return {}
+    paths = {group: CoordinatorPaths(group) for group in groups}
+    children = session.children_of(each.commands for each in paths.values())
+    names = {group: children.names.get(each.commands) or () for group, each in paths.items()}
+    wanted = {
+        group: (each.leader, each.status, *(f"{each.commands}/{name}" for name in sorted(names[group])))
+        for group, each in paths.items()
+        if names[group]
+    }
+    reads = session.read_many(path for each in wanted.values() for path in each)
+    found = {group: _coordinator(paths[group], each, reads) for group, each in wanted.items()}
+    for group, each in paths.items():
+        if each.commands in children.refused:
+            found[group] = GroupCoordinator(problems=(str(children.refused[each.commands]),))
+    return found
+
+
+def _coordinator(paths: CoordinatorPaths, wanted: Iterable[str], reads: Reads) -> GroupCoordinator:
+    problems = [str(reads.refused[path]) for path in wanted if path in reads.refused]
+    leader: tuple[str | None, int | None] = (None, None)
+    status: Status | None = None
+    newest: dict[str, tuple[int, Command | None]] = {}
+    for path in wanted:
+        node = reads.nodes.get(path)
+        if node is None:
+            continue
+        try:
+            if path == paths.leader:
+                leader = LeaderNode.decode(path, node.data)
+            elif path == paths.status:
+                status = StatusNode.decode(path, node.data)
+            else:
+                # A session that registered twice may have two nodes; the member obeys the newest one.
+                one = (node.czxid, CommandNode.decode(path, node.data))
+                name = consumer_id_of(path)
+                newest[name] = max(newest.get(name, one), one, key=lambda each: each[0])
+        except MalformedZnode as error:
+            problems.append(str(error))
+    commands = {name: command for name, (_, command) in sorted(newest.items())}
+    return GroupCoordinator(*leader, status, commands, tuple(problems))

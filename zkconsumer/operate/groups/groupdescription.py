@@ -1,0 +1,309 @@
+"""What consumer groups look like from outside: members, owners, offsets, lag (jvm-consumer.md#tools)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import name_some
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.subscription import Blacklist, Subscription
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.lag import outside_log, signed_lag
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.offsets.rules.storedoffsets import (
+    OffsetStorage,
+    StoredOffset,
+    counting_offset,
+    counts_in_kafka,
+    offsets_of,
+)
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of, read_groups
+from zkconsumer.operate.offsets.brokeroffsets import Answer, BrokerOffsets, Logs
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST
+from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member.
+
+    Attributes:
+        id: its consumer id.
+        client: ``jvm`` or ``zkconsumer``.
+        threads: number of its threads, by topic.
+        pattern: the kind of its subscription.
+        registered_ms: since when it is registered, in ms since the epoch by its own clock; None if it did not write it.
+        partitions: number of partitions that it owns.
+    """
+
+    id: str
+    client: str
+    threads: dict[str, int]
+    pattern: str
+    registered_ms: int | None
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition. Offsets and lag are numbers of records; None is unknown.
+
+    Attributes:
+        topic: its topic.
+        partition: its number.
+        owner: thread id in its owner znode, None if there is none.
+        owner_live: whether that thread's consumer is registered; None without an owner.
+        committed: the offset that counts by the :data:`OffsetStorage`.
+        log_end: read after ``committed``.
+        lag: their difference. It is negative only if the offset lies after the log end.
+        log_start: None also where it was not asked for.
+        in_zookeeper: the offset stored there.
+        in_kafka: the offset stored there; None also where the coordinator was not asked.
+        is_readable: False if the offset znode does not hold an offset, or may not be read.
+    """
+
+    topic: str
+    partition: int
+    owner: str | None
+    owner_live: bool | None
+    committed: int | None
+    log_end: int | None
+    lag: int | None
+    log_start: int | None = None
+    in_zookeeper: int | None = None
+    in_kafka: int | None = None
+    is_readable: bool = True
+
+    @property
+    def is_outside_log(self) -> bool:
+        """True if the committed offset is known to lie before the log start or after the log end."""
+        return outside_log(self.committed, self.log_start, self.log_end) is not None
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """True if no live member owns the partition, its lag is unknown, or its offset lies outside the log."""
+        return self.owner_live is not True or self.lag is None or self.is_outside_log
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A consumer group at one moment.
+
+    Attributes:
+        group: name of the group.
+        members: in the order of their ids.
+        partitions: partitions of every topic that a member subscribes to, or that the group ever owned or committed to
+            ZooKeeper; those that it committed to Kafka only where the :data:`OffsetStorage` is kafka or both.
+        problems: data that cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
+        coordinator: of a group that has members with ``group.protocol=coordinator``.
+    """
+
+    group: str
+    members: tuple[MemberDescription, ...]
+    partitions: tuple[PartitionDescription, ...]
+    problems: tuple[str, ...] = ()
+    coordinator: GroupCoordinator | None = None
+
+    def unhealthy(self) -> GroupDescription:
+        """The same group with its unhealthy partitions, and the members that own nothing."""
+        return GroupDescription(
+            self.group,
+            tuple(member for member in self.members if not member.partitions),
+            tuple(partition for partition in self.partitions if partition.is_unhealthy),
+            self.problems,
+            self.coordinator,
+        )
+
+
+def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
+    """Describe one group; see :func:`describe_groups`."""
+    (description,) = describe_groups(session, config, [group])
+    return description
+
+
+def describe_groups(
+    session: ZkSession,
+    config: ConsumerConfig,
+    groups: Sequence[str],
+    *,
+    storage: OffsetStorage = "auto",
+    bootstrap: Sequence[Broker] = (),
+    with_log_starts: bool = False,
+    skipped: list[str] | None = None,
+) -> list[GroupDescription]:
+    """Describe groups from ZooKeeper and the brokers. Nothing is written.
+
+    Brokers that do not answer make log ends unknown; they do not make this fail. All committed offsets are read before
+    the log ends, so a commit in between cannot make a lag negative.
+
+    Args:
+        session: an open session.
+        config: how brokers are reached.
+        groups: their names.
+        storage: whose committed offset counts.
+        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
+        with_log_starts: also ask where the logs start.
+        skipped: takes the reason for each group that cannot be read; None makes that an error.
+
+    Raises:
+        ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
+    """
+    bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
+    registry = open_registry(session, config, without_brokers=True)
+    found = read_groups(session, registry, groups).required(skipped)
+    brokers = bootstrap or registry.live_brokers()
+    with closing(BrokerOffsets(config, lambda: brokers)) as asked:
+        in_kafka = read_offsets_in_kafka(registry, asked, found, storage, is_elsewhere=bool(bootstrap))
+        partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
+        logs = asked.logs(partitions, with_starts=with_log_starts)
+    # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
+    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not registry.topics()
+    return [
+        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
+        for znodes in found
+    ]
+
+
+OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
+"""What a group committed to Kafka."""
+
+
+def existing_partitions(
+    found: Sequence[GroupZnodes],
+    in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
+    *,
+    is_elsewhere: bool = False,
+) -> set[TopicPartition]:
+    """The partitions of groups that brokers can be asked about.
+
+    Args:
+        found: the groups.
+        in_kafka: their offsets in Kafka, which has none of topics that do not exist.
+        is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
+    """
+    known = {p for znodes in found for p in znodes.partitions}
+    existing = {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
+
+
+def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka) -> list[TopicPartition]:
+    """A group's partitions by its znodes and by its offsets in Kafka, in their order."""
+    return sorted({*znodes.partitions, *in_kafka.found})
+
+
+def read_offsets_in_kafka(
+    registry: Registry,
+    asked: BrokerOffsets,
+    found: Sequence[GroupZnodes],
+    storage: OffsetStorage,
+    *,
+    is_elsewhere: bool = False,
+) -> dict[str, OffsetsInKafka]:
+    """What groups committed to Kafka, by group; nothing where the coordinators do not have to be asked.
+
+    A broker that is asked for a coordinator creates the topic of offsets. As long as that topic does not exist no group
+    has an offset in Kafka, so nothing is asked.
+
+    Args:
+        registry: of the cluster.
+        asked: its brokers.
+        found: the groups.
+        storage: whose offsets count.
+        is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
+    """
+    may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and counts_in_kafka(storage))
+    if storage == "zookeeper" or not may_ask:
+        return {znodes.group: Answer({}) for znodes in found}
+    groups = {znodes.group: znodes.partitions for znodes in found}
+    return asked.committed(groups, with_others=counts_in_kafka(storage))
+
+
+def _description(
+    znodes: GroupZnodes,
+    in_kafka: OffsetsInKafka,
+    storage: OffsetStorage,
+    logs: Answer[Logs],
+    missing: Iterable[str],
+) -> GroupDescription:
+    offsets, (starts, ends) = offsets_of(in_kafka.found), logs.found
+    partitions = all_partitions(znodes, in_kafka)
+    return GroupDescription(
+        znodes.group,
+        describe_members(znodes),
+        tuple(_partition(znodes, p, offsets.get(p), storage, ends.get(p), starts.get(p)) for p in partitions),
+        (
+            *znodes.problems,
+            *missing,
+            *in_kafka.problems,
+            *(logs.problems if partitions else ()),
+        ),
+        znodes.coordinator,
+    )
+
+
+def _missing_problem(znodes: GroupZnodes) -> list[str]:
+    missing = sorted({p.topic for p in znodes.partitions} - znodes.existing.keys())
+    return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
+
+
+def describe_members(znodes: GroupZnodes) -> tuple[MemberDescription, ...]:
+    """The members of a group, in the order of their ids."""
+    owned = Counter(consumer_of(owner) for owner in znodes.owners.values())
+    return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
+
+
+def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> MemberDescription:
+    view: GroupView = znodes.view
+    return MemberDescription(
+        consumer_id,
+        "zkconsumer" if consumer_id in view.our_clients else "jvm",
+        view.members[consumer_id].expand(view.topics, exclude_internal=True),
+        pattern_of(view.members[consumer_id]),
+        view.registered_ms.get(consumer_id),
+        owned,
+    )
+
+
+def pattern_of(subscription: Subscription) -> str:
+    """The kind of a subscription, as members register it."""
+    if subscription.topic_filter is None:
+        return STATIC
+    return BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
+
+
+def _partition(
+    znodes: GroupZnodes,
+    partition: TopicPartition,
+    in_kafka: int | None,
+    storage: OffsetStorage,
+    log_end: int | None,
+    log_start: int | None,
+) -> PartitionDescription:
+    stored = znodes.offsets.get(partition)
+    in_zookeeper = None if stored is None else stored.offset
+    committed = counting_offset(in_zookeeper, in_kafka, storage)
+    return PartitionDescription(
+        topic=partition.topic,
+        partition=partition.partition,
+        owner=znodes.owners.get(partition),
+        owner_live=znodes.is_live(partition) if partition in znodes.owners else None,
+        committed=committed,
+        log_end=log_end,
+        lag=signed_lag(committed, log_end),
+        log_start=log_start,
+        in_zookeeper=in_zookeeper,
+        in_kafka=in_kafka,
+        is_readable=partition not in znodes.unreadable,
+    )

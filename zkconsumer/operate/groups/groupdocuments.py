@@ -1,0 +1,84 @@
+"""Groups as JSON documents: the same for ``--json`` of the commands and for the API of ``serve``.
+
+Names are part of the interface: other programs read them. Null means unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
+from zkconsumer.operate.groups.groupdescription import GroupDescription, MemberDescription
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag
+
+_MEMBER: Final = ("id", "client", "threads", "pattern", "registered_ms")
+_PARTITION: Final = ("topic", "partition", "owner", "owner_live", "committed", "log_end", "lag")
+_STORES: Final = ("in_zookeeper", "in_kafka")
+
+
+def description_document(description: GroupDescription, *, both_stores: bool = False) -> dict[str, Any]:
+    """The document of ``groups describe``; with ``both_stores`` each partition also has the offset of each store.
+
+    Groups that have members with ``group.protocol=coordinator`` also have ``coordinator``.
+    """
+    names = _PARTITION + _STORES if both_stores else _PARTITION
+    document: dict[str, Any] = {
+        "group": description.group,
+        "members": member_documents(description.members),
+        "partitions": [{name: getattr(one, name) for name in names} for one in description.partitions],
+    }
+    if description.coordinator is not None:
+        document["coordinator"] = coordinator_document(description.coordinator)
+    return document
+
+
+def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:
+    """The coordinator of a group that has one: who leads, what it waits for, and what it commands."""
+    status = coordinator.status
+    return {
+        "leader": coordinator.leader,
+        "epoch": coordinator.epoch,
+        "generation": None if status is None else status.generation,
+        "awaited": None if status is None else [p._asdict() for p in sorted(status.awaited)],
+        "waits_for": None if status is None else dict(status.waits_for),
+        "refused": None if status is None else status.refused or None,
+        "commanded": {
+            name: None if command is None else len(command.share) for name, command in coordinator.commands.items()
+        },
+    }
+
+
+def member_documents(members: Iterable[MemberDescription]) -> list[dict[str, Any]]:
+    """Members, in the order given."""
+    return [{name: getattr(one, name) for name in _MEMBER} for one in members]
+
+
+def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
+    """The document of ``groups status``."""
+    return {
+        "group": group,
+        "status": lag.status.value,
+        "reason": lag.reason,
+        "complete": lag.complete,
+        "lag": lag.lag,
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "status": one.status.value,
+                "reason": one.reason,
+                "lag": one.lag,
+                "lag_s": one.lag_s,
+                "consumed_per_s": one.consumed_per_s,
+                "produced_per_s": one.produced_per_s,
+                "complete": one.complete,
+                "committed": one.newest.committed,
+                "log_start": one.newest.log_start,
+                "log_end": one.newest.log_end,
+                "owner": one.newest.owner,
+                "owner_live": one.newest.owner_live if one.newest.owner is not None else None,
+            }
+            for partition, one in lag.partitions.items()
+        ],
+    }

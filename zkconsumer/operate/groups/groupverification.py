@@ -1,0 +1,68 @@
+"""Verifies that a live thread owns each partition that a group subscribes to, as VerifyConsumerRebalance does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
+from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceVerification:
+    """Whether the last rebalance of a group succeeded.
+
+    Attributes:
+        group: its name.
+        findings: what is wrong, one sentence each; empty if it succeeded.
+    """
+
+    group: str
+    findings: tuple[str, ...]
+
+    @property
+    def is_successful(self) -> bool:
+        """True if every partition has an owner that may own it."""
+        return not self.findings
+
+
+def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> RebalanceVerification:
+    """Verify one group. Nothing is written.
+
+    Two cases differ from the JVM's tool. A group without members has failed, where the JVM reports success. Internal
+    topics that a filter matches are ignored, as members ignore them, where the JVM expects owners.
+
+    Args:
+        session: an open session.
+        config: whose ``security.protocol`` selects the brokers' endpoints.
+        group: its name.
+
+    Raises:
+        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+    """
+    znodes = read_group(session, open_registry(session, config), group)
+    return RebalanceVerification(group, tuple(rebalance_findings(znodes)))
+
+
+def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
+    """What is wrong with the ownership of a group's partitions."""
+    view = znodes.view
+    for consumer_id, reason in sorted(view.unreadable.items()):
+        yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
+    if not view.members and not view.unreadable:
+        yield f"no consumer of group {znodes.group} is registered"
+    for topic, threads in sorted(view.threads_by_topic(exclude_internal=True).items()):
+        allowed = {str(thread) for thread in threads}
+        numbers = znodes.existing.get(topic)
+        if numbers is None:
+            yield f"topic {topic} does not exist"
+        for partition in (TopicPartition(topic, number) for number in numbers or ()):
+            owner = znodes.owners.get(partition)
+            if owner is None:
+                yield f"no owner for partition {partition}"
+            elif owner not in allowed:
+                yield f"owner {owner} of partition {partition} is not a consumer thread that subscribes to the topic"

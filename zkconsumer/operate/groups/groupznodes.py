@@ -1,0 +1,313 @@
+"""GroupZnodes: everything that ZooKeeper holds of one consumer group, read in few requests and without a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name
+from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
+
+T = TypeVar("T")
+
+
+class StoredOffsetNode(NamedTuple):
+    """A committed offset in ZooKeeper: the next offset to consume, the transaction that wrote it, and when (ms)."""
+
+    offset: int
+    mzxid: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupZnodes:
+    """A group's znodes at one moment.
+
+    Attributes:
+        group: its name.
+        view: members, their subscriptions, brokers.
+        live: consumer ids that were registered after the owners had been read.
+        owned_topics: topics that some member ever owned partitions of.
+        offset_topics: topics with a parent of offset znodes.
+        existing: partition numbers of those of the group's topics that exist.
+        partitions: every partition of a topic that a member subscribes to, or that the group owned or committed,
+            sorted; also those that no longer exist.
+        owners: text of each owner znode that there is.
+        offsets: each offset znode that there is and that holds an offset.
+        foreign_offsets: names of offset znodes that are no partition number, as Kafka 0.7 made them, by topic.
+        unreadable: partitions whose offset znode does not hold an offset, or may not be read, with the reason.
+        problems: what cannot be read, one sentence each.
+        coordinator: of a group that has members with ``group.protocol=coordinator``.
+    """
+
+    group: str
+    view: GroupView
+    live: frozenset[str]
+    owned_topics: frozenset[str]
+    offset_topics: frozenset[str]
+    existing: Mapping[str, tuple[int, ...]]
+    partitions: tuple[TopicPartition, ...]
+    owners: Mapping[TopicPartition, str]
+    offsets: Mapping[TopicPartition, StoredOffsetNode]
+    foreign_offsets: Mapping[str, tuple[str, ...]]
+    unreadable: Mapping[TopicPartition, str]
+    problems: tuple[str, ...]
+    coordinator: GroupCoordinator | None = None
+
+    @property
+    def is_commanded(self) -> bool:
+        """True if all members obey a coordinator, which assigns otherwise than the JVM's members do."""
+        return self.coordinator is not None and self.live <= self.coordinator.commands.keys()
+
+    def is_live(self, partition: TopicPartition) -> bool:
+        """True if the partition has an owner that is a registered member."""
+        owner = self.owners.get(partition)
+        return owner is not None and consumer_of(owner) in self.live
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """True if the cluster has the partition."""
+        return partition.partition in self.existing.get(partition.topic, ())
+
+
+@lru_cache(maxsize=4096)
+def consumer_of(owner: str) -> str | None:
+    """The consumer id in the text of an owner znode; None if it is no thread id."""
+    try:
+        return ConsumerThreadId.parse(owner).consumer_id
+    except ValueError:
+        return None
+
+
+class GroupReads(NamedTuple):
+    """Many groups, in the order in which they were asked for, and why others cannot be read."""
+
+    groups: dict[str, GroupZnodes]
+    failures: dict[str, ZkConsumerError]
+
+    def required(self, skipped: list[str] | None = None) -> list[GroupZnodes]:
+        """The groups; raises the failure of the first other one, unless ``skipped`` takes their reasons."""
+        for group, failure in self.failures.items():
+            if skipped is None:
+                raise failure
+            skipped.append(f"group {group} is skipped: {failure}")
+        return list(self.groups.values())
+
+
+def read_group(session: ZkSession, registry: Registry, group: str) -> GroupZnodes:
+    """Read one group; see :func:`read_groups`.
+
+    Raises:
+        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+    """
+    (found,) = read_groups(session, registry, [group]).required()
+    return found
+
+
+def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -> GroupReads:
+    """Read groups, each step for all of them at once: a round trip costs more than what is read.
+
+    The members are read again after the owners: an owner claims its partitions after it has registered, so an owner
+    that is not registered then has left or expired.
+
+    Args:
+        session: an open session.
+        registry: of the same session.
+        groups: their names.
+
+    Raises:
+        ZkConsumerError: ZooKeeper cannot be read.
+    """
+    paths, failures = _existing_groups(session, groups)
+    views = registry.views(paths)
+    failures.update(views.failures)
+    coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
+    partly = _read_topics(session, paths, views.views, failures)
+    existing = registry.partitions(sorted({topic for one in partly.values() for topic in one.topics}))
+    parents = session.children_of(parent for one in partly.values() for parent in one.parents())
+    found = {group: _partitions(one, existing, parents) for group, one in partly.items()}
+    owner_paths = [paths[group].owner(p) for group, one in found.items() for p in one.partitions]
+    offset_paths = [paths[group].offset(p) for group, one in found.items() for p in one.partitions]
+    nodes = session.read_many([*owner_paths, *offset_paths])
+    ids = session.children_of(paths[group].ids for group in found)
+    complete: dict[str, GroupZnodes] = {}
+    for group, partitions in found.items():
+        live = ids.names.get(paths[group].ids)
+        if paths[group].ids in ids.refused:
+            failures[group] = ids.refused[paths[group].ids]
+        else:
+            one = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
+            complete[group] = _with_coordinator(one, coordinators.get(group))
+    return GroupReads(complete, failures)
+
+
+def _read_coordinators(session: ZkSession, groups: Sequence[str]) -> dict[str, GroupCoordinator]:
+    """The coordinators of those groups that may have one."""
+    if not groups:
+        return {}
+    from zkconsumer.operate.groups.groupcoordinators import read_coordinators
+
+    return read_coordinators(session, groups)
+
+
+def _existing_groups(
+    session: ZkSession, groups: Iterable[str]
+) -> tuple[dict[str, GroupPaths], dict[str, ZkConsumerError]]:
+    paths: dict[str, GroupPaths] = {}
+    failures: dict[str, ZkConsumerError] = {}
+    for group in groups:
+        try:
+            paths[group] = GroupPaths(group)
+        except ZkConsumerError as error:
+            failures[group] = error
+    roots = session.read_many(each.root for each in paths.values())
+    for group in [group for group, each in paths.items() if roots.nodes.get(each.root, each) is None]:
+        del paths[group]
+        failures[group] = ZkConsumerError(
+            f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
+            "Kafka and has no ZooKeeper member is not here)"
+        )
+    return paths, failures
+
+
+class _Topics(NamedTuple):
+    """A group of which members and topics have been read."""
+
+    paths: GroupPaths
+    view: GroupView
+    owned: frozenset[str]
+    committed: frozenset[str]
+    topics: frozenset[str]
+
+    def parents(self) -> Iterator[str]:
+        """Parents of owner and offset znodes."""
+        for topic in sorted(self.topics):
+            yield self.paths.offset_topic(topic)
+            yield self.paths.owner_topic(topic)
+
+
+def _read_topics(
+    session: ZkSession,
+    paths: Mapping[str, GroupPaths],
+    views: Mapping[str, GroupView],
+    failures: dict[str, ZkConsumerError],
+) -> dict[str, _Topics]:
+    """The topics of each group; what is refused is added to ``failures``."""
+    children = session.children_of(p for group in views for p in (paths[group].owners, paths[group].offsets))
+    found: dict[str, _Topics] = {}
+    for group, view in views.items():
+        each = paths[group]
+        refused = children.refused.get(each.owners) or children.refused.get(each.offsets)
+        if refused is not None:
+            failures[group] = refused
+            continue
+        owned, committed = (frozenset(children.names[parent] or ()) for parent in (each.owners, each.offsets))
+        subscribed = {
+            topic
+            for subscription in view.members.values()
+            for topic in subscription.expand(view.topics, exclude_internal=True)
+            if is_node_name(topic)
+        }
+        found[group] = _Topics(each, view, owned, committed, owned | committed | subscribed)
+    return found
+
+
+class _Found(NamedTuple):
+    partitions: tuple[TopicPartition, ...]
+    existing: dict[str, tuple[int, ...]]
+    foreign: dict[str, tuple[str, ...]]
+    problems: list[str]
+
+
+def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents: ChildrenReads) -> _Found:
+    """All partitions of the group's topics: those that exist, and those that only its znodes still name."""
+    theirs = {topic: existing[topic] for topic in sorted(group.topics) if topic in existing}
+    found = {TopicPartition(topic, n) for topic, numbers in theirs.items() for n in numbers}
+    foreign: dict[str, tuple[str, ...]] = {}
+    problems: list[str] = []
+    for topic in sorted(group.topics):
+        offset_parent = group.paths.offset_topic(topic)
+        for parent in (offset_parent, group.paths.owner_topic(topic)):
+            if parent in parents.refused:
+                problems.append(str(parents.refused[parent]))
+                continue
+            names = parents.names[parent] or ()
+            numbers = {name for name in names if _is_number(name)}
+            found.update(TopicPartition(topic, int(name)) for name in numbers)
+            others = tuple(sorted(name for name in names if name not in numbers))
+            if others and parent == offset_parent:
+                foreign[topic] = others
+    return _Found(tuple(sorted(found)), theirs, foreign, problems)
+
+
+def _complete(group: str, topics: _Topics, found: _Found, nodes: Reads, live: frozenset[str]) -> GroupZnodes:
+    owners, unreadable_owners = _decoded(topics.paths.owner, found.partitions, nodes, _owner)
+    offsets, unreadable = _decoded(topics.paths.offset, found.partitions, nodes, _offset)
+    return GroupZnodes(
+        group=group,
+        view=topics.view,
+        live=live,
+        owned_topics=topics.owned,
+        offset_topics=topics.committed,
+        existing=found.existing,
+        partitions=found.partitions,
+        owners=owners,
+        offsets=offsets,
+        foreign_offsets=found.foreign,
+        unreadable=unreadable,
+        problems=(
+            *topics.view.unreadable.values(),
+            *found.problems,
+            *unreadable_owners.values(),
+            *unreadable.values(),
+        ),
+    )
+
+
+def _with_coordinator(znodes: GroupZnodes, coordinator: GroupCoordinator | None) -> GroupZnodes:
+    if coordinator is None:
+        return znodes
+    return replace(znodes, coordinator=coordinator, problems=(*znodes.problems, *coordinator.problems))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 10 and str(int(name)) == name
+
+
+def _decoded(
+    path_of: Callable[[TopicPartition], str],
+    partitions: Iterable[TopicPartition],
+    reads: Reads,
+    decode: Callable[[str, Znode], T],
+) -> tuple[dict[TopicPartition, T], dict[TopicPartition, str]]:
+    """What the znodes of partitions hold, and why others cannot be read."""
+    decoded: dict[TopicPartition, T] = {}
+    unreadable: dict[TopicPartition, str] = {}
+    for partition in partitions:
+        path = path_of(partition)
+        node = reads.nodes.get(path)
+        try:
+            if path in reads.refused:
+                raise reads.refused[path]
+            if node is not None:
+                decoded[partition] = decode(path, node)
+        except (MalformedZnode, ZooKeeperRefused) as error:
+            unreadable[partition] = str(error)
+    return decoded, unreadable
+
+
+def _owner(path: str, node: Znode) -> str:
+    return PartitionOwnerNode.decode(path, node.data)
+
+
+def _offset(path: str, node: Znode) -> StoredOffsetNode:
+    return StoredOffsetNode(OffsetNode.decode(path, node.data), node.mzxid, node.modified_ms)

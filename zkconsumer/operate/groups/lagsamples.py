@@ -1,0 +1,158 @@
+"""LagSampler: samples the lag of groups again and again, and keeps a bounded history for the evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
+from zkconsumer.operate.groups.groupdescription import (
+    OffsetsInKafka,
+    all_partitions,
+    existing_partitions,
+    read_offsets_in_kafka,
+)
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
+from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.zookeeper.session import ZkSession
+
+_LEAST_PATIENCE_S: Final = 1.0
+
+
+class LagSampler:
+    """Samples groups; one thread uses it. It keeps its connections to brokers until it is closed.
+
+    Args:
+        session: an open session.
+        config: how brokers are reached.
+        window: number of samples that are compared.
+        storage: whose committed offset counts.
+        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
+        history: number of samples that are kept, at least ``window``.
+        interval: seconds between samples, if a sample should not take much longer where a broker is silent.
+
+    Attributes:
+        znodes: what the last sample found in ZooKeeper, by group.
+        problems: what the last sample could not read, one sentence each.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        config: ConsumerConfig,
+        *,
+        window: int,
+        storage: OffsetStorage = "auto",
+        bootstrap: Sequence[Broker] = (),
+        history: int | None = None,
+        interval: float = math.inf,
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._window = window
+        self._storage: OffsetStorage = storage
+        self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
+        self._brokers: Sequence[Broker] = self._bootstrap
+        patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
+        self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
+        self._in_kafka: dict[str, Mapping[TopicPartition, int]] = {}  # as of the last answer for each group
+        self._kept = max(window, history or window)
+        self._samples: dict[str, dict[TopicPartition, deque[LagSample]]] = {}
+        self.znodes: dict[str, GroupZnodes] = {}
+        self.problems: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to brokers. Idempotent."""
+        self._asked.close()
+
+    def groups(self) -> list[str]:
+        """Names of all groups that there are now."""
+        return self._open_registry().groups()
+
+    def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
+        """Look at groups once. Groups that are not named are forgotten.
+
+        Args:
+            groups: their names.
+            at: the time, in seconds of a clock that does not step.
+            required: whether a group that cannot be read is an error; otherwise it is reported as a problem.
+
+        Raises:
+            ZooKeeperUnavailable: no server answers.
+            ZkConsumerError: a required group cannot be read.
+        """
+        registry = self._open_registry()
+        reads = read_groups(self._session, registry, groups)
+        if required:
+            reads.required()
+        problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
+        found = list(reads.groups.values())
+        self._brokers = self._bootstrap or registry.live_brokers()
+        self._asked.begin_round()
+        elsewhere = bool(self._bootstrap)
+        in_kafka = read_offsets_in_kafka(registry, self._asked, found, self._storage, is_elsewhere=elsewhere)
+        partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
+        logs = self._asked.logs(partitions)
+        for znodes in found:
+            problems += (*znodes.problems, *in_kafka[znodes.group].problems)
+            self._append(znodes, at, in_kafka[znodes.group], logs.found)
+        self.znodes = {znodes.group: znodes for znodes in found}
+        self._samples = {group: self._samples[group] for group in self.znodes}
+        self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
+        self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
+
+    def _open_registry(self) -> Registry:
+        """A new one for each sample, since it describes the cluster as of its first question."""
+        return open_registry(self._session, self._config, without_brokers=True)
+
+    def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
+        former, offsets = self._samples.get(znodes.group, {}), offsets_of(in_kafka.found)
+        if in_kafka.error is None:
+            self._in_kafka[znodes.group] = offsets
+        # Where Kafka had an offset, ZooKeeper's may be years old.
+        unknown = () if in_kafka.error is None else self._in_kafka.get(znodes.group, ())
+        samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
+        for partition, series in samples.items():
+            stored = znodes.offsets.get(partition)
+            in_zookeeper = None if stored is None else stored.offset
+            committed = counting_offset(in_zookeeper, offsets.get(partition), self._storage)
+            if partition in unknown:
+                committed = None
+            is_stored = stored is not None and committed == in_zookeeper
+            series.append(
+                LagSample(
+                    at=at,
+                    committed=committed,
+                    mzxid=stored.mzxid if stored is not None and is_stored else None,
+                    log_start=logs.starts.get(partition),
+                    log_end=logs.ends.get(partition),
+                    owner=znodes.owners.get(partition),
+                    owner_live=znodes.is_live(partition),
+                )
+            )
+        self._samples[znodes.group] = samples
+
+    def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
+        """The samples that are kept of a group, oldest first."""
+        return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
+
+    def evaluate(self, group: str) -> GroupLag:
+        """Evaluate the last window of a group."""
+        return evaluate_group(self.samples(group), self._window, members=len(self.znodes[group].live))

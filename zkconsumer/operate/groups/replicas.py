@@ -1,0 +1,56 @@
+"""Controller, replicas and leaders of partitions, as brokers describe them; for tools."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
+from zkconsumer.wire.apiversions import METADATA
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.kafkapython import load_kafka_python
+
+_VERSIONS: Final = (1, 7)  # the last one has leaders' epochs
+_FIRST_WITHOUT_CREATION: Final = 4
+_UNKNOWN_EPOCH: Final = -1
+
+
+class ReplicaReport(NamedTuple):
+    """What a broker knows of partitions.
+
+    Attributes:
+        controller: True if there is a controller.
+        replicas: brokers of each partition.
+        states: leader (-1 for none) and in-sync replicas of each partition.
+    """
+
+    controller: bool
+    replicas: dict[TopicPartition, tuple[int, ...]]
+    states: dict[TopicPartition, LeaderAndIsr]
+
+
+def describe_replicas(connection: BrokerConnection, topics: Collection[str]) -> ReplicaReport:
+    """Ask one broker about topics that exist.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: malformed answer or no common version.
+    """
+    load_kafka_python()
+    from kafka.protocol.metadata import MetadataRequest
+
+    version = connection.version(METADATA, "Metadata", *_VERSIONS)
+    named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+    may_create = {"allow_auto_topic_creation": False} if version >= _FIRST_WITHOUT_CREATION else {}
+    answer: Any = connection.call(MetadataRequest(version=version, topics=named, **may_create))
+    report = ReplicaReport(answer.controller_id >= 0, {}, {})
+    for topic in answer.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(topic.name, one.partition_index)
+            epoch = getattr(one, "leader_epoch", None)
+            report.replicas[partition] = tuple(one.replica_nodes)
+            report.states[partition] = LeaderAndIsr(
+                one.leader_id, _UNKNOWN_EPOCH if epoch is None else epoch, tuple(one.isr_nodes)
+            )
+    return report

@@ -1,0 +1,1 @@
+"""Decisions about groups seen from outside: status, quotas, access."""

@@ -1,0 +1,299 @@
+"""The lag evaluation: what successive samples of a partition show of whether its consumer keeps up.
+
+Members of ZooKeeper groups do not write an offset again that has not changed, so the age of a commit shows nothing by
+itself: a topic with one record a day has one commit a day. What counts is lag, and whether the offset moves while there
+is lag.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log
+
+OWNERLESS_S: Final = 30.0
+"""A partition may have lag and no live owner for this long, in seconds: rebalances and session timeouts take time."""
+
+JUDGED_S: Final = 65.0
+"""A window has to cover this time, in seconds, to judge a partition with lag: a healthy member commits once in it, as
+auto.commit.interval.ms is 60 s by default."""
+
+_FEWEST, _MOST = 10, 100
+
+
+def samples_for(interval_s: float) -> int:
+    """How many samples a window has by default: at least 10, and as many as cover :data:`JUDGED_S`, at most 100."""
+    return max(_FEWEST, min(_MOST, math.ceil(JUDGED_S / interval_s) + 1))
+
+
+class LagStatus(Enum):
+    """What the samples of a partition, or of a group, show, from best to worst.
+
+    OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
+    cover too little time to judge it. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances,
+    but the lag never fell. STALL: there is a live owner and lag, and the offset has not moved. STOP: there is lag and
+    no live owner. REWIND: the committed offset went down. RANGE: the committed offset lies outside the log.
+    """
+
+    OK = "OK"
+    UNKNOWN = "UNKNOWN"
+    NO_MEMBERS = "NO MEMBERS"
+    WARN = "WARN"
+    STALL = "STALL"
+    STOP = "STOP"
+    REWIND = "REWIND"
+    RANGE = "RANGE"
+
+    @property
+    def severity(self) -> int:
+        """0 for the best."""
+        return _ORDER.index(self)
+
+    @property
+    def is_problem(self) -> bool:
+        """True from WARN up."""
+        return self.severity >= _ORDER.index(LagStatus.WARN)
+
+    @property
+    def is_error(self) -> bool:
+        """True for what is worse than WARN."""
+        return self.severity > _ORDER.index(LagStatus.WARN)
+
+
+_ORDER: Final = tuple(LagStatus)
+
+
+class LagSample(NamedTuple):
+    """One look at a partition.
+
+    Attributes:
+        at: when, in seconds of any clock that does not step.
+        committed: the next offset to consume, read before the log end; None if there is none.
+        mzxid: the transaction that wrote it; None if it is unknown or the offset is stored in Kafka.
+        log_start: the first offset in the log; None if it is unknown.
+        log_end: the next offset to be written; None if it is unknown.
+        owner: text of the owner znode; None if there is none.
+        owner_live: True if the owner's consumer is registered.
+    """
+
+    at: float
+    committed: int | None
+    mzxid: int | None
+    log_start: int | None
+    log_end: int | None
+    owner: str | None
+    owner_live: bool
+
+    @property
+    def lag(self) -> int | None:
+        """See :func:`~zkconsumer.offsets.rules.lag.lag`."""
+        return lag(self.committed, self.log_end)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """The evaluation of a partition's samples.
+
+    Attributes:
+        status: see :class:`LagStatus`.
+        reason: the evidence, in words.
+        lag: in records; None if it is unknown.
+        lag_s: the age, in seconds, of the oldest record that is not consumed; None if the samples do not show it.
+        consumed_per_s: records per second that were committed; None if it is unknown.
+        produced_per_s: records per second that were written to the log; None if it is unknown.
+        complete: True if the window was full.
+        newest: the last sample.
+    """
+
+    status: LagStatus
+    reason: str
+    lag: int | None
+    lag_s: float | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    complete: bool
+    newest: LagSample
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The evaluation of a group.
+
+    Attributes:
+        status: see :func:`evaluate_group`.
+        reason: the evidence, in words.
+        complete: which share of the partitions had full windows, 0 to 1; 1 if there are none.
+        lag: the sum of what is known.
+        partitions: each evaluation.
+    """
+
+    status: LagStatus
+    reason: str
+    complete: float
+    lag: int
+    partitions: Mapping[TopicPartition, PartitionLag]
+
+    @property
+    def is_problem(self) -> bool:
+        """True from WARN up, and for a group without members that has lag."""
+        return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and self.lag > 0)
+
+
+def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int, *, members: int) -> GroupLag:
+    """Evaluate the samples of each partition; those without a sample are ignored.
+
+    The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
+    partition shows what is worse than WARN.
+
+    Args:
+        partitions: samples of each, oldest first.
+        window: see :func:`evaluate_partition`.
+        members: number of registered members at the last sample.
+    """
+    found = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
+    lag = sum(one.lag or 0 for one in found.values())
+    status = worst(one.status for one in found.values())
+    concerned = [partition for partition, one in found.items() if one.status is status]
+    reason = f"{concerned[0]}: {found[concerned[0]].reason}" if concerned else "there are no partitions"
+    if len(concerned) > 1:
+        reason = f"{len(concerned)} of {len(found)} partitions, {reason}"
+    if not members and not status.is_error:
+        status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
+    complete = sum(one.complete for one in found.values()) / len(found) if found else 1.0
+    return GroupLag(status, reason, complete, lag, found)
+
+
+def worst(statuses: Iterable[LagStatus]) -> LagStatus:
+    """The worst of them, OK if there are none."""
+    return max(statuses, key=lambda status: status.severity, default=LagStatus.OK)
+
+
+def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLag:
+    """Evaluate the samples of one partition. The first rule that holds gives the status.
+
+    STALL and WARN compare a whole window, so there have to be ``window`` samples whose lag is known, and they have to
+    cover :data:`JUDGED_S`; what has lag is UNKNOWN until then, unless the lag fell.
+
+    Args:
+        samples: at least one, oldest first.
+        window: number of samples in a full window, at least 2.
+    """
+    recent = samples[-window:]
+    known = [sample for sample in recent if sample.lag is not None]
+    complete = len(known) >= window
+    status, reason = _status(recent, known, complete=complete)
+    newest = recent[-1]
+    return PartitionLag(
+        status=status,
+        reason=reason,
+        lag=newest.lag,
+        lag_s=time_lag(newest, samples),
+        consumed_per_s=_rate([(sample.at, sample.committed) for sample in recent]),
+        produced_per_s=_rate([(sample.at, sample.log_end) for sample in recent]),
+        complete=complete,
+        newest=newest,
+    )
+
+
+def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete: bool) -> tuple[LagStatus, str]:
+    newest = recent[-1]
+    if newest.committed is None or newest.log_end is None:
+        what = "committed offset" if newest.committed is None else "log end"
+        return LagStatus.UNKNOWN, f"the {what} is unknown"
+    if outside := outside_log(newest.committed, newest.log_start, newest.log_end):
+        bound = newest.log_end if outside == AFTER_LOG else newest.log_start or 0
+        return LagStatus.RANGE, f"offset {newest.committed} lies {outside} {bound}"
+    if newest.lag == 0:
+        return LagStatus.OK, "everything is consumed"
+    if reason := _rewound(known):
+        return LagStatus.REWIND, reason
+    ownerless_s = _ownerless_s(recent)
+    if ownerless_s > OWNERLESS_S:
+        return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s"
+    if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
+        return LagStatus.OK, f"lag {newest.lag}, which fell"
+    seconds = known[-1].at - known[0].at
+    if not complete or seconds < JUDGED_S:
+        seen = f"{len(known)} {'sample covers' if len(known) == 1 else 'samples cover'} {seconds:.0f} s"
+        return LagStatus.UNKNOWN, f"lag {newest.lag}; {seen}, and a verdict needs a full window of {JUDGED_S:.0f} s"
+    return _compare_window(known) or (LagStatus.OK, f"lag {newest.lag}")
+
+
+def _rewound(known: Sequence[LagSample]) -> str | None:
+    for before, after in pairwise(known):
+        assert before.committed is not None
+        assert after.committed is not None
+        if after.committed < before.committed:
+            return f"the committed offset went from {before.committed} to {after.committed}"
+    return None
+
+
+def _ownerless_s(recent: Sequence[LagSample]) -> float:
+    """For how many seconds, up to the newest sample, there has been lag and no live owner."""
+    first = len(recent)
+    while first and not recent[first - 1].owner_live and (recent[first - 1].lag or 0) > 0:
+        first -= 1
+    return recent[-1].at - recent[first].at if first < len(recent) else 0.0
+
+
+def _is_advancing(known: Sequence[LagSample]) -> bool:
+    return (known[-1].committed or 0) > (known[0].committed or 0)
+
+
+def _compare_window(known: Sequence[LagSample]) -> tuple[LagStatus, str] | None:
+    """What a whole window shows if the lag never fell while the offset advanced."""
+    oldest, newest = known[0], known[-1]
+    seconds = newest.at - oldest.at
+    has_lag = all(sample.lag for sample in known)
+    unchanged = all((sample.mzxid, sample.committed) == (oldest.mzxid, oldest.committed) for sample in known)
+    if has_lag and unchanged and all(sample.owner_live for sample in known):
+        return LagStatus.STALL, f"lag {newest.lag}, and offset {newest.committed} is unchanged for {seconds:.0f} s"
+    if _is_advancing(known):
+        return (
+            LagStatus.WARN,
+            f"the offset advances, but lag never fell within {seconds:.0f} s: {oldest.lag} to {newest.lag}",
+        )
+    return None
+
+
+def time_lag(newest: LagSample, samples: Sequence[LagSample]) -> float | None:
+    """The age in seconds of the oldest record that is not consumed, interpolated between samples of the log end.
+
+    None if the record was written before the oldest sample of ``samples``, or if its offset is unknown.
+
+    Args:
+        newest: whose committed offset counts.
+        samples: of the same partition, oldest first, ``newest`` among them.
+    """
+    if newest.lag is None or newest.committed is None:
+        return None
+    if newest.lag == 0:
+        return 0.0
+    ends = _since_truncation([(sample.at, sample.log_end) for sample in samples if sample.log_end is not None])
+    for (at, end), (later_at, later_end) in zip(reversed(ends[:-1]), reversed(ends[1:]), strict=True):
+        if end <= newest.committed < later_end:
+            written = at + (newest.committed - end) / (later_end - end) * (later_at - at)
+            return newest.at - written
+    return None
+
+
+def _since_truncation(ends: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The last samples of a log end between which it never went back."""
+    first = len(ends) - 1
+    while first > 0 and ends[first - 1][1] <= ends[first][1]:
+        first -= 1
+    return ends[first:]
+
+
+def _rate(values: Sequence[tuple[float, int | None]]) -> float | None:
+    """Growth per second between the first and the last known value; None where it shrank or is unknown."""
+    known = [(at, value) for at, value in values if value is not None]
+    if len(known) < 2 or known[-1][0] <= known[0][0] or known[-1][1] < known[0][1]:
+        return None
+    return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])

@@ -1,0 +1,1 @@
+"""Migration of offsets between ZooKeeper and Kafka, and back."""

@@ -1,0 +1,267 @@
+"""Reads both ends of a migration, and the guards of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.operate.groups.groupznodes import read_group
+from zkconsumer.operate.migrate.foreignlayouts import read_layout
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place
+from zkconsumer.operate.migrate.survey import stores_last_processed
+from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, offset_nodes, partitions_to_hold
+from zkconsumer.operate.offsets.writeplan import Guards, topic_identities
+from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+from zkconsumer.zookeeper.rules.znodes import parse_json
+from zkconsumer.zookeeper.session import ZkSession
+
+CLUSTER_ID: Final = "/cluster/id"
+"""Znode of the cluster's id, which brokers since 0.10.1 write."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was read of one end.
+
+    Attributes:
+        topics: of the end, also those without an offset.
+        offsets: by partition.
+        guards: conditions of this end.
+        warnings: what the operator should know.
+    """
+
+    topics: set[str]
+    offsets: Mapping[TopicPartition, int]
+    guards: list[Guard] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
+
+
+class _EndReader(Protocol):
+    """Reads one end, of whatever kind; raises as :meth:`MigrationEnds.observe`."""
+
+    def as_source(self) -> _Seen:
+        """All offsets, read in a way that shows whether they still change."""
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        """The offsets of partitions, and whether they may be written."""
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        """See :meth:`MigrationEnds.offsets_of_source`."""
+
+
+class _GroupInZooKeeper:
+    def __init__(self, session: ZkSession, cluster: Cluster, end: End) -> None:
+        self._session, self._config, self._end = session, cluster.config, end
+
+    def as_source(self) -> _Seen:
+        znodes = read_group(self._session, open_registry(self._session, self._config), self._end.group)
+        seen = self._read({partition.topic for partition in znodes.partitions})
+        seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
+        return seen
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        return self._read({partition.topic for partition in existing})
+
+    def _read(self, topics: set[str]) -> _Seen:
+        group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
+        checked = Guards(self._session, forceable=False)
+        checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
+        text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
+        guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
+        return _Seen(topics, nodes.offsets(), guards, tuple(checked.warnings))
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        topics = None if others else {partition.topic for partition in partitions}
+        return _those(partitions, offset_nodes(self._session, self._end.group, topics).offsets(), others=others)
+
+
+class _GroupInKafka:
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster, self._group = cluster, group
+
+    def as_source(self) -> _Seen:
+        """The group must not have members: before, after, and with equal reads."""
+        cluster, group = self._cluster, self._group
+        before, first = cluster.describe(group), cluster.committed_all(group)
+        second, after = cluster.committed_all(group), cluster.describe(group)
+        offsets = offsets_of(second)
+        guard = _empty_in_kafka(group, before if before.has_members else after)
+        if guard.holds and first != second:
+            guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
+        return _Seen({partition.topic for partition in offsets}, offsets, [guard])
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        topics = {partition.topic for partition in existing}
+        reason = why_no_groups(self._cluster.releases())
+        can_have_groups = Guard("brokers", reason is None, reason or "the brokers coordinate consumer groups")
+        if not can_have_groups.holds:  # such brokers refuse the further requests
+            return _Seen(topics, {}, [can_have_groups])
+        empty = _empty_in_kafka(self._group, self._cluster.describe(self._group))
+        return _Seen(topics, self.offsets(existing, others=False), [can_have_groups, empty, self._may_commit(topics)])
+
+    def _may_commit(self, topics: Collection[str]) -> Guard:
+        denied = self._cluster.unwritable(self._group, topics) if topics else []
+        if denied is None:
+            return Guard("permission", True, "the brokers are older than 2.3, and do not report permissions")
+        if denied:
+            return Guard("permission", False, f"commits need Read on {name_some(denied)}; add the ACLs")
+        return Guard("permission", True, "offsets may be committed")
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        read = self._cluster.committed_known if others else self._cluster.committed
+        return offsets_of(read(self._group, partitions))
+
+
+class _Layout:
+    """Offsets of another layout; a file that can be a target need not exist yet."""
+
+    def __init__(self, session: ZkSession, end: End) -> None:
+        self._session, self._end = session, end
+
+    def as_source(self) -> _Seen:
+        first, second = (read_layout(self._session, self._end) for _ in range(2))
+        # Consumers pause between writes, and write nothing if there is nothing to do; so `run` compares with the plan.
+        holds = first.offsets == second.offsets
+        text = f"two reads of the offsets of {self._end} {'are equal' if holds else 'differ; stop its consumers'}"
+        guards = [Guard("source", holds, text)]
+        if second.problems:
+            guards.append(Guard("znodes", False, "; ".join(second.problems)))
+        return _Seen({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        return _Seen({partition.topic for partition in existing}, self.offsets(existing, others=True))
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        if self._end.kind == "spark-options" and not Path(self._end.group).exists():
+            return {}
+        return _those(partitions, read_layout(self._session, self._end).offsets, others=others)
+
+
+def _end_reader(end: End, session: ZkSession, cluster: Cluster) -> _EndReader:
+    if end.kind == "zookeeper":
+        return _GroupInZooKeeper(session, cluster, end)
+    return _GroupInKafka(cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
+
+
+class MigrationEnds:
+    """Both ends of a migration.
+
+    Args:
+        session: an open session.
+        cluster: the brokers whose topics the offsets are of.
+        source: where offsets are read.
+        target: where they are written.
+        source_session: an open session where the source is, if that is elsewhere; None if it is not. Nothing is written
+            there.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        cluster: Cluster,
+        source: End,
+        target: End,
+        *,
+        source_session: ZkSession | None = None,
+    ) -> None:
+        self.session = session
+        self.cluster = cluster
+        self.source = source
+        self.target = target
+        self._source = _end_reader(source, source_session or session, cluster)
+        self._target = _end_reader(target, session, cluster)
+
+    def observe(self, planned: Collection[TopicPartition] = ()) -> Observation:
+        """Read everything that a plan consists of, or is compared with. Nothing is written.
+
+        Args:
+            planned: partitions of a plan, which are read in any case.
+
+        Raises:
+            ZkConsumerError: a store or a log cannot be read.
+            OSError: a file cannot be read.
+        """
+        source = self._source.as_source()
+        topics = source.topics | {partition.topic for partition in planned}
+        existing = self.cluster.partitions(topics)
+        target = self._target.as_target(existing)
+        warnings = [*source.warnings, *target.warnings]
+        if gone := sorted(source.offsets.keys() - existing):
+            warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
+        return Observation(
+            place=self.place(),
+            source={p: offset for p, offset in source.offsets.items() if p in existing},
+            target={p: offset for p, offset in target.offsets.items() if p in existing},
+            logs=self.cluster.log_ranges(existing),
+            identities=topic_identities(self.session, self.cluster, topics),
+            guards=(*source.guards, *target.guards),
+            warnings=tuple(warnings),
+        )
+
+    def place(self) -> Place:
+        """What identifies the servers now."""
+        _, slash, chroot = self.session.address.partition("/")
+        node = self.session.get(CLUSTER_ID)
+        in_zookeeper = _cluster_id(None if node is None else node.data)
+        return Place((slash + chroot).rstrip("/"), in_zookeeper, self.cluster.cluster_id())
+
+    def guards_of_target(self, partitions: Collection[TopicPartition]) -> list[Guard]:
+        """Conditions of the target alone, such as that it has no members; raises as :meth:`observe`."""
+        return self._target.as_target(partitions).guards
+
+    def offsets_of_source(
+        self, partitions: Collection[TopicPartition], *, others: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The source's offsets now, by partition; those without one are absent.
+
+        With ``others`` those of all partitions, which brokers before 0.10.2 do not list.
+        """
+        return self._source.offsets(partitions, others=others)
+
+    def offsets_of_target(
+        self, partitions: Collection[TopicPartition], *, others: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The target's offsets now, as :meth:`offsets_of_source`."""
+        return self._target.offsets(partitions, others=others)
+
+
+def _those(
+    partitions: Collection[TopicPartition], found: dict[TopicPartition, int], *, others: bool
+) -> dict[TopicPartition, int]:
+    return found if others else {partition: found[partition] for partition in partitions if partition in found}
+
+
+def _empty_in_kafka(group: str, found: KafkaGroup) -> Guard:
+    if found.has_members:
+        return Guard("kafka", False, f"group {group} lives in Kafka ({found.state}); stop its consumers")
+    return Guard("kafka", True, f"group {group} in Kafka has no members ({found.state})")
+
+
+def _readable(nodes: OffsetNodes) -> Guard:
+    return Guard("znodes", not nodes.problems, "; ".join(nodes.problems) or "every offset znode holds an offset")
+
+
+def _layout_guard(end: End, *, is_other: bool) -> Guard:
+    if is_other:
+        return Guard(
+            "layout",
+            False,
+            f"the znodes of {end} are those of a receiver that stores the last processed offset; plan with "
+            f"--from dibbhatt:/consumers/{end.group}",
+        )
+    return Guard("layout", True, "the znodes are those of a consumer that stores the next offset")
+
+
+def _cluster_id(data: bytes | None) -> str | None:
+    try:
+        found = parse_json(data or b"{}").get("id")
+    except (ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None

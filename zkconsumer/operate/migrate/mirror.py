@@ -1,0 +1,246 @@
+"""Mirror: copies the offsets of a migrated group from Kafka to its znodes, so that the way back stays short.
+
+Each copy has a session of its own: brokers and ZooKeeper's servers may change during a mirror of days, and a hold must
+not outlive the copy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.mirrorplan import (
+    CopiedOffset,
+    MirrorCopy,
+    Mirrored,
+    decide_copy,
+    ends_mirror,
+    pause_before_copy,
+)
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.offsets.grouphold import live_members
+from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import (
+    GroupChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    SnapshotFile,
+    offset_of,
+    partition_of,
+    snapshot_of_plan,
+)
+from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, offset_changes
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What one copy did.
+
+    Attributes:
+        rows: every partition, as it was before the copy.
+        copied: the offsets that this copy wrote, by partition.
+        faults: why something was not copied; the next copy tries it again.
+        warnings: what the operator should know.
+        members: ids of members that registered during the copy; they end the mirror.
+    """
+
+    rows: tuple[CopiedOffset, ...]
+    copied: dict[TopicPartition, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    members: tuple[str, ...] = ()
+
+
+def mirrored(file: SnapshotFile) -> Mirrored:
+    """What the znodes may hold, from the file of a mirror."""
+    known: dict[TopicPartition, frozenset[int | None]] = {}
+    if file.snapshot is not None:
+        for change in (change for group in file.snapshot.groups for change in group.nodes):
+            if (partition := partition_of(change.path)) is not None:
+                states = (change.after,) if file.state is WriteState.COMPLETE else (change.before, change.after)
+                known[partition] = frozenset(offset_of(change.path, state) for state in states)
+    return known
+
+
+class Mirror:
+    """The mirror of one plan. One thread uses it, which has locked the plan.
+
+    Args:
+        plan: that was run, from a group in ZooKeeper to Kafka.
+        plan_file: the file of its runs is beside it, and the mirror's own file, which has what each znode may hold.
+        long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
+        rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
+
+    Raises:
+        ZkConsumerError: a file beside the plan is of something else.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(self, plan: MigrationPlan, plan_file: Path, *, long_hold: bool = False, rewind: bool = False) -> None:
+        self._plan = plan
+        self._paths = GroupPaths(plan.source.group)
+        self._file = snapshot_of_plan(plan, plan_file, "mirror")
+        self._run = snapshot_of_plan(plan, plan_file).state
+        self._long_hold = long_hold
+        self._rewind = rewind
+
+    @property
+    def group(self) -> str:
+        """The group in ZooKeeper."""
+        return self._plan.source.group
+
+    def decide(self, ends: MigrationEnds) -> MirrorCopy:
+        """What a copy would do; nothing is written.
+
+        Args:
+            ends: the reversed ends of the plan.
+
+        Raises:
+            WriteRefused: a guard refuses, for example because the group in ZooKeeper has members.
+            ZkConsumerError: a store cannot be read.
+        """
+        return self._decide(ends)[0]
+
+    def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
+        """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
+        planned = [row.partition for row in self._plan.partitions]
+        in_kafka = ends.offsets_of_source(planned, others=True)  # consumers may have begun with new topics
+        existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
+        topics = {partition.topic for partition in existing}
+        guards = ends.guards_of_target(existing)
+        nodes = offset_nodes(ends.session, self._plan.source.group, topics)
+        copy = decide_copy(
+            self._plan,
+            mirrored(self._file),
+            ends.place(),
+            [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)],
+            guards,
+            run=self._run,
+            rewind=self._rewind,
+        )
+        if copy.refusals:
+            raise WriteRefused(copy.refusals)
+        return copy, offset_changes(ends.session, self._plan.source.group, copy.due, nodes)
+
+    def copy(self, ends: MigrationEnds) -> CopyReport:
+        """Copy once, under a hold of the group.
+
+        A znode that another client has written since it was read is left as it is. Killed at any line, a copy leaves
+        znodes that the mirror's file explains, and the session's end removes the hold.
+
+        Args:
+            ends: as of :meth:`decide`.
+
+        Raises:
+            WriteRefused: as of :meth:`decide`, or the group cannot be held; nothing was copied.
+            ZkConsumerError: a store cannot be read; nothing was copied.
+            OSError: the mirror's file cannot be written; nothing was copied that it does not have.
+        """
+        copy, changes = self._decide(ends)
+        if not copy.due:
+            return CopyReport(copy.rows, warnings=list(copy.warnings))
+        writes = self._plan_writes(ends, copy, changes)
+        report = execute(ends.session, ends.cluster, writes, self._file, long_hold=self._long_hold)
+        written = set(report.written)
+        if report.faults and written:
+            self._narrow(written)
+        return CopyReport(
+            copy.rows,
+            {p: offset for p, offset in copy.due.items() if self._paths.offset(p) in written},
+            report.faults,
+            [*copy.warnings, *report.warnings],
+            tuple(report.members),
+        )
+
+    def _narrow(self, written: Collection[str]) -> None:
+        """Of a copy that is not complete, record which znodes have the new offset for certain."""
+        former = self._file.snapshot
+        assert former is not None
+        (group,) = former.groups
+        nodes = tuple(n._replace(before=n.after) if n.path in written else n for n in group.nodes)
+        self._file.begin(replace(former, groups=(replace(group, nodes=nodes),)))
+
+    def _plan_writes(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> WritePlan:
+        group, session = self._plan.source.group, ends.session
+        held = partitions_to_hold(session, ends.cluster.config, group, [row.partition for row in copy.rows])
+        command = f"mirror {self._plan.target} to {self._plan.source}"
+        kept = GroupChange(group, self._kept(copy, changes))
+        now_ms, digest = int(time.time() * 1000), plan_digest(self._plan)
+        return WritePlan(
+            command,
+            (GroupPlan(GroupChange(group, changes), (), frozenset(held)),),
+            forceable=False,
+            snapshot=Snapshot(command, session.address, now_ms, (kept,), plan=digest),
+            sets_again=False,
+            resume="mirror again",
+        )
+
+    def _kept(self, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> tuple[NodeChange, ...]:
+        """What the file has of each partition: also of those that this copy does not write."""
+        known = {} if self._file.snapshot is None else {c.path: c for g in self._file.snapshot.groups for c in g.nodes}
+        for row in copy.rows:
+            state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
+            path = self._paths.offset(row.partition)
+            known[path] = NodeChange(path, state, state)
+        known |= {change.path: change for change in changes if partition_of(change.path) is not None}
+        return tuple(known[path] for path in sorted(known))
+
+
+def run_mirror(
+    mirror: Mirror,
+    connect: Callable[[], AbstractContextManager[MigrationEnds]],
+    *,
+    duration: float,
+    interval: float,
+    pause: Callable[[float], bool],
+    show: Callable[[CopyReport | ZkConsumerError], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> str:
+    """Copy again and again until the time is over, the end is asked for, or a guard refuses.
+
+    Args:
+        mirror: copies.
+        connect: opens the reversed ends of the plan, for one copy.
+        duration: after which no copy begins, in seconds.
+        interval: between copies, in seconds.
+        pause: waits so many seconds; returns True, at once, if the mirror shall end.
+        show: called after each copy, with what it did or why it failed.
+        clock: monotonic, in seconds.
+
+    Returns:
+        Why the last copy failed; empty if it did not.
+
+    Raises:
+        WriteRefused: consumers run in ZooKeeper, or another guard refuses; the mirror has ended.
+        ZkConsumerError: copies fail for a reason that waiting does not remove.
+        OSError: the mirror's file cannot be written.
+    """
+    began, failures = clock(), 0
+    while True:
+        try:
+            with connect() as ends:
+                report = mirror.copy(ends)
+        except ZkConsumerError as error:
+            failures, failure = failures + 1, str(error)
+            if ends_mirror(error, failures):
+                raise
+            show(error)
+        else:
+            failures, failure = 0, name_some(report.faults)
+            show(report)
+            if report.members:
+                raise WriteRefused(live_members(mirror.group, report.members, forceable=False))
+        wait = pause_before_copy(clock() - began, interval, duration)
+        if wait is None or pause(wait):
+            return failure

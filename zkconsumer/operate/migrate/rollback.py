@@ -1,0 +1,89 @@
+"""``migrate rollback``: undoes what ``migrate run`` wrote, from the plan and the file of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.writestate import WriteState, after_rollback
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, snapshot_of_plan
+from zkconsumer.operate.offsets.writeplan import WritePlan
+from zkconsumer.operate.offsets.writereport import WriteReport
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> WritePlan:
+    """Plan to write the offsets back that the target had before a migration. Nothing is written.
+
+    A rollback that was killed is resumed by another one: each partition has its former offset, or the migrated one.
+
+    Args:
+        ends: of the plan.
+        plan: that was run.
+        plan_file: the file of its runs is beside it.
+
+    Raises:
+        WriteRefused: a guard refuses, for example because consumers have continued at the target.
+        ZkConsumerError: a store cannot be read, or the file is not of this plan.
+        OSError: the file cannot be read.
+    """
+    if plan.target.kind == "spark-options":
+        raise WriteRefused(f"{plan.target} is a file, whose former content is not kept; delete it, or plan again")
+    run = snapshot_of_plan(plan, plan_file)
+    partitions = [row.partition for row in plan.partitions]
+    if plan.source.kind in ("zookeeper", "kafka"):
+        source = ends.offsets_of_source(partitions)
+    else:  # nothing writes there, and it may be on other servers
+        source = {row.partition: row.source for row in plan.partitions if row.source is not None}
+    refusals = decide_rollback(
+        plan,
+        ends.place(),
+        ends.offsets_of_target(partitions, others=True),
+        source,
+        ends.guards_of_target(partitions),
+        run.state,
+        {} if run.snapshot is None else run.snapshot.beyond,
+    )
+    if run.snapshot is None or refusals:
+        raise WriteRefused(refusals)
+    undo = plan_restore(ends.session, ends.cluster, run.snapshot, outside="keep", forceable=False)
+    return replace(
+        undo,
+        command=f"rollback of {run.snapshot.command}",
+        resume="roll back again",
+    )
+
+
+def roll_back(
+    plan: MigrationPlan,
+    plan_file: Path,
+    session: ZkSession,
+    cluster: Cluster,
+    undo: WritePlan,
+    file: SnapshotFile,
+    **options: Any,
+) -> WriteReport:
+    """Execute the plan of a rollback, as :func:`~zkconsumer.operate.offsets.offsetwrites.execute` does and raises.
+
+    The file of the plan's runs records that it begins, and its outcome: after a rollback that was refused under the
+    hold the migration still stands, and with it the other ways back.
+    """
+    run = snapshot_of_plan(plan, plan_file)
+    before = run.state
+    assert before is not None
+    run.mark(WriteState.UNDOING)
+    try:
+        report = execute(session, cluster, undo, file, **options)
+    except (ZkConsumerError, OSError):  # nothing was written
+        run.mark(after_rollback(before, wrote=False))
+        raise
+    run.mark(after_rollback(before, wrote=bool(report.written or report.unknown)))
+    return report

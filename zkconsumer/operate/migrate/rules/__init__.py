@@ -1,0 +1,1 @@
+"""Decisions of a migration: its plan, its guards, its ways back."""

@@ -1,0 +1,396 @@
+"""MigrationPlan: what a migration writes, as a file that can be checked, and what has changed since it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.lag import signed_lag
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+
+Missing = Literal["fail", "earliest", "latest"]
+"""What a partition gets of which neither end has an offset: nothing, which refuses the migration, the log start, or the
+log end."""
+
+
+class Place(NamedTuple):
+    """What identifies the servers of both ends.
+
+    Attributes:
+        chroot: of ZooKeeper, with its slash; empty if there is none.
+        zookeeper_cluster: id of the cluster whose brokers register in this ZooKeeper; None before 0.10.1, or if there
+            are none.
+        kafka_cluster: id that the brokers report; None before 0.10.1.
+    """
+
+    chroot: str
+    zookeeper_cluster: str | None
+    kafka_cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """What happens to one partition.
+
+    Attributes:
+        partition: which one.
+        source: the next offset to consume as the source has it; None if it has none.
+        before: the same in the target before the migration.
+        new: the offset that is written; None while it is undecided where it begins.
+        log: the offsets of its log.
+    """
+
+    partition: TopicPartition
+    source: int | None
+    before: int | None
+    new: int | None
+    log: LogRange
+
+    @property
+    def skipped(self) -> int:
+        """Records in the log that neither group will have read."""
+        return 0 if self._forward is None else max(0, self._forward)
+
+    @property
+    def replayed(self) -> int:
+        """Records in the log that one of the two groups has read, and the target will read again."""
+        return 0 if self._forward is None else max(0, -self._forward)
+
+    @property
+    def _forward(self) -> int | None:
+        """From where the two groups have read to, else from the log start."""
+        is_read = self.source is not None or self.before is not None
+        return how_far([self.source, self.before] if is_read else [self.log.start], self.new, self.log)
+
+
+class Guard(NamedTuple):
+    """A condition of the migration: its name, whether it holds, and the reason in a sentence."""
+
+    name: str
+    holds: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Both ends at one moment.
+
+    Attributes:
+        place: see :class:`Place`.
+        source: offsets of the source, by partition; those without one are absent.
+        target: the same of the target.
+        logs: every partition of the topics, with the range of its log.
+        identities: by name of topic.
+        guards: conditions of both ends.
+        warnings: what the operator should know, one sentence each.
+        lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
+    """
+
+    place: Place
+    source: Mapping[TopicPartition, int]
+    target: Mapping[TopicPartition, int]
+    logs: Mapping[TopicPartition, LogRange]
+    identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+    warnings: tuple[str, ...] = ()
+    lost: Collection[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration writes.
+
+    Attributes:
+        source: where offsets are read.
+        target: where they are written.
+        place: see :class:`Place`.
+        servers: servers of ZooKeeper, and their chroot, for messages.
+        created_ms: ms since the epoch.
+        missing: see :data:`Missing`.
+        retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
+        partitions: sorted.
+        identities: what the identity of each topic is recorded as, by name.
+        guards: as they were when the plan was made; they are checked again before the first write.
+        warnings: see :class:`Observation`.
+    """
+
+    source: End
+    target: End
+    place: Place
+    servers: str
+    created_ms: int
+    missing: Missing
+    retention_ms: int | None
+    partitions: tuple[PlannedPartition, ...]
+    identities: Mapping[str, str | int]
+    guards: tuple[Guard, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The guards that do not hold."""
+        return tuple(guard.text for guard in self.guards if not guard.holds)
+
+    @property
+    def held_group(self) -> str | None:
+        """The group in ZooKeeper whose partitions no member may own meanwhile; None if neither end is one."""
+        return next((end.group for end in (self.source, self.target) if end.kind == "zookeeper"), None)
+
+
+def make_plan(
+    source: End,
+    target: End,
+    servers: str,
+    seen: Observation,
+    *,
+    missing: Missing,
+    retention_ms: int | None,
+    now_ms: int,
+    rewind: bool = False,
+) -> MigrationPlan:
+    """Plan a migration; guards that do not hold are part of the plan.
+
+    ``rewind`` accepts that offsets of the target move back; the other arguments are as in :class:`MigrationPlan`.
+    """
+    rows = tuple(_planned(seen, partition, missing) for partition in sorted(seen.logs))
+    guards = (*seen.guards, *_guards_of(rows, source, target, retention_ms, rewind=rewind))
+    return MigrationPlan(
+        source=source,
+        target=target,
+        place=seen.place,
+        servers=servers,
+        created_ms=now_ms,
+        missing=missing,
+        retention_ms=retention_ms,
+        partitions=rows,
+        identities={topic: one.recorded for topic, one in seen.identities.items()},
+        guards=guards,
+        warnings=seen.warnings,
+    )
+
+
+def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
+    log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
+    absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
+    kept = None if partition in seen.lost else before
+    new = next((offset for offset in (source, kept, absent) if offset is not None), None)
+    return PlannedPartition(partition, source, before, new, log)
+
+
+def _guards_of(
+    rows: Sequence[PlannedPartition], source: End, target: End, retention_ms: int | None, *, rewind: bool
+) -> Iterable[Guard]:
+    new, logs = {row.partition: row.new for row in rows}, {row.partition: row.log for row in rows}
+    yield _guard(
+        "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
+    )
+    absent = [row.partition for row in rows if row.new is None]
+    yield _guard(
+        "missing",
+        not absent,
+        "every partition has an offset to write",
+        f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest",
+    )
+    outside = outside_logs(new, logs)
+    yield _guard(
+        "log",
+        not outside,
+        "every offset is in its log",
+        f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
+    )
+    # where the source has no offset --missing has decided
+    known = {row.partition: row.new for row in rows if row.source is not None}
+    back = moving_back(known, {row.partition: row.before for row in rows}, logs)
+    yield _guard(
+        "back",
+        rewind or not back,
+        f"offsets of {target} may move back" if back else f"no offset of {target} moves back",
+        ahead(target, source, back),
+    )
+    yield _guard(
+        "retention",
+        retention_ms is None or target.kind == "kafka",
+        "retention fits the target",
+        f"{target} has no retention; omit --retention",
+    )
+
+
+def ahead(target: End, source: End, partitions: Collection[TopicPartition]) -> str:
+    """Why offsets of the target are not taken back."""
+    return (
+        f"{target} is ahead of {source}: {name_some(partitions)}; consumers have run there, or {source} was reset, and "
+        "records would be read again. Give --rewind to accept that"
+    )
+
+
+def _guard(name: str, holds: bool, text: str, otherwise: str) -> Guard:
+    return Guard(name, holds, text if holds else otherwise)
+
+
+# -- before the first write -------------------------------------------------------------------------------------------
+
+
+class Recheck(NamedTuple):
+    """What is left of a plan.
+
+    Attributes:
+        refusals: why nothing may be written, one sentence each.
+        todo: partitions whose offset still has to be written.
+        done: partitions whose target has the new offset.
+    """
+
+    refusals: tuple[str, ...]
+    todo: tuple[PlannedPartition, ...]
+    done: tuple[PlannedPartition, ...]
+
+
+def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
+    """Compare a plan with both ends as they are now.
+
+    Args:
+        plan: to carry out.
+        now: both ends.
+        began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
+    """
+    refusals = [*changed_place(plan, now.place), *(guard.text for guard in now.guards if not guard.holds)]
+    refusals += (guard.text for guard in plan.guards if not guard.holds and guard.name in _LASTING)
+    refusals += _changed_topics(plan, now)
+    moved = [row.partition for row in plan.partitions if now.source.get(row.partition) != row.source]
+    if moved:
+        refusals.append(f"offsets of {plan.source} have moved since the plan was made: {name_some(moved)}; plan again")
+    todo = tuple(row for row in plan.partitions if now.target.get(row.partition) != row.new)
+    done = tuple(row for row in plan.partitions if now.target.get(row.partition) == row.new)
+    foreign = [row.partition for row in todo if now.target.get(row.partition) != row.before]
+    foreign += [row.partition for row in done if not began and row.before != row.new]
+    if foreign:
+        refusals.append(f"another client has written offsets of {plan.target}: {name_some(foreign)}; plan again")
+    return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
+
+
+_LASTING: Final = frozenset({"offsets", "missing", "log", "back", "retention", "place", "migrated", "left"})
+"""Guards that follow from the plan, or from the migration that it reverses; others are checked again."""
+
+
+def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
+    """Why a place is not that of the plan, one sentence each."""
+    then = plan.place
+    if then.chroot != place.chroot:
+        yield f"the plan was made for chroot {then.chroot or '/'}, not {place.chroot or '/'}; check --zookeeper"
+    if then.zookeeper_cluster != place.zookeeper_cluster:
+        yield (
+            f"the plan was made for the cluster {then.zookeeper_cluster} in ZooKeeper, not {place.zookeeper_cluster}; "
+            "check --zookeeper"
+        )
+    if then.kafka_cluster != place.kafka_cluster:
+        yield (
+            f"the plan was made for brokers of cluster {then.kafka_cluster}, not {place.kafka_cluster}; check "
+            "--bootstrap-server"
+        )
+
+
+def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
+    """Why consumers cannot have continued at the target of a plan, so that nothing may be copied back from there.
+
+    A run that has only begun may have written nothing: 1. the target has offsets of long ago; 2. a run is killed before
+    its first request; 3. old consumers continue at the source. To copy from the target would take their offsets back.
+
+    Args:
+        plan: to mirror or to reverse.
+        run: how far its run has come; None if it has not begun.
+
+    Returns:
+        The reason in a sentence; None if a run of the plan is complete, or if it had nothing to write.
+    """
+    new_plan = f"if consumers have continued there, `zkconsumer migrate plan --from {plan.target} --to {plan.source}`"
+    if run is not None and run.is_rolled_back:
+        return (
+            "the plan was rolled back, or a rollback was begun: complete it with `zkconsumer migrate rollback`, or "
+            f"migrate again with `zkconsumer migrate run`; {new_plan}"
+        )
+    if run is WriteState.COMPLETE or all(row.before == row.new for row in plan.partitions):
+        return None
+    if run is None:
+        return "the plan was not run, or the file of its runs is missing; there is no way back"
+    return (
+        f"no run of the plan has ended, so {plan.target} may have offsets of before the migration: complete it with "
+        f"`zkconsumer migrate run`, or undo it with `zkconsumer migrate rollback`; {new_plan}"
+    )
+
+
+def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those partitions that a plan does not have, sorted: of topics that began after it, or that were added since."""
+    return sorted(set(partitions).difference(row.partition for row in plan.partitions))
+
+
+def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
+    planned = {row.partition: row for row in plan.partitions}
+    if more := beyond_plan(plan, now.logs):
+        yield f"partitions were added since the plan was made: {name_some(more)}; plan again"
+    if gone := sorted(planned.keys() - now.logs.keys()):
+        yield f"partitions do not exist any more: {name_some(gone)}; plan again"
+    known = [(topic, recorded, now.identities.get(topic)) for topic, recorded in plan.identities.items()]
+    other = {topic for topic, recorded, found in known if found is not None and not found.is_recorded_as(recorded)}
+    other |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
+    if other:
+        yield f"topics were deleted and created again, or truncated: {name_some(sorted(other))}; plan again"
+    new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in other}
+    if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
+        yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"
+
+
+def _went_back(then: LogRange, now: LogRange) -> bool:
+    return now.end < then.end or now.start < then.start
+
+
+# -- verification -----------------------------------------------------------------------------------------------------
+
+
+class VerifiedPartition(NamedTuple):
+    """One partition in both stores, and both lags at one reading of the log end; None is unknown.
+
+    ``planned`` is None for one that the plan does not have.
+    """
+
+    partition: TopicPartition
+    planned: int | None
+    source: int | None
+    target: int | None
+    log_end: int | None
+
+    @property
+    def is_equal(self) -> bool:
+        """True if both stores have the planned offset; a partition without one in the source has it in the target."""
+        known = (self.planned, self.source)
+        return self.target is not None and all(offset in (None, self.target) for offset in known)
+
+    @property
+    def source_lag(self) -> int | None:
+        """Records that a consumer that starts at the source's offset has to read."""
+        return signed_lag(self.source, self.log_end)
+
+    @property
+    def target_lag(self) -> int | None:
+        """The same for the target's offset."""
+        return signed_lag(self.target, self.log_end)
+
+
+def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
+    """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
+    planned = {row.partition: row.new for row in plan.partitions}
+    others = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
+    return tuple(
+        VerifiedPartition(
+            partition,
+            planned.get(partition),
+            now.source.get(partition),
+            now.target.get(partition),
+            now.logs[partition].end if partition in now.logs else None,
+        )
+        for partition in (*planned, *others)
+    )

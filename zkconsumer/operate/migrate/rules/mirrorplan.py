@@ -1,0 +1,165 @@
+"""What a mirror copies from Kafka to the znodes of a migrated group, when it copies again, and what ends it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Place,
+    ahead,
+    changed_place,
+    why_not_migrated,
+)
+from zkconsumer.operate.offsets.rules.offsetguards import moving_back
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+
+_MOST_FAILURES: Final = 3
+
+Mirrored = Mapping[TopicPartition, frozenset[int | None]]
+"""By partition, what its znode may hold as far as the mirror knows: the offset that was copied last and, while a copy
+is under way or its answer was lost, the one before it. None stands for no znode."""
+
+
+class CopiedOffset(NamedTuple):
+    """One partition in both stores; None if a store has no offset of it."""
+
+    partition: TopicPartition
+    in_kafka: int | None
+    in_zookeeper: int | None
+
+    @property
+    def is_due(self) -> bool:
+        """True if Kafka's offset has to be copied."""
+        return self.in_kafka is not None and self.in_kafka != self.in_zookeeper
+
+
+class MirrorCopy(NamedTuple):
+    """What one copy has to do.
+
+    Attributes:
+        refusals: why nothing may be copied, one sentence each.
+        rows: every partition, sorted.
+        warnings: what the operator should know, one sentence each.
+    """
+
+    refusals: tuple[str, ...]
+    rows: tuple[CopiedOffset, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> dict[TopicPartition, int]:
+        """The offsets to copy, by partition."""
+        return {row.partition: row.in_kafka for row in self.rows if row.is_due and row.in_kafka is not None}
+
+
+def check_mirror(plan: MigrationPlan) -> None:
+    """Refuse plans that have nothing to mirror.
+
+    Raises:
+        ValueError: the plan does not migrate a group in ZooKeeper to Kafka.
+    """
+    if (plan.source.kind, plan.target.kind) != ("zookeeper", "kafka"):
+        raise ValueError(
+            f"a mirror copies from Kafka to the znodes of a group that was migrated to Kafka; the plan is from "
+            f"{plan.source} to {plan.target}"
+        )
+
+
+def decide_copy(
+    plan: MigrationPlan,
+    mirrored: Mirrored,
+    place: Place,
+    rows: Sequence[CopiedOffset],
+    guards: Iterable[Guard],
+    *,
+    run: WriteState | None,
+    rewind: bool = False,
+) -> MirrorCopy:
+    """Compare both stores with the plan and with the last copy.
+
+    A znode that holds neither what the migration left nor what the mirror copied was written by a consumer that runs
+    in ZooKeeper, or by an operator, so a copy would destroy its progress.
+
+    Args:
+        plan: that was run.
+        mirrored: as of the last copy.
+        place: where the group is now.
+        rows: every partition of the plan's topics, also those that were added since, and of the other topics of which
+            Kafka has offsets; sorted.
+        guards: conditions of the group in ZooKeeper, such as that it has no members.
+        run: how far the run of the plan has come.
+        rewind: offsets may move back.
+    """
+    refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
+    if (reason := why_not_migrated(plan, run)) is not None:
+        refusals.append(reason)
+    in_kafka, in_zookeeper = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
+    if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
+        refusals.append(
+            f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
+            f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
+            f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
+        )
+    back = moving_back(in_kafka, in_zookeeper, {})
+    if back and not rewind:
+        refusals.append(ahead(plan.source, plan.target, back))
+    none = [row.partition for row in rows if row.in_kafka is None and row.in_zookeeper is None]
+    warning = f"neither end has an offset of {name_some(none)}, where consumers begin at auto.offset.reset"
+    return MirrorCopy(tuple(dict.fromkeys(refusals)), tuple(rows), (warning,) if none else ())
+
+
+def moved_since(
+    plan: MigrationPlan,
+    mirrored: Mirrored,
+    offsets: Mapping[TopicPartition, int | None],
+    partitions: Iterable[TopicPartition],
+) -> list[TopicPartition]:
+    """The partitions whose offset in the plan's source is neither what the migration left nor what the mirror copied.
+
+    Of a partition that the plan does not have, the migration has left no offset.
+    """
+    left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **mirrored}
+    none = frozenset({None})
+    return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+def pause_before_copy(elapsed: float, interval: float, duration: float) -> float | None:
+    """How long to wait for the next copy, in seconds; None if the mirror has ended.
+
+    Copies begin at multiples of the interval, and once more at the end. One that takes longer skips those it delays.
+
+    Args:
+        elapsed: seconds since the mirror began.
+        interval: between copies, in seconds.
+        duration: of the mirror, in seconds.
+
+    >>> pause_before_copy(61.5, 60, 3600), pause_before_copy(3590, 60, 3600), pause_before_copy(3600, 60, 3600)
+    (58.5, 10, None)
+    """
+    if elapsed >= duration:
+        return None
+    return min((math.floor(elapsed / interval) + 1) * interval, duration) - elapsed
+
+
+def ends_mirror(error: ZkConsumerError, failures: int) -> bool:
+    """True if a mirror cannot continue after a copy that failed.
+
+    Servers that cannot be reached are asked again by the next copy, for as long as the mirror runs. What waiting does
+    not cure, such as a missing permission, ends it after a few copies.
+
+    Args:
+        error: of the copy.
+        failures: copies in a row that have failed, this one included.
+    """
+    if isinstance(error, WriteRefused):
+        return True
+    return not isinstance(error, RetriableError | SessionExpired) and failures >= _MOST_FAILURES

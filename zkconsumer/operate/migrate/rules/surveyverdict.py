@@ -1,0 +1,358 @@
+"""The verdict of a survey: whether the offsets of a ZooKeeper group can move to Kafka, and what comes next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Literal
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.portableregex import portable_regex
+from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+
+Layout = Literal["consumer", "offsets", "kafka-0.7", "last-processed", "empty"]
+"""What the group's znodes are: a consumer's; offsets alone; Kafka 0.7's; those of a consumer that stores the last
+processed offset where the JVM stores the next one; or none."""
+
+Storage = Literal["none", "zookeeper", "kafka", "both"]
+
+_SHORT_RETENTION_MINUTES: Final = 7 * 24 * 60
+"""The brokers' default of ``offsets.retention.minutes`` since 2.0; it was one day before."""
+
+
+class Verdict(Enum):
+    """What a survey results in.
+
+    READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
+    NOT_READY: something has to be decided or fixed first.
+    """
+
+    READY = "ready"
+    RUNNING = "running"
+    NOT_READY = "not ready"
+
+
+class Level(Enum):
+    """How a finding counts: a BLOCKER makes the group not ready, a WARNING is to be read first, a NOTE is a fact."""
+
+    BLOCKER = "blocker"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyFinding:
+    """One result of a survey.
+
+    Attributes:
+        level: see :class:`Level`.
+        code: a word for programs.
+        text: a sentence for operators.
+        command: what to run next because of it; empty if there is no such command.
+    """
+
+    level: Level
+    code: str
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedMember:
+    """A member: its id, ``jvm``, ``zkconsumer`` or ``unknown``, the kind of its subscription, a filter's regex."""
+
+    id: str
+    client: str
+    pattern: str
+    regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedPartition:
+    """A partition of the group.
+
+    Attributes:
+        partition: which one.
+        exists: whether the cluster has it.
+        in_zookeeper: offset stored there, None if there is none.
+        in_kafka: the same in Kafka.
+        log: the offsets of its log; None if unknown.
+    """
+
+    partition: TopicPartition
+    exists: bool = True
+    in_zookeeper: int | None = None
+    in_kafka: int | None = None
+    log: LogRange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyFacts:
+    """What was found of a group.
+
+    Attributes:
+        group: its name.
+        layout: see :data:`Layout`.
+        members: those that are registered.
+        partitions: of all its topics.
+        newest_commit_ms: when an offset in ZooKeeper was last written, in ms since the epoch.
+        kafka: the group of the same name that brokers coordinate; None if unknown.
+        retention_minutes: ``offsets.retention.minutes`` by broker; None where the broker does not report it.
+        releases: release of each broker.
+        problems: what could not be read, one sentence each.
+    """
+
+    group: str
+    layout: Layout = "consumer"
+    members: tuple[SurveyedMember, ...] = ()
+    partitions: tuple[SurveyedPartition, ...] = ()
+    newest_commit_ms: int | None = None
+    kafka: KafkaGroup | None = None
+    retention_minutes: Mapping[int, int | None] = field(default_factory=dict)
+    releases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def storage(self) -> Storage:
+        """Which stores hold offsets of the group."""
+        zookeeper = any(one.in_zookeeper is not None for one in self.partitions)
+        kafka = any(one.in_kafka is not None for one in self.partitions)
+        if zookeeper and kafka:
+            return "both"
+        return "zookeeper" if zookeeper else "kafka" if kafka else "none"
+
+    @property
+    def missing(self) -> list[TopicPartition]:
+        """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
+        if self.storage == "kafka":
+            return []
+        return [p.partition for p in self.partitions if p.exists and p.in_zookeeper is None and p.in_kafka is None]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A group's facts, with what follows from them.
+
+    Attributes:
+        facts: what was found.
+        findings: blockers first, then warnings, then notes.
+        verdict: see :class:`Verdict`.
+        next: the command to run next.
+    """
+
+    facts: SurveyFacts
+    findings: tuple[SurveyFinding, ...]
+    verdict: Verdict
+    next: str
+
+
+def survey(facts: SurveyFacts) -> Survey:
+    """Derive the verdict from the facts."""
+    found = [finding for rule in _RULES for finding in rule(facts)]
+    found.sort(key=lambda one: list(Level).index(one.level))
+    blockers = [one for one in found if one.level is Level.BLOCKER]
+    if blockers:
+        command = next((one.command for one in blockers if one.command), _command("survey", facts))
+        return Survey(facts, tuple(found), Verdict.NOT_READY, command)
+    verdict = Verdict.RUNNING if facts.members else Verdict.READY
+    command = _plan_command(facts)
+    if facts.storage == "kafka":  # there is nothing to write
+        command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
+    return Survey(facts, tuple(found), verdict, command)
+
+
+def _command(name: str, facts: SurveyFacts) -> str:
+    return f"zkconsumer migrate {name} --group {shlex.quote(facts.group)}"
+
+
+def _plan_command(facts: SurveyFacts, more: str = "", *, source: str = "") -> str:
+    group = facts.group
+    ends = f"--from {shlex.quote(source or f'zookeeper:{group}')} --to {shlex.quote(f'kafka:{group}')}"
+    return f"zkconsumer migrate plan {ends} --output {shlex.quote(f'{group}.plan.json')}{more}"
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    reasons = {
+        "kafka-0.7": "its offset znodes are those of Kafka 0.7 (broker-partition), which no later broker has",
+        "last-processed": (
+            "its znodes are those of a consumer that stores the last processed offset (the JVM's less one): members "
+            "are named Receiver-N, or owner znodes are persistent"
+        ),
+        "empty": "it has neither members nor offsets, so there is nothing to migrate",
+    }
+    if facts.layout in reasons:
+        is_other = facts.layout == "last-processed"
+        command = _plan_command(facts, source=f"dibbhatt:/consumers/{facts.group}") if is_other else ""
+        yield SurveyFinding(Level.BLOCKER, "layout", reasons[facts.layout], command)
+
+
+def _members(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if facts.members:
+        clients = sorted({one.client for one in facts.members})
+        yield SurveyFinding(
+            Level.NOTE,
+            "members",
+            f"{len(facts.members)} members live ({', '.join(clients)}); stop them before `migrate run`",
+        )
+
+
+def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if facts.layout != "empty" and facts.missing:
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "no-offset",
+            f"{len(facts.missing)} partitions have no offset: {name_some(facts.missing)}; decide where they begin "
+            "(--missing earliest or --missing latest)",
+            _plan_command(facts, " --missing earliest"),
+        )
+
+
+def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    existing = [one for one in facts.partitions if one.exists]
+    if outside := outside_logs({p.partition: p.in_zookeeper for p in existing}, {p.partition: p.log for p in existing}):
+        group = shlex.quote(facts.group)
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "outside-log",
+            f"offsets of {name_some(outside)} are outside the log, so a consumer resets them by auto.offset.reset; "
+            "reset them first",
+            f"zkconsumer offsets reset --group {group} {_topic_options(outside)} --to-earliest",
+        )
+
+
+def _topic_options(partitions: Iterable[TopicPartition]) -> str:
+    """Options that name these partitions and no others, whose offsets are valid."""
+    numbers: dict[str, list[str]] = {}
+    for one in partitions:
+        numbers.setdefault(one.topic, []).append(str(one.partition))
+    return " ".join("--topic " + shlex.quote(f"{topic}:{','.join(of)}") for topic, of in numbers.items())
+
+
+def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    gone = [one.partition for one in facts.partitions if not one.exists and one.in_zookeeper is not None]
+    if gone:
+        yield SurveyFinding(
+            Level.WARNING,
+            "no-partition",
+            f"offsets of {name_some(gone)} are not migrated, since the cluster has no such partitions",
+        )
+
+
+def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if facts.storage == "kafka":
+        yield SurveyFinding(
+            Level.NOTE,
+            "storage",
+            "all of its offsets are in Kafka; stop the members, and start the new consumers",
+        )
+    zookeeper = {one.partition: one.in_zookeeper for one in facts.partitions}
+    kafka = {one.partition: one.in_kafka for one in facts.partitions}
+    logs = {one.partition: one.log for one in facts.partitions}
+    if ahead := moving_back(zookeeper, kafka, logs):
+        yield SurveyFinding(
+            Level.WARNING if facts.members else Level.BLOCKER,
+            "kafka-ahead",
+            f"Kafka's offsets of {name_some(ahead)} are ahead of ZooKeeper's: new consumers may have run, and records "
+            "would be read again",
+            f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets both",
+        )
+    if older := moving_back(kafka, zookeeper, logs):
+        yield SurveyFinding(
+            Level.NOTE, "zookeeper-ahead", f"ZooKeeper's offsets of {name_some(older)} are ahead of Kafka's"
+        )
+
+
+def _kafka_group(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if facts.kafka is None:
+        yield SurveyFinding(
+            Level.BLOCKER, "kafka-group", "the state of the group in Kafka is unknown; see what could not be read"
+        )
+    elif facts.kafka.has_members:
+        members = "" if facts.kafka.members is None else f" with {facts.kafka.members} members"
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "kafka-group",
+            f"a group of the same name lives in Kafka ({facts.kafka.state}{members}), and refuses commits of others; "
+            "stop its consumers, or migrate to another name",
+        )
+
+
+def _retention(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    known = [minutes for minutes in facts.retention_minutes.values() if minutes is not None]
+    if len(known) < len(facts.retention_minutes) or not facts.retention_minutes:
+        yield SurveyFinding(
+            Level.WARNING,
+            "retention",
+            "not every broker reports offsets.retention.minutes (it is one day by default before 2.0, seven since); "
+            "offsets without a consumer expire after that time",
+        )
+    if known and min(known) < _SHORT_RETENTION_MINUTES:
+        yield SurveyFinding(
+            Level.WARNING,
+            "retention",
+            f"offsets.retention.minutes is {min(known)}: offsets expire that many minutes after the write unless new "
+            "consumers commit by then; give `migrate plan` --retention, such as 30d",
+        )
+
+
+def _brokers(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if (reason := why_no_groups(facts.releases)) is not None:
+        yield SurveyFinding(Level.BLOCKER, "brokers", reason)
+    if len(set(facts.releases.values())) > 1:
+        shown = ", ".join(f"{number} has {format_release(one)}" for number, one in sorted(facts.releases.items()))
+        yield SurveyFinding(Level.WARNING, "brokers", f"brokers differ in their release: {shown}")
+
+
+def _subscriptions(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    filters = {(one.pattern, one.regex) for one in facts.members if one.regex is not None}
+    for pattern, regex in sorted(filters, key=str):
+        found = portable_regex(str(regex))
+        is_black = pattern == "black_list"
+        level = Level.NOTE if found.is_unchanged and not is_black else Level.WARNING
+        yield SurveyFinding(level, "subscription", _regex_text(str(regex), is_black=is_black))
+
+
+def _regex_text(regex: str, *, is_black: bool) -> str:
+    found = portable_regex(regex)
+    used = f"; it uses {', '.join(found.features)}" if found.features else ""
+    if is_black:
+        rdkafka = "list the topics" if found.librdkafka is None else f"^.* with topic.blacklist={found.librdkafka}"
+        return (
+            f"black list {regex!r} has no successor in the new consumers: subscribe in Java to (?!(?:{regex})$).*; "
+            f"for librdkafka: {rdkafka}{used}"
+        )
+    rdkafka = "none, so list the topics by name" if found.librdkafka is None else found.librdkafka
+    return f"white list {regex!r}: the Java consumer takes it as it is; for librdkafka: {rdkafka}{used}"
+
+
+def _problems(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    for problem in facts.problems:
+        yield SurveyFinding(Level.BLOCKER, "unreadable", problem)
+
+
+_RULES: Final[Sequence[Callable[[SurveyFacts], Iterator[SurveyFinding]]]] = (
+    _layout,
+    _problems,
+    _outside,
+    _stores,
+    _kafka_group,
+    _brokers,
+    _missing,
+    _retention,
+    _gone,
+    _subscriptions,
+    _members,
+)
+
+
+def format_release(release: tuple[int, ...]) -> str:
+    """A release as text: ``3.9``."""
+    return ".".join(map(str, release))

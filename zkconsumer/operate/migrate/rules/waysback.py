@@ -1,0 +1,131 @@
+"""Ways back from a migration: what a rollback may undo, and the plan of a migration in the reverse direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.migrationend import End, check_ends
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Missing,
+    Observation,
+    Place,
+    beyond_plan,
+    changed_place,
+    make_plan,
+    why_not_migrated,
+)
+from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+
+
+def decide_rollback(
+    plan: MigrationPlan,
+    place: Place,
+    offsets: Mapping[TopicPartition, int],
+    source: Mapping[TopicPartition, int],
+    guards: Iterable[Guard],
+    run: WriteState | None,
+    beyond: Mapping[TopicPartition, int],
+) -> tuple[str, ...]:
+    """Compare the target of a migration with its plan; returns why nothing may be undone, one sentence each.
+
+    The rollback is refused as a whole if one partition has moved: a consumer that committed one partition may have
+    read records of others, too.
+
+    Args:
+        plan: that was run.
+        place: where the target is now.
+        offsets: of the target now, by partition, also of those that the plan does not have.
+        source: offsets of the source now, by partition.
+        guards: conditions of the target.
+        run: how far the run of the plan has come.
+        beyond: offsets of the target that the plan does not have, when the run began.
+    """
+    refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
+    if run is None:
+        refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
+    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
+    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
+    if run is not None and moved:
+        refusals.append(
+            f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
+            "there, so go back from where they are with `zkconsumer migrate reverse`"
+        )
+    lost = [r.partition for r in plan.partitions if r.source is not None and source.get(r.partition, -1) < r.source]
+    if lost:
+        refusals.append(
+            f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
+            "continue, and the target has the only offsets"
+        )
+    return tuple(dict.fromkeys(refusals))
+
+
+def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
+    """Source and target of the way back.
+
+    Raises:
+        ValueError: the plan's source can only be read.
+    """
+    check_ends(plan.target, plan.source)
+    return plan.target, plan.source
+
+
+def reverse_plan(
+    plan: MigrationPlan,
+    seen: Observation,
+    mirrored: Mirrored,
+    run: WriteState | None,
+    *,
+    missing: Missing,
+    retention_ms: int | None,
+    now_ms: int,
+    rewind: bool = False,
+) -> MigrationPlan:
+    """Plan the way back of a migration, from where its target is now.
+
+    Args:
+        plan: that was run.
+        seen: the reversed ends, with all partitions of the plan.
+        mirrored: what a mirror of the plan has copied to its source; empty if there was none.
+        run: how far the run of the plan has come.
+        missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
+        retention_ms: see :class:`MigrationPlan`.
+        now_ms: current time in ms since the epoch.
+        rewind: see :func:`~zkconsumer.operate.migrate.rules.migrationplan.make_plan`.
+    """
+    source, target = reversed_ends(plan)
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, run))
+    lost = frozenset(row.partition for row in plan.partitions if row.new is not None)
+    return make_plan(
+        source,
+        target,
+        plan.servers,
+        replace(seen, guards=guards, lost=lost),
+        missing=missing,
+        retention_ms=retention_ms,
+        now_ms=now_ms,
+        rewind=rewind,
+    )
+
+
+def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: WriteState | None) -> Iterator[Guard]:
+    elsewhere = list(changed_place(plan, seen.place))
+    yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
+    reason = why_not_migrated(plan, run)
+    yield Guard("migrated", reason is None, reason or "the plan was run")
+    partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
+    moved = moved_since(plan, mirrored, seen.target, partitions)
+    writer = "mirror" if mirrored else "migration"
+    yield Guard(
+        "left",
+        not moved,
+        f"offsets of {plan.source} have moved since the {writer}: {name_some(moved)}; consumers have continued there, "
+        f"too. `zkconsumer migrate plan --from {plan.target} --to {plan.source}` overwrites them"
+        if moved
+        else f"offsets of {plan.source} are as the {writer} left them",
+    )

@@ -1,0 +1,216 @@
+"""``migrate run``: writes what a MigrationPlan has, or the rest of it.
+
+A run that was killed is resumed by the same command: it reads what the target has now, and writes the rest; to Kafka it
+commits everything again. The file beside the plan records what the target had before the first run, and how far the
+runs and rollbacks of the plan have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from zkconsumer.errors import WriteRefused, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import OUR_METADATA
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.offsets.groupstores import offset_nodes
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.restoreplan import plan_restore
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import (
+    GroupChange,
+    KafkaChange,
+    NodeChange,
+    Snapshot,
+    SnapshotFile,
+    exclusive,
+    snapshot_of_plan,
+)
+from zkconsumer.operate.offsets.writeplan import WritePlan, offset_changes
+from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a run wrote.
+
+    Attributes:
+        snapshot: the file of the plan's runs; None if nothing was written, or a file of Spark.
+        written: partitions whose offset this run wrote.
+        found: partitions that had the new offset already, and are not written again.
+        faults: why something was not written, or is not as it was written; empty if all is well.
+        warnings: what the operator should know.
+    """
+
+    snapshot: Path | None = None
+    written: list[TopicPartition] = field(default_factory=list)
+    found: list[TopicPartition] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def run_plan(
+    ends: MigrationEnds,
+    plan: MigrationPlan,
+    plan_file: Path,
+    *,
+    long_hold: bool = False,
+    advance: Callable[[int, int], None] = lambda _done, _total: None,
+) -> RunReport:
+    """Write what is planned, or the rest of it.
+
+    Args:
+        ends: of the plan.
+        plan: to carry out.
+        plan_file: the file of its runs is beside it.
+        long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
+        advance: called with the number of writes done, and that of all.
+
+    Raises:
+        WriteRefused: a guard refuses, or another run of the plan is under way; this run has written nothing.
+        ZkConsumerError: a store cannot be read, or the file is of another plan; this run has written nothing.
+        OSError: the file cannot be written; this run has written nothing.
+    """
+    with exclusive(plan_file):
+        file = snapshot_of_plan(plan, plan_file)
+        check = _recheck(ends, plan, file)
+        found = _found(plan, file, check)
+        if len(found) == len(plan.partitions):
+            if file.state is not None:
+                file.mark(WriteState.COMPLETE)
+            return RunReport(found=found)
+        writes = _plan_writes(ends, plan, file)
+        report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
+    return RunReport(
+        snapshot=None if plan.target.kind == "spark-options" else report.snapshot,
+        written=_written(plan, report),
+        found=found,
+        faults=report.faults,
+        warnings=[*writes.warnings, *report.warnings],
+    )
+
+
+def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> RunReport:
+    """What a run would begin with: the partitions that it need not write. Raises as :func:`run_plan`."""
+    file = snapshot_of_plan(plan, plan_file)
+    return RunReport(found=_found(plan, file, _recheck(ends, plan, file)))
+
+
+def _recheck(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> Recheck:
+    check = recheck(plan, ends.observe([row.partition for row in plan.partitions]), began=file.state is not None)
+    if check.refusals:
+        raise WriteRefused(check.refusals)
+    return check
+
+
+def _found(plan: MigrationPlan, file: SnapshotFile, check: Recheck) -> list[TopicPartition]:
+    """The partitions that are not written again.
+
+    Kafka keeps an offset for the retention of its last commit. Equal offsets, of an earlier plan or of dual commit,
+    would expire before those that are committed now, so all are committed, unless a run of this plan has done it.
+    """
+    if plan.target.kind == "kafka" and (check.todo or file.state is not WriteState.COMPLETE):
+        return []
+    return [row.partition for row in check.done]
+
+
+def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> WritePlan:
+    """What is left to write, from what the plan changes and what the target has now."""
+    partitions = [row.partition for row in plan.partitions]
+    former = file.snapshot
+    if former is None or former.state.is_rolled_back:
+        others = ends.offsets_of_target(partitions, others=True)
+        beyond = {p: others[p] for p in beyond_plan(plan, others)}
+    else:
+        beyond = dict(former.beyond)
+    changes = _changes(ends, plan) if former is None else former.groups
+    command = f"migrate {plan.source} to {plan.target}"
+    whole = Snapshot(
+        command,
+        ends.session.address,
+        plan.created_ms,
+        changes,
+        plan=plan_digest(plan),
+        beyond=beyond,
+        identities=plan.identities,
+    )
+    is_kafka = plan.target.kind == "kafka"
+    left = plan_restore(
+        ends.session, ends.cluster, whole, complete=True, outside="keep", forceable=False, commits_again=is_kafka
+    )
+    if plan.target.kind == "spark-options":
+        offsets = {row.partition: row.new for row in plan.partitions if row.new is not None}
+        (group,) = left.groups
+        text = format_starting_offsets(offsets)
+        left = replace(left, groups=(replace(group, file=(Path(plan.target.group), text)),))
+    return replace(
+        left,
+        snapshot=whole,
+        retention_ms=plan.retention_ms,
+        still_refused=lambda is_written: _still_refused(ends, plan, is_written=is_written, began=former is not None),
+        sets_again=False,
+        source=str(plan.source) if plan.source.kind == "zookeeper" else "",
+        resume="run the plan again",
+    )
+
+
+def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...]:
+    """What the plan changes at its target."""
+    nodes: tuple[NodeChange, ...] = ()
+    kafka: tuple[KafkaChange, ...] = ()
+    if plan.target.kind == "kafka":
+        mark = f"{OUR_METADATA}migrate-{plan_digest(plan)[:16]}"
+        kafka = tuple(KafkaChange(row.partition, row.before, row.new, mark) for row in plan.partitions)
+    elif plan.target.kind == "zookeeper":
+        wanted = {row.partition: row.new for row in plan.partitions if row.new is not None}
+        stored = offset_nodes(ends.session, plan.target.group, {partition.topic for partition in wanted})
+        nodes = offset_changes(ends.session, plan.target.group, wanted, stored)
+    is_file = plan.target.kind == "spark-options"
+    group = plan.held_group or plan.target.kind if is_file else plan.target.group
+    return (GroupChange(group, nodes, kafka).holding(plan.held_group),)
+
+
+def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool, began: bool) -> list[str]:
+    """Why the ends are not as they were planned, or written; also partitions that need not be written are looked at.
+
+    1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
+    """
+    partitions = [row.partition for row in plan.partitions]
+    source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
+    moved = {f"{r.partition} in {plan.source}" for r in plan.partitions if source.get(r.partition) != r.source}
+    for row in plan.partitions:
+        former = {row.before, row.new} if began else {row.before}
+        if target.get(row.partition) not in ({row.new} if is_written else former):
+            moved.add(f"{row.partition} in {plan.target}")
+    reasons = []
+    if moved and is_written:
+        reasons.append(
+            f"another client wrote during the migration: {name_some(sorted(moved))}; stop it, see `migrate verify`, "
+            "and plan again, or undo the migration with `migrate rollback`"
+        )
+    elif moved:
+        reasons.append(f"offsets have moved since they were checked: {name_some(sorted(moved))}; plan again")
+    if plan.source.kind == "kafka" and (group := ends.cluster.describe(plan.source.group)).has_members:
+        reasons.append(f"consumers of {plan.source} were started ({group.state}); stop them, and plan again")
+    return reasons
+
+
+def _written(plan: MigrationPlan, report: WriteReport) -> list[TopicPartition]:
+    """The partitions that a report names."""
+    written = set(report.written)
+
+    def name(partition: TopicPartition) -> str:
+        match plan.target.kind:
+            case "kafka":
+                return name_in_kafka(partition)
+            case "zookeeper":
+                return GroupPaths(plan.target.group).offset(partition)
+        return str(Path(plan.target.group))
+
+    return [row.partition for row in plan.partitions if name(row.partition) in written]

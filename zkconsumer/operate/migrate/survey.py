@@ -1,0 +1,187 @@
+"""Reads what a migration survey needs of groups: their znodes, their logs, their groups in Kafka, the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.operate.groups.groupdescription import existing_partitions, pattern_of, read_offsets_in_kafka
+from zkconsumer.operate.groups.grouplist import layout_of
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.fields import is_encodable
+from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.session import ZkSession
+
+_RETENTION: Final = "offsets.retention.minutes"
+_RECEIVER: Final = "Receiver-"
+"""How consumers begin their names that store the last processed offset; JVM members have no such znodes."""
+
+
+def read_survey_facts(
+    session: ZkSession,
+    config: ConsumerConfig,
+    groups: Sequence[str],
+    *,
+    skipped: list[str] | None = None,
+) -> list[SurveyFacts]:
+    """Read the facts of groups. Nothing is written, and no topic is created.
+
+    Args:
+        session: an open session.
+        config: how brokers are reached.
+        groups: their names.
+        skipped: takes the reason for each group that cannot be read; None makes that an error.
+
+    Raises:
+        ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
+    """
+    registry = open_registry(session, config, without_brokers=True)
+    found = read_groups(session, registry, groups).required(skipped)
+    is_elsewhere = config.bootstrap_servers is not None
+    with closing(Cluster.of(session, config)) as cluster:
+        problems, releases, retention = _broker_facts(cluster)
+        existing = cluster.offsets.existing({partition.topic for znodes in found for partition in znodes.partitions})
+        partitions = existing_partitions(found) if existing.problems else existing.found
+        in_kafka = read_offsets_in_kafka(registry, cluster.offsets, found, "kafka", is_elsewhere=is_elsewhere)
+        logs = cluster.offsets.logs(partitions)
+        states = _kafka_groups(cluster, [znodes.group for znodes in found])
+    problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
+    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
+    facts = []
+    for znodes in found:
+        stored = in_kafka[znodes.group]
+        kafka, more = states[znodes.group]
+        unreadable = (*problems, *znodes.problems, *stored.problems, *more)
+        unreadable += logs.problems if znodes.partitions else ()
+        facts.append(_facts(session, znodes, offsets_of(stored.found), kafka, surroundings, unreadable))
+    return facts
+
+
+class _Surroundings(NamedTuple):
+    """What the groups have in common."""
+
+    existing: set[TopicPartition]
+    logs: Mapping[TopicPartition, LogRange]
+    releases: Mapping[int, tuple[int, ...]]
+    retention: Mapping[int, int | None]
+
+
+def _facts(
+    session: ZkSession,
+    znodes: GroupZnodes,
+    in_kafka: Mapping[TopicPartition, int],
+    kafka: KafkaGroup | None,
+    surroundings: _Surroundings,
+    problems: Sequence[str],
+) -> SurveyFacts:
+    return SurveyFacts(
+        group=znodes.group,
+        layout=_layout(session, znodes),
+        members=_members(znodes),
+        partitions=_partitions(znodes, in_kafka, surroundings),
+        newest_commit_ms=max((one.modified_ms for one in znodes.offsets.values()), default=None),
+        kafka=kafka,
+        retention_minutes=surroundings.retention,
+        releases=surroundings.releases,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _broker_facts(cluster: Cluster) -> tuple[list[str], dict[int, tuple[int, ...]], dict[int, int | None]]:
+    """What cannot be read, releases, and ``offsets.retention.minutes``, by broker."""
+    try:
+        releases = cluster.releases()
+        settings = cluster.settings([_RETENTION])
+    except ZkConsumerError as error:
+        return [f"releases and settings of the brokers are unknown: {error}"], {}, {}
+    return [], releases, {number: _minutes(settings.get(number, {}).get(_RETENTION)) for number in releases}
+
+
+def _minutes(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isascii() and value.isdigit() else None
+
+
+def _kafka_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[KafkaGroup | None, tuple[str, ...]]]:
+    """The group of the same name in Kafka, by name, and why it is unknown."""
+    possible = [group for group in groups if is_encodable(group)]
+    found: dict[str, tuple[KafkaGroup | None, tuple[str, ...]]] = {
+        group: (KafkaGroup(DEAD), (f"Kafka cannot have a group with the name {group!r}; migrate to another name",))
+        for group in groups
+    }
+    described: Mapping[str, KafkaGroup | ZkConsumerError]
+    try:
+        described = cluster.describe_all(possible)
+    except ZkConsumerError as error:
+        described = dict.fromkeys(possible, error)
+    for group, one in described.items():
+        if isinstance(one, ZkConsumerError):
+            found[group] = None, (f"group {group} in Kafka cannot be described: {one}",)
+        else:
+            found[group] = one, ()
+    return found
+
+
+def _members(znodes: GroupZnodes) -> tuple[SurveyedMember, ...]:
+    view = znodes.view
+    known = tuple(
+        SurveyedMember(
+            consumer_id,
+            "zkconsumer" if consumer_id in view.our_clients else "jvm",
+            pattern_of(subscription),
+            None if subscription.topic_filter is None else subscription.topic_filter.regex,
+        )
+        for consumer_id, subscription in sorted(view.members.items())
+    )
+    unknown = (SurveyedMember(consumer_id, "unknown", "unknown") for consumer_id in sorted(view.unreadable))
+    return (*known, *unknown)
+
+
+def _partitions(
+    znodes: GroupZnodes, in_kafka: Mapping[TopicPartition, int], surroundings: _Surroundings
+) -> tuple[SurveyedPartition, ...]:
+    topics = {partition.topic for partition in znodes.partitions}
+    more = {partition for partition in surroundings.existing if partition.topic in topics}
+    return tuple(
+        SurveyedPartition(
+            partition,
+            partition in surroundings.existing,
+            znodes.offsets[partition].offset if partition in znodes.offsets else None,
+            in_kafka.get(partition),
+            surroundings.logs.get(partition),
+        )
+        for partition in sorted(more.union(znodes.partitions))
+    )
+
+
+def _layout(session: ZkSession, znodes: GroupZnodes) -> Layout:
+    return "last-processed" if stores_last_processed(session, znodes) else layout_of(znodes)
+
+
+def stores_last_processed(session: ZkSession, znodes: GroupZnodes) -> bool:
+    """True if the znodes are not a JVM consumer's, but those of a receiver whose path is ``/consumers``.
+
+    Its offsets are one less than the JVM's. Its members are named Receiver-N, and its owner znodes are persistent.
+    """
+    paths = GroupPaths(znodes.group)
+    return _has_receivers(session, paths, znodes.view.unreadable) or _has_lasting_owners(session, paths, znodes)
+
+
+def _has_receivers(session: ZkSession, paths: GroupPaths, names: Collection[str]) -> bool:
+    below = session.children_of(paths.consumer_id(name) for name in names).names
+    return any(child.startswith(_RECEIVER) for children in below.values() for child in children or ())
+
+
+def _has_lasting_owners(session: ZkSession, paths: GroupPaths, znodes: GroupZnodes) -> bool:
+    """True if owner znodes are persistent; those of members end with their sessions."""
+    nodes = session.read_many(paths.owner(partition) for partition in znodes.owners).nodes
+    return any(node is not None and not node.owner_session for node in nodes.values())

@@ -1,0 +1,1 @@
+"""Export, import, reset, copy and restore of offsets: one engine that writes."""

@@ -1,0 +1,238 @@
+"""BrokerOffsets: what brokers know of offsets: ranges of logs, partitions that exist, offsets that groups committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
+from zkconsumer.wire.fields import is_encodable
+from zkconsumer.wire.listoffsetsmessages import Offsets
+
+if TYPE_CHECKING:
+    from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+    from zkconsumer.offsets.offsetmessages import StoredOffsets
+
+TIMEOUT_MS: Final = 6000
+"""How long a broker may be silent."""
+_COORDINATOR_ATTEMPTS: Final = 5
+# ConsumerGroupCommand's (jvm-consumer.md#tools); the first question may create the offsets topic
+_COORDINATOR_PAUSE_S: Final = 0.3  # it loads, or is being elected: brokers announce neither
+_PROBLEMS_IN_ERROR: Final = 5
+
+F = TypeVar("F")
+
+
+class Answer(NamedTuple, Generic[F]):
+    """What brokers answered.
+
+    Attributes:
+        found: what is known.
+        problems: why the rest is unknown, one sentence for each reason.
+        error: why nothing is known; None if a broker answered.
+    """
+
+    found: F
+    problems: tuple[str, ...] = ()
+    error: ZkConsumerError | None = None
+
+    def required(self) -> F:
+        """What was found, for callers that need all of it.
+
+        Raises:
+            ZkConsumerError: there are problems; the error of the broker if none answered.
+        """
+        if self.error is not None:
+            raise self.error
+        if self.problems:
+            raise ZkConsumerError("; ".join(self.problems[:_PROBLEMS_IN_ERROR]))
+        return self.found
+
+
+class Logs(NamedTuple):
+    """First offsets of logs, and the offsets after their last records, as far as they are known."""
+
+    starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+
+    def ranges(self) -> dict[TopicPartition, LogRange]:
+        """The logs of which both are known."""
+        return {p: LogRange(self.starts[p], end) for p, end in self.ends.items() if p in self.starts}
+
+
+class BrokerOffsets:
+    """Asks a cluster for offsets; silence of the brokers is reported, and raises nothing.
+
+    A broker that does not answer is asked once in a round, so it costs one timeout and not one for each group or
+    question. There is one connection to each broker, kept until :meth:`close`. One thread uses it.
+
+    Args:
+        config: how brokers are reached.
+        brokers: those to begin with, asked for at each question.
+        timeout_ms: how long a broker may be silent, in ms.
+        coordinator_attempts: how often a coordinator is asked that loads, or is being elected.
+
+    Attributes:
+        client: for other questions to the same brokers.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        brokers: Callable[[], Sequence[Broker]],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        coordinator_attempts: int = _COORDINATOR_ATTEMPTS,
+    ) -> None:
+        self._coordinator_attempts = coordinator_attempts
+        self._coordinators: dict[str, OffsetCoordinator] = {}
+        self.client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        """Ask brokers again that did not answer."""
+        self.client.begin_round()
+
+    def logs(self, partitions: Collection[TopicPartition], *, with_starts: bool = True) -> Answer[Logs]:
+        """Where logs start and end. The starts are read first: a log that is truncated meanwhile is still a range.
+
+        A request names a partition once (Kafka refuses others as INVALID_REQUEST), so a leader gets two.
+        """
+        starts = self._offsets(partitions, EARLIEST, "log starts") if with_starts else Answer({})
+        ends = self._offsets(partitions, LATEST, "log ends")
+        found = Logs(_without_none(starts.found), _without_none(ends.found))
+        return Answer(found, (*ends.problems, *starts.problems), ends.error or starts.error)
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int
+    ) -> Answer[dict[TopicPartition, int | None]]:
+        """The first offset whose record has that timestamp or a later one; None if no record has."""
+        return self._offsets(partitions, timestamp_ms, "offsets of a time")
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], timestamp: int, what: str
+    ) -> Answer[dict[TopicPartition, int | None]]:
+        possible = [partition for partition in partitions if is_encodable(partition.topic)]
+        impossible = [partition for partition in partitions if not is_encodable(partition.topic)]
+        answer: Answer[dict[TopicPartition, int | None]] = Answer({})
+        if possible:
+            try:
+                answer = offsets_answer(self.client.list_offsets(dict.fromkeys(possible, timestamp)), what)
+            except ZkConsumerError as error:
+                answer = Answer({}, (f"{what} are unknown: {error}",), error)
+        if impossible:
+            reason = f"{what} of {name_some(impossible)} are unknown: Kafka has no topics with such names"
+            return answer._replace(problems=(*answer.problems, reason))
+        return answer
+
+    def existing(self, topics: Collection[str]) -> Answer[set[TopicPartition]]:
+        """Every partition of the topics; those of a topic that does not exist are absent."""
+        possible = [topic for topic in topics if is_encodable(topic)]
+        if not possible:
+            return Answer(set())
+        try:
+            metadata = self.client.metadata(possible)
+        except ZkConsumerError as error:
+            return Answer(set(), (str(error),), error)
+        refused = sorted((t, code) for t, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
+        reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in refused)
+        problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if refused else ()
+        return Answer({*metadata.leaders, *metadata.leaderless}, problems)
+
+    def committed(
+        self, groups: Mapping[str, Collection[TopicPartition] | None], *, with_others: bool = False
+    ) -> dict[str, Answer[dict[TopicPartition, StoredOffset]]]:
+        """What groups have committed to Kafka, as their coordinators report it, by group.
+
+        A broker that is asked for a coordinator creates the topic of offsets. A group with an impossible name has none.
+
+        Args:
+            groups: partitions to ask for, by name of the group; None for all, which brokers before 0.10.2 refuse.
+            with_others: also of all other partitions, if the brokers can list them.
+        """
+        found: dict[str, Answer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(groups, Answer({}))
+        wanted: dict[str, list[TopicPartition] | None] = {}
+        for group, partitions in groups.items():
+            possible = [partition for partition in partitions or () if is_encodable(partition.topic)]
+            if (possible or with_others or partitions is None) and is_encodable(group):
+                wanted[group] = None if partitions is None else possible
+
+        def ask(group: str, coordinator: OffsetCoordinator) -> StoredOffsets:
+            partitions = wanted[group]
+            if partitions is None:
+                return coordinator.fetch_all()
+            return (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
+
+        stored, unknown = self.ask_coordinators(wanted, ask)
+        found |= {group: _committed(offsets) for group, offsets in stored.items()}
+        for reason, names in _by_reason(unknown).items():
+            why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
+            found |= {name: Answer({}, (why,), unknown[name]) for name in names}
+        return found
+
+    def ask_coordinators(
+        self, groups: Collection[str], question: Callable[[str, OffsetCoordinator], F]
+    ) -> tuple[dict[str, F], dict[str, ZkConsumerError]]:
+        """Ask the coordinator of each group: the answers, and the errors of the others, by group.
+
+        While a coordinator is being found or loads, its group is asked for again with all others of that kind.
+        """
+        from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+
+        found: dict[str, F] = {}
+        unknown: dict[str, ZkConsumerError] = {}
+        left = list(groups)
+        for attempt in range(self._coordinator_attempts):
+            if attempt and left:
+                time.sleep(_COORDINATOR_PAUSE_S)
+            for group in left:
+                unknown.pop(group, None)
+                coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self.client, group))
+                try:
+                    found[group] = question(group, coordinator)
+                except ZkConsumerError as error:
+                    unknown[group] = error
+            left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
+        return found, unknown
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self.client.close()
+
+
+def offsets_answer(answer: Offsets, what: str) -> Answer[dict[TopicPartition, int | None]]:
+    """The brokers' answer; each reason for a missing offset is given once.
+
+    Args:
+        answer: of the brokers.
+        what: they were asked for, in the plural.
+    """
+    reasons = answer.reasons().items()
+    return Answer(
+        answer.found, tuple(f"{what} of {name_some(partitions)} are unknown: {why}" for why, partitions in reasons)
+    )
+
+
+def _committed(stored: StoredOffsets) -> Answer[dict[TopicPartition, StoredOffset]]:
+    return Answer(
+        {partition: one for partition, one in stored.found.items() if one.offset is not None},
+        tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
+    )
+
+
+def _without_none(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if offset is not None}
+
+
+def _by_reason(errors: Mapping[str, ZkConsumerError]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for group, error in errors.items():
+        reasons.setdefault(str(error).replace(f"group {group}", "the group"), []).append(group)
+    return reasons

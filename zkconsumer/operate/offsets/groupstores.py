@@ -1,0 +1,394 @@
+"""What the stores hold of a group before a tool writes: offset znodes, offsets in Kafka, owners, log ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    MalformedZnode,
+    ProtocolError,
+    WriteRefused,
+    ZkConsumerError,
+    name_some,
+)
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.wire.apiversions import LIST_OFFSETS
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.describegroups import broker_release, broker_settings, cluster_id
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
+from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
+from zkconsumer.wire.permissions import unreadable_topics
+from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, TopicNode
+from zkconsumer.zookeeper.session import ZkSession
+
+Store = Literal["zookeeper", "kafka", "both"]
+
+_COORDINATOR_ATTEMPTS: Final = 20
+
+_MOST_IN_REQUEST: Final = 1000
+"""Partitions in a request that writes; the coordinator appends it to its log as one batch, whose size is limited."""
+
+T = TypeVar("T")
+
+
+def in_requests(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The offsets to commit or to delete in parts that are small enough for one request each."""
+    return (things[start : start + _MOST_IN_REQUEST] for start in range(0, len(things), _MOST_IN_REQUEST))
+
+
+class OffsetNodes(NamedTuple):
+    """Offset znodes of a group.
+
+    Attributes:
+        nodes: by partition.
+        problems: znodes that hold no offset, or that may not be read, one sentence each.
+    """
+
+    nodes: dict[TopicPartition, Znode]
+    problems: tuple[str, ...] = ()
+
+    def offset(self, partition: TopicPartition) -> int | None:
+        """The offset, None without a node, or where it holds none."""
+        node = self.nodes.get(partition)
+        return None if node is None else _decoded(node)
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The offsets that the nodes hold."""
+        return {p: offset for p, node in self.nodes.items() if (offset := _decoded(node)) is not None}
+
+
+def _decoded(node: Znode) -> int | None:
+    try:
+        return OffsetNode.decode("", node.data)
+    except MalformedZnode:
+        return None
+
+
+def offset_nodes(
+    session: ZkSession, group: str, topics: Collection[str] | None = None, *, without_refused: bool = False
+) -> OffsetNodes:
+    """Read the offset znodes of a group.
+
+    Args:
+        session: an open session.
+        group: name of the group.
+        topics: read those of these topics; None for all that have some.
+        without_refused: what may not be read is a problem of the result, and no error.
+
+    Raises:
+        ZooKeeperRefused: the group's list of topics may not be read, or, unless ``without_refused``, another znode.
+    """
+    paths = GroupPaths(group)
+    if topics is None:
+        topics = session.children(paths.offsets) or []
+    children = session.children_of(paths.offset_topic(topic) for topic in sorted(topics))
+    problems: list[str] = []
+    wanted: dict[str, TopicPartition] = {}
+    for topic in sorted(topics):
+        for name in children.names.get(paths.offset_topic(topic)) or ():
+            path = f"{paths.offset_topic(topic)}/{name}"
+            if name.isascii() and name.isdigit() and name == str(int(name)):
+                wanted[path] = TopicPartition(topic, int(name))
+            else:
+                problems.append(f"znode {path!r} is not the offset of a partition")
+    found = session.read_many(wanted)
+    for refused in (*children.refused.values(), *found.refused.values()):
+        if not without_refused:
+            raise refused
+        problems.append(str(refused))
+    nodes = {wanted[path]: node for path, node in found.nodes.items() if node is not None}
+    for partition, node in nodes.items():
+        if _decoded(node) is None:
+            problems.append(f"znode {paths.offset(partition)} does not hold an offset: {(node.data or b'')[:80]!r}")
+    return OffsetNodes(dict(sorted(nodes.items())), tuple(problems))
+
+
+def partitions_to_hold(
+    session: ZkSession, config: ConsumerConfig | None, group: str, more: Iterable[TopicPartition] = ()
+) -> set[TopicPartition]:
+    """Every partition of the group's topics: those that exist, that it has an offset of, or that it ever owned.
+
+    Args:
+        session: an open session.
+        config: where partitions are looked up that exist, if brokers answer; None for ZooKeeper.
+        group: name of the group.
+        more: other partitions to hold.
+    """
+    paths = GroupPaths(group)
+    found = set(more)
+    topics = {partition.topic for partition in found}
+    topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
+    registry = Registry(session) if config is None else open_registry(session, config, without_brokers=True)
+    for topic, numbers in registry.partitions(sorted(topics)).items():
+        found |= {TopicPartition(topic, number) for number in numbers}
+    parents = {path: t for t in sorted(topics) for path in (paths.owner_topic(t), paths.offset_topic(t))}
+    for path, names in session.children_of(parents).existing().items():
+        found |= {TopicPartition(parents[path], int(name)) for name in names if name.isascii() and name.isdigit()}
+    return found
+
+
+class Cluster:
+    """Questions of one command to the brokers, which fail if not all is answered; and what it writes to Kafka.
+
+    Each question asks brokers again that did not answer the one before. One thread uses it.
+
+    Args:
+        config: how brokers are reached.
+        brokers: to begin with.
+        session: where the topic of offsets is looked for, so that asking for a coordinator does not create it; None
+            where the brokers do not belong to this ZooKeeper.
+
+    Attributes:
+        offsets: the same brokers, for callers that take what is known.
+    """
+
+    def __init__(self, config: ConsumerConfig, brokers: Sequence[Broker], session: ZkSession | None) -> None:
+        self.config = config
+        self.offsets = BrokerOffsets(config, lambda: brokers, coordinator_attempts=_COORDINATOR_ATTEMPTS)
+        self._session = session
+
+    @classmethod
+    def of(cls, session: ZkSession, config: ConsumerConfig) -> Cluster:
+        """The brokers of ``bootstrap.servers`` where it is set, else those that are registered in ZooKeeper."""
+        if config.bootstrap_servers is not None:
+            return cls(config, bootstrap_brokers(config.bootstrap_servers), None)
+        return cls(config, Registry(session, config.security_protocol).live_brokers(), session)
+
+    def close(self) -> None:
+        """Close the connections to brokers. Idempotent."""
+        self.offsets.close()
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """Log start and end of each partition.
+
+        Raises:
+            ZkConsumerError: no broker answers, or not for all partitions.
+        """
+        return self._asked().logs(partitions).required().ranges()
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int, *, approximate: bool
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset whose record has that timestamp or a later one; None if no record has.
+
+        Brokers before 0.10.1 know the time of whole segments only: with ``approximate`` theirs is the beginning of the
+        last segment that was last written before, which may be many records early.
+
+        Raises:
+            WriteRefused: a broker is so old, and ``approximate`` is off.
+            ZkConsumerError: as for :meth:`log_ranges`.
+        """
+        old = self._by_segment()
+        if old and not approximate:
+            raise WriteRefused(
+                f"{name_some(sorted(old))} answers by log segment, as brokers before 0.10.1 do, so offsets by time may "
+                "be many records early; give --approximate to accept that"
+            )
+        found = self._asked().offsets_at(partitions, timestamp_ms).required()
+        early = [partition for partition, offset in found.items() if offset is None]
+        if not old or not early:
+            return found
+        # Of such a broker, none means that all segments are later: the time is before the log start.
+        leaders = self._ask(lambda client: client.metadata({partition.topic for partition in early})).leaders
+        before = [partition for partition in early if leaders.get(partition) in old]
+        return found | self._asked().logs(before).required().starts
+
+    def _by_segment(self) -> set[Broker]:
+        def version(connection: BrokerConnection) -> int:
+            return connection.version(LIST_OFFSETS, "ListOffsets", *LIST_OFFSETS_VERSIONS)
+
+        def ask(client: BrokerClient) -> set[Broker]:
+            brokers = client.metadata(()).brokers.values()
+            return {broker for broker in brokers if client.ask(broker, version) == 0}
+
+        return self._ask(ask)
+
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """Offsets of the group that Kafka stores.
+
+        Raises:
+            ZkConsumerError: they cannot be read.
+        """
+        return self._committed(group, partitions) if partitions else {}
+
+    def committed_all(self, group: str) -> dict[TopicPartition, StoredOffset]:
+        """Every offset of the group that Kafka stores; raises as :meth:`committed`, also by brokers before 0.10.2."""
+        return self._committed(group, None)
+
+    def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """As :meth:`committed_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone."""
+        return self._committed(group, partitions, with_others=True)
+
+    def _committed(
+        self, group: str, partitions: Collection[TopicPartition] | None, *, with_others: bool = False
+    ) -> dict[TopicPartition, StoredOffset]:
+        if not self._has_offsets_topic():
+            return {}
+        return self._asked().committed({group: partitions}, with_others=with_others)[group].required()
+
+    def describe(self, group: str) -> KafkaGroup:
+        """State and members of the group in Kafka; dead where Kafka has none.
+
+        Raises:
+            ZkConsumerError: no coordinator answers.
+        """
+        (found,) = self.describe_all([group]).values()
+        if isinstance(found, ZkConsumerError):
+            raise found
+        return found
+
+    def describe_all(self, groups: Collection[str]) -> dict[str, KafkaGroup | ZkConsumerError]:
+        """As :meth:`describe` of many groups, by name; in place of a group the error of its coordinator.
+
+        Raises:
+            ZkConsumerError: it is unknown whether Kafka stores offsets.
+        """
+        if not self._has_offsets_topic():
+            return dict.fromkeys(groups, KafkaGroup(DEAD))
+
+        found, unknown = self._asked().ask_coordinators(groups, lambda _, coordinator: coordinator.describe())
+        return {**found, **unknown}
+
+    def unwritable(self, group: str, topics: Collection[str]) -> list[str] | None:
+        """What is not permitted of a commit, one phrase each; None if the brokers do not report permissions.
+
+        Raises:
+            ZkConsumerError: no broker or no coordinator answers.
+        """
+        denied = self._ask(lambda client: client.ask_any(lambda connection: unreadable_topics(connection, topics)))
+        if denied is None or not self._has_offsets_topic():
+            return None if denied is None else [f"topic {topic}" for topic in sorted(denied)]
+        allowed = self._coordinated(group, lambda coordinator: coordinator.may_commit())
+        return [f"topic {topic}" for topic in sorted(denied)] + ([f"group {group}"] if allowed is False else [])
+
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None before 0.10.1.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._ask(lambda client: client.ask_any(cluster_id))
+
+    def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
+        """Every partition of the topics; those of a topic that does not exist are absent.
+
+        Raises:
+            ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
+        """
+        return self._asked().existing(topics).required()
+
+    def releases(self) -> dict[int, tuple[int, ...]]:
+        """The release of each live broker, by its id; one that does not answer is absent.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._of_each_broker(lambda client, broker: client.ask(broker, broker_release))
+
+    def settings(self, names: Collection[str]) -> dict[int, dict[str, str | None]]:
+        """Settings of each live broker, by its id; one that does not report them is absent.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._of_each_broker(
+            lambda client, broker: client.ask(broker, lambda connection: broker_settings(connection, broker.id, names))
+        )
+
+    def _of_each_broker(self, question: Callable[[BrokerClient, Broker], T]) -> dict[int, T]:
+        def ask(client: BrokerClient) -> dict[int, T]:
+            found: dict[int, T] = {}
+            for number, broker in sorted(client.metadata(()).brokers.items()):
+                with suppress(BrokerUnavailable, ProtocolError):
+                    found[number] = question(client, broker)
+            return found
+
+        return self._ask(ask)
+
+    def offsets_topic_leaders(self) -> dict[TopicPartition, Broker | None]:
+        """The leader of each partition of the topic of offsets, None where there is none; empty without the topic.
+
+        Raises:
+            ZkConsumerError: no broker answers, or the topic may not be described.
+        """
+        if not self._has_offsets_topic():
+            return {}
+        metadata = self._ask(lambda client: client.metadata([OFFSETS_TOPIC]))
+        for topic, code in metadata.failed_topics.items():
+            raise ZkConsumerError(f"topic {topic} cannot be described: {error_name(code)}; see its ACLs")
+        return {**dict.fromkeys(metadata.leaderless), **metadata.leaders}
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, StoredOffset],
+        *,
+        retention_ms: int | None = None,
+        before_send: Callable[[], None] = lambda: None,
+    ) -> dict[TopicPartition, str]:
+        """Commit offsets to Kafka; returns why some were refused.
+
+        Args:
+            group: consumer group.
+            offsets: by partition.
+            retention_ms: how long they are kept, in ms; None for the brokers' setting.
+            before_send: called right before each attempt to send them; its exception is passed on.
+
+        Raises:
+            ZkConsumerError: no coordinator answers; whether they are stored is unknown.
+        """
+        outcome = self._coordinated(
+            group, lambda coordinator: coordinator.commit(offsets, retention_ms=retention_ms, before_send=before_send)
+        )
+        return {partition: error_name(code) for partition, code in outcome.refused.items()}
+
+    def can_delete(self, group: str) -> bool:
+        """True if the group's coordinator can delete offsets; raises as :meth:`committed`."""
+        return self._coordinated(group, lambda coordinator: coordinator.can_delete())
+
+    def delete(
+        self, group: str, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
+    ) -> dict[TopicPartition, str]:
+        """Delete offsets from Kafka; returns why some were refused. Idempotent; ``before_send`` as in :meth:`commit`.
+
+        Raises:
+            ZkConsumerError: no coordinator answers, so it is unknown what is deleted; or it is a broker before 2.4.
+        """
+        refused = self._coordinated(group, lambda coordinator: coordinator.delete(partitions, before_send=before_send))
+        return {partition: error_name(code) for partition, code in refused.items()}
+
+    def _has_offsets_topic(self) -> bool:
+        if self._session is not None:
+            return self._session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
+        # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
+        failed = self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
+        return all(code not in NO_SUCH_TOPIC for code in failed.values())
+
+    def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
+        found, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))
+        for error in unknown.values():
+            raise error
+        return found[group]
+
+    def _ask(self, question: Callable[[BrokerClient], T]) -> T:
+        return question(self._asked().client)
+
+    def _asked(self) -> BrokerOffsets:
+        """The brokers, for another question."""
+        self.offsets.begin_round()
+        return self.offsets

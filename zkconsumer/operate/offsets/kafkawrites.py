@@ -1,0 +1,105 @@
+"""KafkaWrites: writes a group's offsets in Kafka while the group is held, and reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.groupstores import Cluster, in_requests
+from zkconsumer.operate.offsets.snapshot import KafkaChange
+from zkconsumer.operate.offsets.writereport import UnderHold, name_in_kafka
+
+
+class KafkaWrites:
+    """The offsets of one group.
+
+    Args:
+        cluster: the brokers.
+        changes: what changes.
+        under: the group, which is held when a method is called.
+    """
+
+    def __init__(self, cluster: Cluster, changes: Sequence[KafkaChange], under: UnderHold) -> None:
+        self._cluster = cluster
+        self._group = under.group
+        self._changes = changes
+        self._under = under
+        self._report = under.report
+
+    def write(self) -> None:
+        """Commit, and delete; what the coordinator refuses is a fault."""
+        names = [name_in_kafka(change.partition) for change in self._changes]
+        if not names or self._under.is_too_late(names):
+            return
+        try:
+            self._require_former()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}")
+            self._report.not_written += names
+            return
+        try:
+            refused = self._commit()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; {self._under.plan.resume}")
+            self._look_again()
+            return
+        for change in self._changes:
+            name, reason = name_in_kafka(change.partition), refused.get(change.partition)
+            (self._report.written if reason is None else self._report.not_written).append(name)
+            if reason is not None:
+                self._report.faults.append(f"{name} was not written: {reason}")
+        self._under.show_progress()
+
+    def _require_former(self) -> None:
+        """Kafka has no compare-and-set: the offsets are read right before they are written."""
+        found = self._offsets()
+        for change in self._changes:
+            now = found.get(change.partition)
+            if now != change.before:
+                raise ZkConsumerError(f"another client wrote {change.partition}, which is {now}, not {change.before}")
+
+    def _offsets(self) -> dict[TopicPartition, int | None]:
+        found = self._cluster.committed(self._group, [change.partition for change in self._changes])
+        return {partition: one.offset for partition, one in found.items()}
+
+    def _commit(self) -> dict[TopicPartition, str]:
+        """Kafka does not know the hold, so it is checked before each request."""
+        require, refused = self._under.hold.require, dict[TopicPartition, str]()
+        for part in in_requests([change for change in self._changes if change.after is not None]):
+            wanted = {change.partition: StoredOffset(change.after, change.metadata or None) for change in part}
+            refused |= self._cluster.commit(
+                self._group, wanted, retention_ms=self._under.plan.retention_ms, before_send=require
+            )
+        for gone in in_requests([change.partition for change in self._changes if change.after is None]):
+            refused |= self._cluster.delete(self._group, gone, before_send=require)
+        return refused
+
+    def _look_again(self) -> None:
+        """Read what became of requests of which one has no answer."""
+        names = [name_in_kafka(change.partition) for change in self._changes]
+        try:
+            found = self._offsets()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"whether {name_some(names)} were written is unknown: {error}")
+            self._report.unknown += names
+            return
+        for change in self._changes:
+            done = found.get(change.partition) == change.after
+            (self._report.written if done else self._report.not_written).append(name_in_kafka(change.partition))
+
+    def read_back(self) -> None:
+        """Report what another client has written to Kafka since; no commit could exclude that client."""
+        written = set(self._report.written)
+        mine = [change for change in self._changes if name_in_kafka(change.partition) in written]
+        found = self._offsets() if mine else {}
+        other = [
+            f"{name_in_kafka(change.partition)} as {found.get(change.partition)}"
+            for change in mine
+            if found.get(change.partition) != change.after
+        ]
+        if other:
+            self._report.faults.append(
+                f"another client wrote {name_some(other)}, right after it was written here; stop it, and try again"
+            )

@@ -1,0 +1,62 @@
+"""``offsets export``: the offsets of groups, to be written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.operate.offsets.groupstores import offset_nodes
+from zkconsumer.operate.offsets.offsetfiles import GroupOffset
+from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Offsets of groups.
+
+    Attributes:
+        offsets: by group, topic and partition.
+        problems: groups and znodes that hold no offset, or may not be read, and are not in the export, one sentence
+            each.
+    """
+
+    offsets: tuple[GroupOffset, ...]
+    problems: tuple[str, ...]
+
+
+def export_offsets(
+    session: ZkSession, groups: Sequence[str], *, advance: Callable[[int, int], None] = lambda _done, _total: None
+) -> Export:
+    """Read the offsets that ZooKeeper stores; it writes nothing.
+
+    A group without offsets has no rows; ExportZkOffsets ends at such a group.
+
+    Args:
+        session: an open session.
+        groups: names of groups; none stands for all, and then a group that may not be read is a problem.
+        advance: called with the number of groups read, and that of all.
+
+    Raises:
+        ZkConsumerError: a group of ``groups`` does not exist, its list of topics may not be read, or ZooKeeper cannot
+            be reached.
+    """
+    registry = Registry(session)
+    rows: list[GroupOffset] = []
+    problems: list[str] = []
+    names = sorted(set(groups)) or registry.groups()
+    for number, group in enumerate(names):
+        advance(number, len(names))
+        try:
+            found = offset_nodes(session, group, without_refused=True)
+        except ZooKeeperRefused as refused:
+            if groups:
+                raise
+            problems.append(f"group {group}: {refused}")
+            continue
+        if not found.nodes and groups and not registry.group_exists(group):
+            raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        problems += found.problems
+        rows += [GroupOffset(group, partition, offset) for partition, offset in found.offsets().items()]
+    return Export(tuple(rows), tuple(problems))

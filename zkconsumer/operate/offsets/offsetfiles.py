@@ -1,0 +1,288 @@
+"""Files of offsets: the lines of ExportZkOffsets, the CSV of ``--reset-offsets --export``, and JSON lines of our own.
+
+A file is read as a whole or not at all: every fault is reported with the number of its line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, offset_partition
+
+FileFormat = Literal["zk", "csv", "json"]
+
+_NUMBER: Final = re.compile(r"\d+", re.ASCII)
+_OLD_PARTITION: Final = re.compile(r"\d+-\d+", re.ASCII)
+_MOST: Final = 2**63 - 1
+_INT_MOST: Final = 2**31 - 1
+_ZK_FORM: Final = "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
+_FIELDS: Final = {"group", "topic", "partition", "offset"}
+
+
+class GroupOffset(NamedTuple):
+    """The offset of one partition of one group."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileFault:
+    """What is wrong with one line, counted from 1."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}"
+
+
+class FileRefused(ZkConsumerError):
+    """A file of offsets cannot be used; ``faults`` has one entry for each fault, in the order of lines."""
+
+    def __init__(self, name: str, faults: Iterable[FileFault]) -> None:
+        self.name = name
+        self.faults = tuple(sorted(faults, key=lambda fault: fault.line))
+        super().__init__(f"{name} is refused, and nothing was written: {name_some(self.faults)}")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """What a file holds, and in which line each entry is."""
+
+    name: str
+    offsets: tuple[GroupOffset, ...]
+    lines: Mapping[tuple[str, TopicPartition], int]
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def format_offsets(
+    rows: Iterable[GroupOffset], kind: FileFormat, *, with_group: bool, skipped: list[str] | None = None
+) -> str:
+    """The text of a file.
+
+    Args:
+        rows: in the order in which they are written.
+        kind: ``zk``: lines of ExportZkOffsets; ``csv``: rows of ``--reset-offsets --export``; ``json``: an object for
+            each line.
+        with_group: of ``csv``: the group is the first column, as newer tools have it for several groups.
+        skipped: takes the reason for each group and topic with a name that cannot be written in this format so that it
+            is read again; None makes that an error.
+
+    Raises:
+        ZkConsumerError: a name cannot be written in this format.
+    """
+    rows = list(rows)
+    refused: dict[tuple[str, str], str] = {}
+    for group, topic in dict.fromkeys((row.group, row.partition.topic) for row in rows if kind != "json"):
+        if why := _unwritable(group + topic, kind):
+            refused[group, topic] = f"group {group!r}, topic {topic!r} cannot be written in format {kind}, {why}"
+    if skipped is None:
+        for reason in refused.values():
+            raise ZkConsumerError(reason)
+    else:
+        skipped += refused.values()
+    rows = [row for row in rows if (row.group, row.partition.topic) not in refused]
+    if kind == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows(
+            ((row.group,) if with_group else ()) + (row.partition.topic, row.partition.partition, row.offset)
+            for row in rows
+        )
+        return text.getvalue()
+    return "".join(map(_zk_line if kind == "zk" else _json_line, rows))
+
+
+def _unwritable(names: str, kind: FileFormat) -> str | None:
+    """Why names cannot be written so that they are read again; None if they can."""
+    if any(character.isspace() or not character.isprintable() for character in names):
+        return "which has no escapes; use format json"
+    return "which ends a path at a colon; use format json" if kind == "zk" and ":" in names else None
+
+
+def _zk_line(row: GroupOffset) -> str:
+    return f"{GroupPaths(row.group).offset(row.partition)}:{row.offset}\n"
+
+
+def _json_line(row: GroupOffset) -> str:
+    document = {"group": row.group, "topic": row.partition.topic, "partition": row.partition.partition}
+    return json.dumps({**document, "offset": row.offset}) + "\n"
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
+    """Read a file of any of the formats, which its first character shows.
+
+    Args:
+        name: of the file, for messages.
+        content: of the file.
+        group: for a CSV file of three columns, the group that it is for; of other files, only this group's offsets are
+            taken. None: all.
+
+    Raises:
+        FileRefused: with every fault.
+    """
+    lines, faults = _lines(content)
+    parse = _parser(lines)
+    found: list[GroupOffset] = []
+    places: dict[tuple[str, TopicPartition], int] = {}
+    for number, line in lines:
+        try:
+            row = parse(line, group)
+            if row[:2] in places:
+                raise ValueError(f"{_shown(row)} is also in line {places[row[:2]]}")
+        except ValueError as error:
+            faults.append(FileFault(number, str(error)))
+            continue
+        places[row[:2]] = number
+        if group in (None, row.group):
+            found.append(row)
+    if not faults and not found:
+        whose = "" if group is None else f" of group {group}"
+        faults.append(FileFault(len(lines) or 1, f"the file ends, and no offset{whose} is in it"))
+    if faults:
+        raise FileRefused(name, faults)
+    return OffsetFile(name, tuple(found), places)
+
+
+def _lines(content: bytes) -> tuple[list[tuple[int, str]], list[FileFault]]:
+    """Lines that are not blank, with their numbers; blank lines at the end are accepted, others are not."""
+    lines: list[tuple[int, str]] = []
+    faults = []
+    blank: int | None = None
+    for number, raw in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            line = raw.decode("utf-8").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            faults.append(FileFault(number, f"not UTF-8: {error.reason} at byte {error.start}"))
+            continue
+        if not line.strip():
+            blank = blank or number
+            continue
+        if blank is not None:
+            faults.append(FileFault(blank, "blank, and more lines follow, which the JVM's import would ignore"))
+            blank = None
+        lines.append((number, line))
+    return lines, faults
+
+
+def _parser(lines: list[tuple[int, str]]) -> Callable[[str, str | None], GroupOffset]:
+    first = lines[0][1].lstrip() if lines else ""
+    if first.startswith("/"):
+        return _parse_zk
+    if first.startswith("{"):
+        return _parse_json
+    columns = len(_columns_of_first(first))
+    return lambda line, group: _parse_csv(line, group, 4 if columns == 4 else 3)
+
+
+def _parse_zk(line: str, _group: str | None) -> GroupOffset:
+    _refuse_spaces(line)
+    path, colon, offset = line.partition(":")
+    parts = offset_partition(path)
+    if parts is None:
+        raise ValueError(f"the path is outside /consumers/*/offsets/*/*; the form is {_ZK_FORM}")
+    if not colon or ":" in offset:
+        raise ValueError(f"the line does not have one colon; the form is {_ZK_FORM}")
+    group, topic, partition = parts
+    return GroupOffset(_name(group, "group"), TopicPartition(topic, _partition(partition)), _offset(offset))
+
+
+def _columns_of_first(line: str) -> list[str]:
+    try:
+        return _columns(line)
+    except ValueError:
+        return []
+
+
+def _columns(line: str) -> list[str]:
+    try:
+        (columns,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}") from None
+    return columns
+
+
+def _parse_csv(line: str, group: str | None, expected: int) -> GroupOffset:
+    columns = _columns(line)
+    if len(columns) != expected:
+        form = "group,topic,partition,offset" if expected == 4 else "topic,partition,offset"
+        raise ValueError(f"{len(columns)} columns; the form of this file is {form}")
+    for column in columns:
+        _refuse_spaces(column)
+    *named, topic, partition, offset = columns
+    if not named and group is None:
+        raise ValueError("three columns name no group; specify the group")
+    owner = named[0] if named else str(group)
+    return GroupOffset(
+        _name(owner, "group"), TopicPartition(_name(topic, "topic"), _partition(partition)), _offset(offset)
+    )
+
+
+def _parse_json(line: str, _group: str | None) -> GroupOffset:
+    try:
+        document = json.loads(line, object_pairs_hook=_without_duplicates)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(document, dict) or set(document) != _FIELDS:
+        raise ValueError("not an object with exactly group, topic, partition and offset")
+    group, topic, partition, offset = (document[name] for name in ("group", "topic", "partition", "offset"))
+    for name, value in (("group", group), ("topic", topic)):
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is not a text")
+    for name, value in (("partition", partition), ("offset", offset)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{name} is not an integer")
+    whole = TopicPartition(_name(topic, "topic"), _partition(str(partition)))
+    return GroupOffset(_name(group, "group"), whole, _offset(str(offset)))
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is given twice")
+    return found
+
+
+def _name(text: str, what: str) -> str:
+    """A name that can be the name of a znode."""
+    if text in ("", ".", "..") or "/" in text or not text.isprintable():
+        raise ValueError(f"{text!r} cannot be the name of a {what}")
+    return text
+
+
+def _refuse_spaces(text: str) -> None:
+    if "".join(text.split()) != text:
+        raise ValueError(f"{text!r} contains white space, which members cannot read in an offset")
+
+
+def _partition(text: str) -> int:
+    if _OLD_PARTITION.fullmatch(text):
+        raise ValueError(f"partition {text!r} is a broker and a partition of Kafka 0.7; later releases have numbers")
+    if not _NUMBER.fullmatch(text) or int(text) > _INT_MOST or text != str(int(text)):
+        raise ValueError(f"partition {text!r} is not a number of a partition")
+    return int(text)
+
+
+def _offset(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or int(text) > _MOST:
+        raise ValueError(f"offset {text!r} is not an integer from 0 to {_MOST}")
+    return int(text)
+
+
+def _shown(row: GroupOffset) -> str:
+    return f"partition {row.partition} of group {row.group}"

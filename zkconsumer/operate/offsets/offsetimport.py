@@ -1,0 +1,170 @@
+"""``offsets import`` and ``offsets copy``: offsets of a file, or of another group, for a group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
+from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
+from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.writeplan import (
+    GroupPlan,
+    Guards,
+    Target,
+    WritePlan,
+    counting_offsets,
+    plan_offsets,
+    read_kafka,
+)
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_import(
+    session: ZkSession,
+    cluster: Cluster,
+    file: OffsetFile,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+    skip_missing: bool = False,
+    clamp: bool = False,
+) -> WritePlan:
+    """Plan to store the offsets of a file.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        file: what to import.
+        store: where to; None for the store that a group uses.
+        live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
+        skip_missing: a partition that does not exist is skipped with a warning, unless none of the file's exists.
+        clamp: in place of an offset outside its log the nearest one that the log has is stored, with a warning.
+
+    Raises:
+        FileRefused: a topic or partition does not exist, or an offset is outside its log; with every such line.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
+    """
+    partitions = {row.partition for row in file.offsets}
+    existing = existing_partitions(session, cluster, partitions)
+    ranges = cluster.log_ranges({p for p in partitions if p in existing.get(p.topic, ())})
+    groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    faults, remarks = [], []
+    for row in file.offsets:
+        log = ranges.get(row.partition)
+        new = None if log is None else log.clamp(row.offset)
+        if new is not None:
+            groups[row.group][row.partition] = new
+        if new != row.offset:
+            fault = FileFault(file.lines[row[:2]], _fault(row, log, existing))
+            is_accepted = (skip_missing and bool(ranges)) if log is None else clamp
+            if is_accepted:
+                remarks.append(f"{fault}: {'skipped' if new is None else f'{new} is stored instead'}")
+            else:
+                faults.append(fault)
+    if faults:
+        raise FileRefused(file.name, faults)
+    plans = [
+        _plan_group(session, cluster, group, wanted, ranges, store, live) for group, wanted in sorted(groups.items())
+    ]
+    return WritePlan(f"import {file.name}", tuple(plans), live, remarks=tuple(remarks))
+
+
+def existing_partitions(
+    session: ZkSession, cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[str, frozenset[TopicPartition]]:
+    """The partitions of those topics of ``partitions`` that exist."""
+    topics = sorted({partition.topic for partition in partitions})
+    found = open_registry(session, cluster.config).partitions(topics)
+    return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
+
+
+def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
+    """What is wrong with an offset outside its log, or, without a log, with its partition."""
+    topic, partition = row.partition.topic, row.partition
+    if log is not None:
+        return f"offset {row.offset} of {partition} is outside its log, which has {log.start} to {log.end}"
+    if topic not in existing:
+        return f"topic {topic} does not exist"
+    return f"topic {topic} has {len(existing[topic])} partitions, {partition} is not among them"
+
+
+def _plan_group(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    wanted: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, LogRange],
+    store: Store | None,
+    live: bool,
+) -> GroupPlan:
+    guards = Guards(session, live)
+    nodes = offset_nodes(session, group)
+    in_kafka = read_kafka(cluster, group, tuple(wanted), store)
+    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stored = in_kafka() if "kafka" in stores else {}
+    old = counting_offsets(wanted, nodes, stored, stores)
+    rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
+    target = Target(group, rows, nodes, stored, stores)
+    return plan_offsets(session, cluster, guards, target)
+
+
+def plan_copy(
+    session: ZkSession,
+    cluster: Cluster,
+    source: str,
+    destination: str,
+    topics: Mapping[str, Collection[int] | None] | None = None,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+) -> WritePlan:
+    """Plan to store the offsets of one group for another.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        source: group whose offsets in ZooKeeper are read; it may have members.
+        destination: group to write.
+        topics: topic to its partitions, None for all of them; None for all topics.
+        store: where to write; None for the store that the destination uses.
+        live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
+
+    Raises:
+        ZkConsumerError: the source has no such offsets, one is outside its log, or ZooKeeper or the brokers cannot be
+            asked.
+    """
+    if source == destination:
+        raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
+    found = offset_nodes(session, source, None if topics is None else tuple(topics))
+    wanted = {p: offset for p, offset in found.offsets().items() if _is_wanted(p, topics)}
+    for topic, numbers in (topics or {}).items():
+        for number in numbers or ():
+            if TopicPartition(topic, number) not in wanted:
+                raise ZkConsumerError(f"group {source} has no offset of {TopicPartition(topic, number)}")
+    if not wanted:
+        raise ZkConsumerError(f"group {source} has no such offsets in ZooKeeper; check its name and --topic")
+    existing = existing_partitions(session, cluster, wanted)
+    if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+        raise ZkConsumerError(
+            f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
+        )
+    ranges = cluster.log_ranges(wanted)
+    if outside := outside_logs(wanted, ranges):
+        raise ZkConsumerError(
+            f"offsets of group {source} are outside their logs, so nothing is copied: {name_some(outside)}; reset them "
+            "first (`zkconsumer offsets reset`), or name the others with --topic"
+        )
+    plan = _plan_group(session, cluster, destination, wanted, ranges, store, live)
+    return WritePlan(f"copy {source} to {destination}", (plan,), live)
+
+
+def _is_wanted(partition: TopicPartition, topics: Mapping[str, Collection[int] | None] | None) -> bool:
+    if topics is None:
+        return True
+    numbers = topics.get(partition.topic, ())
+    return numbers is None or partition.partition in numbers

@@ -1,0 +1,107 @@
+"""``offsets reset``: move the offsets of a group (KIP-122)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
+from zkconsumer.operate.offsets.offsetimport import existing_partitions
+from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow, ResetSpec, reset_offset
+from zkconsumer.operate.offsets.writeplan import Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    topics: Mapping[str, Collection[int] | None] | None,
+    spec: ResetSpec,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+    approximate: bool = False,
+    create: bool = False,
+) -> WritePlan:
+    """Plan to move the offsets of a group.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        group: its name.
+        topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of, in
+            the stores that are written, or ever owned. Brokers before 0.10.2 do not list a group's offsets, so of
+            those in Kafka only topics count that ZooKeeper has of the group, too.
+        spec: where to.
+        store: where to write; None for the store that the group uses.
+        live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
+        approximate: see :meth:`Cluster.offsets_at <zkconsumer.operate.offsets.groupstores.Cluster.offsets_at>`.
+        create: a group that neither ZooKeeper nor Kafka has is created; otherwise the plan has a refusal.
+
+    Raises:
+        WriteRefused: offsets by time would be approximate.
+        ZkConsumerError: there is no such topic or partition, the scenario does not fit a partition, or ZooKeeper or
+            the brokers cannot be asked.
+    """
+    guards = Guards(session, live)
+    nodes = offset_nodes(session, group)
+    partitions = _partitions(session, cluster, group, nodes.nodes, topics, spec)
+    in_kafka = read_kafka(cluster, group, partitions, store)
+    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stored = in_kafka() if "kafka" in stores else {}
+    if not (create or stored or Registry(session).group_exists(group)):
+        guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
+    if not {p.topic for p in stored} <= {p.topic for p in partitions}:
+        partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
+    if not partitions:
+        raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
+    old = counting_offsets(partitions, nodes, stored, stores)
+    ranges = cluster.log_ranges(partitions)
+    times: dict[TopicPartition, int | None] = {}
+    if spec.kind == "time":
+        times = cluster.offsets_at(partitions, spec.value, approximate=approximate)
+    rows: dict[TopicPartition, OffsetRow] = {}
+    faults = []
+    for partition in partitions:
+        try:
+            rows[partition] = reset_offset(spec, partition, old[partition], ranges[partition], times.get(partition))
+        except ValueError as error:
+            faults.append(str(error))
+    if faults:
+        raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
+    target = Target(group, rows, nodes, stored, stores)
+    return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
+
+
+def _partitions(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    stored: Collection[TopicPartition],
+    topics: Mapping[str, Collection[int] | None] | None,
+    spec: ResetSpec,
+) -> list[TopicPartition]:
+    if spec.kind == "file":
+        wanted = set(spec.offsets)
+        existing = existing_partitions(session, cluster, wanted)
+    elif topics is None:
+        names = {partition.topic for partition in stored} | set(Registry(session).owned_topics(group))
+        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
+        wanted = {partition for theirs in existing.values() for partition in theirs}
+    else:
+        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
+        wanted = {
+            partition
+            for topic, numbers in topics.items()
+            for partition in (
+                existing.get(topic, {TopicPartition(topic, 0)})
+                if numbers is None
+                else [TopicPartition(topic, number) for number in numbers]
+            )
+        }
+    if missing := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+        raise ZkConsumerError(f"partitions do not exist: {name_some(missing)}; check the names of topics")
+    return sorted(wanted)

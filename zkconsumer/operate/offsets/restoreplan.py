@@ -1,0 +1,261 @@
+"""``offsets restore``: undo or complete what another command wrote, from its snapshot."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
+from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold
+from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.snapshot import (
+    GroupChange,
+    KafkaChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    offset_of,
+    partition_of,
+)
+from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, topic_identities
+from zkconsumer.operate.offsets.writereport import name_in_kafka
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.znodes import OffsetNode
+from zkconsumer.zookeeper.session import ZkSession
+
+Outside = Literal["refuse", "clamp", "keep"]
+"""What becomes of an offset that its log no longer has: the restore is refused, the nearest offset is written, or the
+offset itself, with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """The logs of the partitions, and the topics that were deleted and created again since the snapshot."""
+
+    ranges: Mapping[TopicPartition, LogRange]
+    recreated: frozenset[str] = frozenset()
+
+    def nearest(self, partition: TopicPartition, offset: int) -> int:
+        return nearest_in_log(partition, offset, self.ranges, self.recreated)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    complete: bool
+    overwrite: bool
+    outside: Outside
+    commits_again: bool
+    recorded: Mapping[str, str | int | None]
+
+
+def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
+    session: ZkSession,
+    cluster: Cluster,
+    snapshot: Snapshot,
+    *,
+    complete: bool = False,
+    overwrite: bool = False,
+    outside: Outside = "refuse",
+    live: bool = False,
+    forceable: bool = True,
+    commits_again: bool = False,
+) -> WritePlan:
+    """Plan to write what was there before, or what should have been written.
+
+    A znode that is neither as before nor as it should have been was written by another client since, such as a member
+    that continued: that is refused. So is another chroot than that of the command, whose group is elsewhere. Groups are
+    undone in the reverse order: a renamed group exists again before the one of the new name is deleted.
+
+    Args:
+        session: an open session.
+        cluster: for offsets in Kafka.
+        snapshot: of the command to undo or to complete.
+        complete: write what is missing, instead of undoing what was done.
+        overwrite: also what other clients wrote since.
+        outside: see :data:`Outside`.
+        live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
+        forceable: the command has ``--overwrite`` and ``--force-live``, for messages.
+        commits_again: commit also the offsets that Kafka has already, so that their retention begins again.
+
+    Raises:
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
+    """
+    how = _How(complete, overwrite, outside, commits_again, snapshot.identities)
+    plans = [
+        _plan_group(session, cluster, one, how, Guards(session, live, forceable))
+        for one in (snapshot.groups if complete else reversed(snapshot.groups))
+    ]
+    verb = "complete" if complete else "undo"
+    checked = _check_place(plans, snapshot.zookeeper, session.address)
+    return WritePlan(f"{verb} {snapshot.command}", checked, live, forceable)
+
+
+def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[GroupPlan, ...]:
+    """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper."""
+    if not plans:
+        return ()
+    (servers, chroot), (servers_now, chroot_now) = _place(then), _place(now)
+    refusals, warnings = plans[0].refusals, plans[0].warnings
+    if chroot != chroot_now:
+        reason = f"the snapshot was made for chroot {chroot or '/'}, not {chroot_now or '/'}; check --zookeeper"
+        refusals = (reason, *refusals)
+    if not servers & servers_now:  # an ensemble has many names, so this is no refusal
+        warnings = (f"the snapshot was made at {then}, not {now}; check that both are one ensemble", *warnings)
+    return (replace(plans[0], refusals=refusals, warnings=warnings), *plans[1:])
+
+
+def _place(address: str) -> tuple[set[str], str]:
+    """Servers and chroot of an address as ``zookeeper.connect`` has it."""
+    servers, slash, chroot = address.partition("/")
+    return {server.strip() for server in servers.split(",")}, (slash + chroot).rstrip("/")
+
+
+def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
+    found = session.get_many(node.path for node in change.nodes)
+    logs = _logs(session, cluster, change, how, guards)
+    changes, foreign, rows = [], [], []
+    for node in change.nodes:
+        now, former = found[node.path], node.after if how.complete else node.before
+        if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
+            continue  # a parent that was missing then: whoever has created it
+        wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
+        if not _is_one_of(now, node, wanted):
+            foreign.append(node.path)
+        new = _new_change(node.path, now, wanted)
+        if new is not None:
+            changes.append(new)
+        if row := _row(node.path, now, wanted, logs):
+            rows.append(row)
+    kafka = _kafka(cluster, change, how, logs, foreign, guards)
+    rows += [
+        OffsetRow(one.partition, one.before, one.after, logs.ranges.get(one.partition), "in Kafka") for one in kafka
+    ]
+    _check_logs(rows, logs, how, guards)
+    if foreign and not how.overwrite:
+        option = "; give --overwrite to write them all the same" if guards.forceable else ""
+        guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
+    hold: set[TopicPartition] = set()
+    if change.held_group is not None:
+        hold = partitions_to_hold(session, cluster.config, change.held_group, [row.partition for row in rows])
+        # That an offset was written recently is no warning here: it was this tool, or the write is refused above.
+        guards.check_group(change.held_group, hold, OffsetNodes({}))
+    return GroupPlan(
+        replace(change, nodes=tuple(changes), kafka=tuple(kafka)),
+        tuple(sorted(rows, key=lambda row: row.partition)),
+        frozenset(hold),
+        tuple(guards.refusals),
+        tuple(guards.warnings),
+    )
+
+
+def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> _Logs:
+    """The log of each partition whose topic still exists."""
+    partitions = {one.partition for one in change.kafka}
+    partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
+    topics = {partition.topic for partition in partitions}
+    ranges: Mapping[TopicPartition, LogRange] = {}
+    recreated: set[str] = set()
+    try:
+        for topic, identity in topic_identities(session, cluster, topics & how.recorded.keys()).items():
+            recorded = how.recorded[topic]
+            if recorded is None or not identity.is_recorded_as(recorded):
+                recreated.add(topic)
+        ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
+    except ZkConsumerError as error:
+        guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
+    return _Logs(ranges, frozenset(recreated))
+
+
+def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
+    changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
+    outside = {p for row in changed for p in outside_logs({row.partition: row.new}, logs.ranges, logs.recreated)}
+    others = sorted(partition for partition in outside if partition.topic in logs.recreated)
+    same = sorted(outside.difference(others))
+    if how.outside == "keep":
+        if same:
+            guards.warnings.append(f"offsets of {name_some(same)} are outside their logs, as they were before")
+        if others:
+            guards.warnings.append(
+                f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again"
+            )
+        return
+    if same:
+        guards.refusals.append(
+            f"offsets of {name_some(same)} are outside their logs, so consumers would begin there at "
+            "auto.offset.reset; give --clamp to write the nearest offsets that the logs have"
+        )
+    if others:
+        guards.refusals.append(
+            f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again since; "
+            "give --clamp to write where their logs start"
+        )
+
+
+def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:
+    """The state with the nearest offset that the log has."""
+    partition, offset = partition_of(path), offset_of(path, wanted)
+    if wanted is None or offset is None or partition is None or (nearest := logs.nearest(partition, offset)) == offset:
+        return wanted
+    return wanted._replace(data=OffsetNode.encode(nearest))
+
+
+def _is_one_of(now: Znode | None, node: NodeChange, wanted: NodeState | None) -> bool:
+    """True if the node is as the snapshot has it, before or after the write, or as it is wanted."""
+    data = None if now is None else (now.data,)
+    return data in [None if state is None else (state.data,) for state in (node.before, node.after, wanted)]
+
+
+def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeChange | None:
+    """None if the node is as it is wanted."""
+    if now is None:
+        return None if wanted is None else NodeChange(path, None, NodeState(wanted.data, access=wanted.access))
+    if wanted is not None and wanted.data == now.data:
+        return None
+    before = NodeState(now.data, now.version, now.mzxid)
+    return NodeChange(path, before, None if wanted is None else NodeState(wanted.data))
+
+
+def _row(path: str, now: Znode | None, wanted: NodeState | None, logs: _Logs) -> OffsetRow | None:
+    partition = partition_of(path)
+    if partition is None:
+        return None
+    return OffsetRow(partition, offset_of(path, now), offset_of(path, wanted), logs.ranges.get(partition))
+
+
+def _kafka(
+    cluster: Cluster,
+    change: GroupChange,
+    how: _How,
+    logs: _Logs,
+    foreign: list[str],
+    guards: Guards,
+) -> list[KafkaChange]:
+    if not change.kafka:
+        return []
+    found: Mapping[TopicPartition, StoredOffset] = cluster.committed(
+        change.group, [one.partition for one in change.kafka]
+    )
+    changes = []
+    for one in change.kafka:
+        stored = found.get(one.partition, NO_OFFSET)
+        wanted = one.after if how.complete else one.before
+        if how.outside == "clamp" and wanted is not None:
+            wanted = logs.nearest(one.partition, wanted)
+        if stored.offset not in (one.before, one.after, wanted):
+            foreign.append(name_in_kafka(one.partition))
+        if stored.offset != wanted or (how.commits_again and wanted is not None):
+            metadata = one.metadata if how.commits_again else fresh_metadata(one.metadata, uuid.uuid4().hex)
+            changes.append(KafkaChange(one.partition, stored.offset, wanted, metadata))
+    if any(one.after is None for one in changes) and not cluster.can_delete(change.group):
+        kept = [one for one in changes if one.after is None]
+        guards.warnings += (
+            f"Kafka had no offset of {one.partition}; {one.before} stays, since brokers before 2.4 delete no offsets"
+            for one in kept
+        )
+        changes = [one for one in changes if one.after is not None]
+    return changes

@@ -1,0 +1,1 @@
+"""Decisions about offsets before they are written."""

@@ -1,0 +1,333 @@
+"""WritePlan: what a command is going to write, and which guards refuse it; made without writing anything."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
+from zkconsumer.operate.offsets.grouphold import live_members
+from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, Store, partitions_to_hold
+from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
+from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
+from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.rules.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.session import ZkSession
+
+_RECENT_MS: Final = 60_000
+"""An offset without a member that was written so recently is suspicious: the default auto.commit.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What is written of one group.
+
+    Attributes:
+        change: what changes, as the snapshot keeps it.
+        rows: what that means for the offset of each partition, also where nothing changes.
+        hold: partitions that no member may own meanwhile.
+        refusals: why the guards refuse to write, one sentence each.
+        warnings: what the operator should know, one sentence each.
+        file: a file to write and its text, for a store of another program.
+    """
+
+    change: GroupChange
+    rows: tuple[OffsetRow, ...]
+    hold: frozenset[TopicPartition] = frozenset()
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    file: tuple[Path, str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is written."""
+        return not (self.change.nodes or self.change.kafka or self.file)
+
+
+def _nothing_else(_is_written: bool, /) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What a command writes.
+
+    Attributes:
+        command: what the operator asked for, in words.
+        groups: in the order in which they are written.
+        live: members do not stop it (``--force-live``).
+        forceable: the command has that option, for messages.
+        remarks: what the operator should know of all of it, one sentence each.
+        snapshot: what the file of the write gets; None for what ``groups`` change.
+        retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
+        still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
+            why it is not, one sentence each. It is called with False before the first write, and with True after the
+            last one.
+        sets_again: set what another client overwrites before the hold is released; otherwise report it.
+        source: where the offsets are from, if members that register meanwhile would consume its records twice.
+        resume: what the operator does to complete a write that failed.
+    """
+
+    command: str
+    groups: tuple[GroupPlan, ...]
+    live: bool = False
+    forceable: bool = True
+    remarks: tuple[str, ...] = ()
+    snapshot: Snapshot | None = None
+    retention_ms: int | None = None
+    still_refused: Callable[[bool], Sequence[str]] = _nothing_else
+    sets_again: bool = True
+    source: str = ""
+    resume: str = "complete it by `offsets restore --complete`"
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the guards refuse to write, of all groups."""
+        return tuple(reason for group in self.groups for reason in group.refusals)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should know, of all groups."""
+        return (*self.remarks, *(warning for group in self.groups for warning in group.warnings))
+
+
+@dataclass(slots=True)
+class Guards:
+    """Collects what speaks against a write.
+
+    Args:
+        session: an open session.
+        live: members are a warning and no refusal.
+        forceable: the command has ``--force-live``, for messages.
+        now_ms: current time in ms since the epoch.
+    """
+
+    session: ZkSession
+    live: bool = False
+    forceable: bool = True
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    refusals: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def check_group(self, group: str, hold: Collection[TopicPartition], nodes: OffsetNodes) -> None:
+        """Members, owners, other tools, and offsets that are being written."""
+        paths = GroupPaths(group)
+        if members := sorted(self.session.children(paths.ids) or ()):
+            if self.live:
+                self.warnings.append(
+                    f"group {group} has live members, whose next commit overwrites what is written: "
+                    f"{name_some(members)}"
+                )
+            else:
+                self.refusals.append(live_members(group, members, forceable=self.forceable))
+        elif owners := self._owners(paths, hold):
+            self.refusals.append(
+                f"partitions of group {group} have owners although no member is registered: {name_some(owners)}; wait "
+                "until their sessions have expired"
+            )
+        else:
+            self._warn_of_recent(group, nodes)
+        if holds := [name for name in self.session.children(paths.ours) or () if name.startswith(HOLD)]:
+            self.refusals.append(f"another tool is writing offsets of group {group}: {', '.join(sorted(holds))}")
+
+    def _owners(self, paths: GroupPaths, partitions: Collection[TopicPartition]) -> list[str]:
+        numbers: dict[str, set[str]] = {}
+        for partition in partitions:
+            numbers.setdefault(paths.owner_topic(partition.topic), set()).add(str(partition.partition))
+        owned = self.session.children_of(sorted(numbers)).existing()
+        nodes = self.session.get_many(
+            f"{parent}/{name}"
+            for parent, names in owned.items()
+            for name in sorted(numbers[parent] & set(names), key=int)
+        )
+        return [
+            f"{path} by {PartitionOwnerNode.decode(path, node.data)}"
+            for path, node in nodes.items()
+            if node is not None
+        ]
+
+    def _warn_of_recent(self, group: str, nodes: OffsetNodes) -> None:
+        since = self.now_ms() - _RECENT_MS
+        recent = [partition for partition, node in nodes.nodes.items() if node.modified_ms > since]
+        if recent:
+            self.warnings.append(
+                f"offsets of group {group} were written in the last minute although no member is registered: "
+                f"{name_some(recent)}; a member has just left, or a SimpleConsumer is at work"
+            )
+
+    def require_deletion(self, cluster: Cluster, group: str) -> None:
+        """Brokers before 2.4 cannot delete offsets. To commit another offset instead would make records be skipped."""
+        try:
+            if cluster.can_delete(group):
+                return
+            reason = f"the brokers cannot delete offsets of group {group} in Kafka, which those since 2.4 can (KIP-496)"
+        except ZkConsumerError as error:
+            reason = f"whether the brokers can delete offsets of group {group} in Kafka is unknown: {error}"
+        self.refusals.append(
+            f"{reason}; write ZooKeeper's with --store zookeeper, and let Kafka's expire (offsets.retention.minutes)"
+        )
+
+    def choose_store(
+        self, group: str, given: Store | None, in_zookeeper: bool, in_kafka: Callable[[], bool]
+    ) -> frozenset[str]:
+        """Which stores to write: the one that has offsets of the group; where both have, the operator decides.
+
+        A reader under dual commit takes the greater of both, so a rewind of one store would be lost.
+        """
+        if given is not None:
+            return frozenset({"zookeeper", "kafka"} if given == "both" else {given})
+        try:
+            kafka_has = in_kafka()
+        except WriteRefused:
+            raise
+        except ZkConsumerError as error:
+            self.refusals.append(
+                f"whether Kafka stores offsets of group {group}, too, is unknown: {error}. Give --store zookeeper to "
+                "write ZooKeeper's only"
+            )
+            return frozenset({"zookeeper"})
+        if kafka_has and in_zookeeper:
+            self.refusals.append(
+                f"group {group} has offsets in ZooKeeper and in Kafka, and readers under dual commit take the greater; "
+                "give --store both, --store zookeeper or --store kafka"
+            )
+        return frozenset({"kafka"} if kafka_has else {"zookeeper"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Offsets to write to one group.
+
+    Attributes:
+        group: its name.
+        rows: by partition, what is to be stored.
+        nodes: the group's offset znodes, as they were read.
+        in_kafka: the offsets in Kafka, as they were read.
+        stores: ``zookeeper``, ``kafka`` or both.
+    """
+
+    group: str
+    rows: Mapping[TopicPartition, OffsetRow]
+    nodes: OffsetNodes
+    in_kafka: Mapping[TopicPartition, StoredOffset]
+    stores: frozenset[str]
+
+
+def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: Target) -> GroupPlan:
+    """The plan of one group, whose guards are checked here."""
+    wanted = {p: row.new for p, row in target.rows.items() if row.new is not None}
+    nodes: tuple[NodeChange, ...] = ()
+    kafka: tuple[KafkaChange, ...] = ()
+    if "zookeeper" in target.stores:
+        nodes = offset_changes(session, target.group, wanted, target.nodes)
+    if "kafka" in target.stores:
+        stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
+        kafka = tuple(
+            KafkaChange(p, stored[p].offset, new, fresh_metadata(stored[p].mark, uuid.uuid4().hex))
+            for p, new in sorted(wanted.items())
+            if stored[p].offset != new
+        )
+    hold = partitions_to_hold(session, cluster.config, target.group, wanted)
+    guards.check_group(target.group, hold, target.nodes)
+    rows = tuple(target.rows[p] for p in sorted(target.rows))
+    change = GroupChange(target.group, nodes, kafka)
+    return GroupPlan(change, rows, frozenset(hold), tuple(guards.refusals), tuple(guards.warnings))
+
+
+def offset_changes(
+    session: ZkSession, group: str, wanted: Mapping[TopicPartition, int], nodes: OffsetNodes
+) -> tuple[NodeChange, ...]:
+    """Changes of offset znodes and of the parents that they need; nothing for an offset that is stored already."""
+    paths = GroupPaths(group)
+    changes = []
+    missing = [partition for partition in sorted(wanted) if partition not in nodes.nodes]
+    access = _access_of_siblings(session, paths, missing, nodes)
+    changes += _missing_parents(session, paths, {partition.topic for partition in missing}, access)
+    for partition, offset in sorted(wanted.items()):
+        node, data = nodes.nodes.get(partition), OffsetNode.encode(offset)
+        if node is None:
+            after = NodeState(data, access=access.get(partition.topic))
+            changes.append(NodeChange(paths.offset(partition), None, after))
+        elif node.data != data:
+            before = NodeState(node.data, node.version, node.mzxid)
+            changes.append(NodeChange(paths.offset(partition), before, NodeState(data)))
+    return tuple(changes)
+
+
+def _access_of_siblings(
+    session: ZkSession, paths: GroupPaths, missing: Iterable[TopicPartition], nodes: OffsetNodes
+) -> dict[str, Access]:
+    """By topic, the access that a new offset znode gets: that of a znode beside it, else of one of another topic.
+
+    A node with another access than its siblings would lock out the group's members.
+    """
+    sibling: dict[str, str] = {}
+    for partition in nodes.nodes:
+        sibling.setdefault(partition.topic, paths.offset(partition))
+    cousin = next(iter(sibling.values()), paths.offsets)
+    wanted = {partition.topic: sibling.get(partition.topic, cousin) for partition in missing}
+    access = session.access(wanted.values())
+    return {topic: access[path] for topic, path in wanted.items() if path in access}
+
+
+def _missing_parents(
+    session: ZkSession, paths: GroupPaths, topics: Collection[str], access: Mapping[str, Access]
+) -> list[NodeChange]:
+    parents: dict[str, Access | None] = {}
+    if topics:
+        parents = dict.fromkeys([paths.root, paths.offsets])
+        parents |= {paths.offset_topic(topic): access.get(topic) for topic in sorted(topics)}
+    found = session.get_many(parents)
+    missing = [path for path in parents if found[path] is None]
+    return [NodeChange(path, None, NodeState(None, access=parents[path])) for path in missing]
+
+
+def read_kafka(
+    cluster: Cluster, group: str, partitions: Collection[TopicPartition], given: Store | None
+) -> Callable[[], dict[TopicPartition, StoredOffset]]:
+    """Reads the group's offsets in Kafka when they are first needed; never with ``--store zookeeper``.
+
+    They are those of all topics, since the group's store is chosen by all; ``partitions`` are what old brokers are
+    asked for (:meth:`Cluster.committed_known <zkconsumer.operate.offsets.groupstores.Cluster.committed_known>`).
+    """
+    memo: list[dict[TopicPartition, StoredOffset]] = []
+
+    def read() -> dict[TopicPartition, StoredOffset]:
+        if not memo:
+            memo.append({} if given == "zookeeper" else cluster.committed_known(group, partitions))
+        return memo[0]
+
+    return read
+
+
+def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity]:
+    """What distinguishes the topics that exist from earlier ones of the same names.
+
+    Raises:
+        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
+    """
+    described = open_registry(session, cluster.config).describe_topics(sorted(topics))
+    return {topic: one.identity for topic, one in described.items()}
+
+
+def counting_offsets(
+    partitions: Iterable[TopicPartition],
+    nodes: OffsetNodes,
+    in_kafka: Mapping[TopicPartition, StoredOffset],
+    stores: Collection[str],
+) -> dict[TopicPartition, int | None]:
+    """The stored offset of each partition in these stores, None without one.
+
+    Of two it is the greater, which a reader under dual commit takes.
+    """
+    of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
+    return {
+        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max") for p in partitions
+    }

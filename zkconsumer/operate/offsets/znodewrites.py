@@ -1,0 +1,198 @@
+"""ZnodeWrites: writes a group's znodes under its hold, each only if it is as it was planned, and reads them back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
+from zkconsumer.operate.offsets.writereport import UnderHold
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation, in_transactions
+
+_READ_BACK_ROUNDS: Final = 3
+_RECONNECT_S: Final = 10.0
+_PAUSE_S: Final = 0.2
+
+
+class ZnodeWrites:
+    """The znodes of one group.
+
+    Args:
+        session: an open session.
+        nodes: what changes.
+        under: the group, which is held when a method is called.
+
+    Attributes:
+        closing: deletions of parents of the hold, which its release does.
+    """
+
+    def __init__(self, session: ZkSession, nodes: Sequence[NodeChange], under: UnderHold) -> None:
+        self._session = session
+        self._wanted = {node.path: node.after for node in nodes}
+        self._under = under
+        self._report = under.report
+        self._now, self.closing = _in_order(under.group, nodes)
+
+    def write(self) -> None:
+        """Write what is possible while the group is held; a fault ends it."""
+        changes = self._now
+        made = self._under.hold.created & {change.path for change in changes}
+        self._under.hold.keep(made)
+        self._report.written += sorted(made)
+        todo = [change for change in changes if change.path not in made]
+        parts = list(in_transactions(todo))
+        for number, part in enumerate(parts):
+            if not self._write_part(part):
+                self._report.not_written += [change.path for late in parts[number + 1 :] for change in late]
+                return
+
+    def _write_part(self, part: Sequence[Operation]) -> bool:
+        paths = [change.path for change in part]
+        if self._under.is_too_late(paths):
+            return False
+        try:
+            conflict = self._session.commit_changes(self._under.hold.fence, part)
+        except ZkConsumerError as error:
+            self._report.faults.append(f"{error}; check ZooKeeper, then {self._under.plan.resume}")
+            self._look_again(part)
+            return False
+        if conflict is not None:
+            self._report.faults.append(f"{conflict.operation.path} was not written: {conflict.reason}")
+            self._report.not_written += paths
+            return False
+        self._report.written += paths
+        self._under.show_progress()
+        return True
+
+    def _look_again(self, part: Sequence[Operation]) -> None:
+        """Read what became of a transaction without an answer: its first change shows it, since it is all or none."""
+        paths, first = [change.path for change in part], part[0]
+        deadline = time.monotonic() + _RECONNECT_S
+        while True:
+            try:
+                node = self._session.get(first.path)
+                break
+            except ZkConsumerError as error:
+                if time.monotonic() > deadline:
+                    self._report.faults.append(f"whether {name_some(paths)} were written is unknown: {error}")
+                    self._report.unknown += paths
+                    return
+                time.sleep(_PAUSE_S)  # kazoo reconnects by itself
+        if first.kind == "delete":
+            done = node is None
+        else:
+            version = 0 if first.kind == "create" else first.version + 1
+            done = node is not None and (node.data, node.version) == (first.data, version)
+        (self._report.written if done else self._report.not_written).extend(paths)
+
+    def read_back(self) -> None:
+        """Wait until members continue at what was written, which another client may have overwritten meanwhile.
+
+        A member whose session has just expired may commit once more. 1. Offsets are written here; 2. the member, in a
+        new session, writes the offset of before; 3. it tries to claim, and reads that offset first; 4. it is found and
+        set again here. The attempt of step 3 must fail, too, so each time that something was set again attempts are
+        outlasted again.
+
+        Raises:
+            ZkConsumerError: it cannot be read.
+        """
+        sets_again = self._under.plan.sets_again
+        for _ in range(_READ_BACK_ROUNDS if sets_again else 1):
+            self._under.hold.outlast_attempts()
+            lost = self._lost()
+            if not lost:
+                return
+            if sets_again:
+                self._set_again(lost)
+        self._report.faults.append(
+            f"another client {'keeps writing' if sets_again else 'wrote'} {name_some(lost)}, right after it was "
+            "written here; stop it, and try again"
+        )
+
+    def _lost(self) -> dict[str, Znode | None]:
+        """What another client has overwritten, or created again, by path.
+
+        ``ids`` comes back with a member, whose registration is not deleted; the release reports it.
+        """
+        written = set(self._report.written) - {GroupPaths(self._under.group).ids}
+        nodes = self._session.get_many(path for path in self._wanted if path in written)
+        return {path: node for path, node in sorted(nodes.items()) if not _is_as(node, self._wanted[path])}
+
+    def _set_again(self, lost: Mapping[str, Znode | None]) -> None:
+        """Set what another client has overwritten, and delete what it has created again."""
+        again = []
+        for path, node in lost.items():
+            after = self._wanted[path]
+            self._report.warnings.append(
+                f"{path} was written by another client right after it was "
+                f"{'deleted' if after is None else 'written'} here, as {node.data if node else None!r}; it is "
+                f"{'deleted' if after is None else 'set'} again"
+            )
+            if node is not None:
+                kind: Literal["delete", "set"] = "delete" if after is None else "set"
+                again.append(Operation(kind, path, None if after is None else after.data, node.version))
+        again.sort(key=lambda change: (change.kind == "delete", -change.path.count("/")))
+        for part in in_transactions(again):
+            self._session.commit_changes(self._under.hold.fence, part)
+
+    def note_closing(self) -> None:
+        """What has become of the deletions of the release, which a member or another client may have prevented."""
+        report, paths = self._report, [change.path for change in self.closing]
+        if not paths:
+            return
+        if report.faults:  # then they were not tried
+            report.not_written += paths
+            return
+        try:
+            found = self._session.get_many(paths)
+        except ZkConsumerError as error:
+            report.faults.append(f"whether {name_some(paths)} were deleted is unknown: {error}")
+            report.unknown += paths
+            return
+        left = [path for path in paths if found[path] is not None]
+        report.written += [path for path in paths if found[path] is None]
+        report.not_written += left
+        if left:
+            reasons = report.warnings if self._under.hold.live else report.faults
+            reasons.append(f"{name_some(left)} could not be deleted: a member or another client uses what is below")
+
+
+def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Operation], list[Operation]]:
+    """Changes that are possible while the group is held, and deletions of parents of the hold.
+
+    Parents are created before what is below them, and deleted after it. ``ids`` goes first of all: it cannot be
+    deleted if a member has registered, and then nothing is.
+    """
+    writes = sorted((node for node in nodes if node.after is not None), key=lambda node: node.path)
+    deletions = sorted((node for node in nodes if node.after is None), key=_depth, reverse=True)
+    paths = GroupPaths(group)
+    parents = (paths.root, paths.ours, paths.owners)
+    closing = [n for n in deletions if n.path in parents or n.path.startswith(f"{paths.owners}/")]
+    later = {node.path for node in closing}
+    now = [node for node in deletions if node.path not in later]
+    now.sort(key=lambda node: node.path != paths.ids)
+    return [_as_change(node) for node in (*writes, *now)], [_as_change(node) for node in closing]
+
+
+def _depth(node: NodeChange) -> tuple[int, str]:
+    return node.path.count("/"), node.path
+
+
+def _is_as(node: Znode | None, wanted: NodeState | None) -> bool:
+    """True if a node is as it was written, or gone as it was deleted."""
+    return node is None if wanted is None else node is not None and node.data == wanted.data
+
+
+def _as_change(node: NodeChange) -> Operation:
+    """The conditional write that a change of a znode needs."""
+    before, after = node.before, node.after
+    if after is None:
+        return Operation("delete", node.path, version=-1 if before is None else before.version)
+    if before is None:
+        return Operation("create", node.path, after.data, access=after.access)
+    return Operation("set", node.path, after.data, before.version)

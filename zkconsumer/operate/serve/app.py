@@ -1,0 +1,241 @@
+"""The ASGI application of ``serve``: routes, and what protects the page. It only reads the newest snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from zkconsumer.errors import UsageError
+from zkconsumer.operate.serve import burrow
+from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
+from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.hosts import is_allowed_host
+
+_STATIC: Final = Path(__file__).parent / "static"
+_DAY_S: Final = 86_400
+_NO_SAMPLE: Final = "there is no sample yet; check the log of `zkconsumer serve` if there is none soon"
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",  # plotly makes style sheets
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+_NOT_STORED: Final = {"Cache-Control": "no-store"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Protection:
+    """Refuses requests that name another host, and adds the headers that confine the page.
+
+    Args:
+        app: answers what is allowed.
+        hosts: see :func:`~zkconsumer.operate.serve.hosts.is_allowed_host`.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def send_protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        app = self._app
+        if not is_allowed_host(Headers(scope=scope).get("host", ""), self._hosts):
+            app = PlainTextResponse("this Host is not allowed; add it with --allow-host NAME\n", 400)
+        await app(scope, receive, send_protected)
+
+
+def plotly_script() -> Path:
+    """The script in the installed package plotly, which is not imported.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    found = importlib.util.find_spec("plotly")
+    places = [] if found is None else [*(found.submodule_search_locations or ())]
+    for place in places:
+        script = Path(place, "package_data", "plotly.min.js")
+        if script.exists():
+            return script
+    raise UsageError("the script of plotly is missing; install it with: pip install 'zkconsumer[web]'")
+
+
+def web_app(
+    newest: Callable[[], Snapshot | None], clock: Callable[[], float], cluster: str, hosts: Collection[str]
+) -> Starlette:
+    """The application.
+
+    Args:
+        newest: returns the last snapshot, None if there is none.
+        clock: the clock of :attr:`Snapshot.at`.
+        cluster: name in Burrow's paths.
+        hosts: names that requests may address this server by, besides IP addresses.
+
+    Raises:
+        UsageError: plotly is not installed.
+    """
+    script = plotly_script()
+
+    async def plotly(_: Request) -> Response:
+        return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": f"max-age={_DAY_S}"})
+
+    async def page(_: Request) -> Response:
+        return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    routes: list[BaseRoute] = [
+        Route("/", page),
+        Route("/static/plotly.min.js", plotly),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+        *_Monitoring(newest, clock).routes(),
+        *_Groups(newest, clock).routes(),
+        *_Burrow(newest, cluster).routes(),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Protection, hosts=hosts)])
+
+
+class _Monitoring:
+    """What monitors ask for."""
+
+    def __init__(self, newest: Callable[[], Snapshot | None], clock: Callable[[], float]) -> None:
+        self._newest = newest
+        self._clock = clock
+
+    def routes(self) -> list[BaseRoute]:
+        return [Route("/healthz", self._health), Route("/metrics", self._metrics)]
+
+    async def _health(self, _: Request) -> Response:
+        snapshot, now = self._newest(), self._clock()
+        if snapshot is None:
+            return PlainTextResponse(f"{_NO_SAMPLE}\n", 503)
+        text = f"the last sample began {now - snapshot.at:.0f} s ago\n"
+        return PlainTextResponse(text, 503 if snapshot.is_stale(now) else 200)
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(exposition(self._newest(), self._clock()), headers={"Content-Type": CONTENT_TYPE})
+
+
+class _Groups:
+    """The documents of the group commands."""
+
+    def __init__(self, newest: Callable[[], Snapshot | None], clock: Callable[[], float]) -> None:
+        self._newest = newest
+        self._clock = clock
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/api/groups", self._all),
+            Route("/api/groups/{group}", self._one(self._group)),
+            Route("/api/groups/{group}/history", self._one(self._history)),
+        ]
+
+    async def _all(self, _: Request) -> Response:
+        snapshot = self._newest()
+        return _error(_NO_SAMPLE, 503) if snapshot is None else _json(groups_document(snapshot, self._clock()))
+
+    def _group(self, _: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+        return _json(group_document(snapshot, group, self._clock()))
+
+    def _history(self, request: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+        most = request.query_params.get("most")
+        if most is not None and not (most.isascii() and most.isdigit()):
+            return _error("most is a number of partitions", 400)
+        pieces = history_pieces(snapshot, group, self._clock(), None if most is None else int(most[:18]))
+        return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
+
+    def _one(self, answered: Callable[[Request, Snapshot, GroupSnapshot], Response]) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            snapshot = self._newest()
+            if snapshot is None:
+                return _error(_NO_SAMPLE, 503)
+            group = snapshot.groups.get(request.path_params["group"])
+            if group is None:
+                return _error("no such group, or --match excludes it; /api/groups lists the groups", 404)
+            return answered(request, snapshot, group)
+
+        return answer
+
+
+async def _in_turns(pieces: Iterable[str]) -> AsyncIterator[str]:
+    """The pieces of an answer; other requests are answered between them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
+
+
+class _Burrow:
+    """Burrow's paths; each answer repeats the request."""
+
+    def __init__(self, newest: Callable[[], Snapshot | None], cluster: str) -> None:
+        self._newest = newest
+        self._cluster = cluster
+
+    def routes(self) -> list[BaseRoute]:
+        consumers = "/v3/kafka/{cluster}/consumer"
+        return [
+            Route("/v3/kafka", self._clusters),
+            Route(consumers, self._consumers),
+            Route(f"{consumers}/{{group}}/status", self._status(every_partition=False)),
+            Route(f"{consumers}/{{group}}/lag", self._status(every_partition=True)),
+        ]
+
+    async def _clusters(self, request: Request) -> Response:
+        return _burrow(request, burrow.clusters_document(self._cluster))
+
+    async def _consumers(self, request: Request) -> Response:
+        snapshot = self._newest()
+        if snapshot is None:
+            return _burrow(request, burrow.error_document(_NO_SAMPLE), 503)
+        if request.path_params["cluster"] != self._cluster:
+            return _burrow(request, burrow.error_document("cluster not found"), 404)
+        return _burrow(request, burrow.consumers_document(snapshot))
+
+    def _status(self, *, every_partition: bool) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            snapshot = self._newest()
+            if snapshot is None:
+                return _burrow(request, burrow.error_document(_NO_SAMPLE), 503)
+            cluster, name = request.path_params["cluster"], request.path_params["group"]
+            group = snapshot.groups.get(name) if cluster == self._cluster else None
+            if group is None:
+                return _burrow(request, burrow.not_found_document(cluster, name), 404)
+            return _burrow(request, burrow.status_document(snapshot, cluster, group, every_partition=every_partition))
+
+        return answer
+
+
+def _burrow(request: Request, document: dict[str, Any], status: int = 200) -> Response:
+    return _json({**document, "request": {"url": request.url.path, "host": socket.gethostname()}}, status)
+
+
+def _error(message: str, status: int) -> Response:
+    return _json({"error": message}, status)
+
+
+def _json(document: dict[str, Any], status: int = 200) -> Response:
+    """JSON in ASCII: a registration may hold a lone surrogate, which UTF-8 cannot express."""
+    content = json.dumps(document, separators=(",", ":"))
+    return Response(content, status, media_type="application/json", headers=_NOT_STORED)

@@ -1,0 +1,99 @@
+"""The documents of Burrow's HTTP API, version 3, for what reads them (telegraf's plugin, dashboards, checks).
+
+The evaluation is ours (:mod:`zkconsumer.operate.groups.rules.lagstatus`), since Burrow's rules do not fit groups that
+do not write an unchanged offset again. Burrow has no status RANGE, which becomes ERR. It has no unknown lag, either:
+partitions whose lag is unknown are absent, and lower ``complete``. Timestamps are those of samples, in ms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+
+_STATUS: Final = {
+    LagStatus.OK: "OK",
+    LagStatus.UNKNOWN: "OK",
+    LagStatus.WARN: "WARN",
+    LagStatus.STALL: "STALL",
+    LagStatus.STOP: "STOP",
+    LagStatus.REWIND: "REWIND",
+    LagStatus.RANGE: "ERR",
+}
+
+
+def clusters_document(cluster: str) -> dict[str, Any]:
+    """``/v3/kafka``."""
+    return {"error": False, "message": "cluster list returned", "clusters": [cluster]}
+
+
+def consumers_document(snapshot: Snapshot) -> dict[str, Any]:
+    """``/v3/kafka/<cluster>/consumer``."""
+    return {"error": False, "message": "consumer list returned", "consumers": list(snapshot.groups)}
+
+
+def status_document(snapshot: Snapshot, cluster: str, group: GroupSnapshot, *, every_partition: bool) -> dict[str, Any]:
+    """``/v3/kafka/<cluster>/consumer/<group>/status``, or with ``every_partition`` ``.../lag``.
+
+    Args:
+        snapshot: which has the group.
+        cluster: name of the cluster in the path.
+        group: the group.
+        every_partition: also those that are OK.
+    """
+    partitions = [_partition(snapshot, group, one) for one, lag in group.lag.partitions.items() if lag.lag is not None]
+    total = len(group.lag.partitions)
+    status = {
+        "cluster": cluster,
+        "group": group.znodes.group,
+        "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
+        "complete": sum(one["complete"] == 1.0 for one in partitions) / total if total else 0.0,
+        "partitions": [one for one in partitions if every_partition or one["status"] != "OK"],
+        "partition_count": len(partitions),
+        "maxlag": max(partitions, key=lambda one: one["current_lag"], default=None),
+        "totallag": group.lag.lag,
+    }
+    return {"error": False, "message": "consumer status returned", "status": status}
+
+
+def not_found_document(cluster: str, group: str) -> dict[str, Any]:
+    """The same for a group, or a cluster, that is not there; its HTTP status is 404."""
+    status = {
+        "cluster": cluster,
+        "group": group,
+        "status": "NOTFOUND",
+        "complete": 1.0,
+        "partitions": [],
+        "partition_count": 0,
+        "maxlag": None,
+        "totallag": 0,
+    }
+    return {"error": False, "message": "consumer status returned", "status": status}
+
+
+def error_document(message: str) -> dict[str, Any]:
+    """Any other request that fails."""
+    return {"error": True, "message": message}
+
+
+def _partition(snapshot: Snapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
+    lag = group.lag.partitions[partition]
+    known = [sample for sample in group.samples[partition][-group.window :] if sample.lag is not None]
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "owner": lag.newest.owner or "",
+        "client_id": "",
+        "status": _STATUS[lag.status],
+        "start": _offset(snapshot, known[0]),
+        "end": _offset(snapshot, known[-1]),
+        "current_lag": lag.lag,
+        "complete": min(1.0, len(known) / group.window),
+    }
+
+
+def _offset(snapshot: Snapshot, sample: LagSample) -> dict[str, Any]:
+    at_ms = snapshot.at_ms - round((snapshot.at - sample.at) * 1000)
+    return {"offset": sample.committed, "timestamp": at_ms, "observedAt": at_ms, "lag": sample.lag}

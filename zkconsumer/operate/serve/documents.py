@@ -1,0 +1,110 @@
+"""The JSON documents of the API, from a snapshot. Names are those of ``--json`` of the group commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
+from zkconsumer.operate.groups.grouplist import group_listing
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+
+_PIECE: Final = 50
+"""Partitions in a piece of a history."""
+
+
+def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
+    """``/api/groups``: a line for each group, as ``groups list --long`` has it, and the group's rates.
+
+    Args:
+        snapshot: the newest.
+        now: see :meth:`Snapshot.is_stale`.
+    """
+    return {
+        **_sampled(snapshot, now),
+        "problems": list(snapshot.problems),
+        "groups": [_line(one) for one in snapshot.groups.values()],
+    }
+
+
+def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
+    """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
+    return {
+        **_sampled(snapshot, now),
+        **lag_document(group.znodes.group, group.lag),
+        "members": member_documents(group.members),
+        "problems": list(group.znodes.problems),
+    }
+
+
+def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: int | None = None) -> Iterator[str]:
+    """``/api/groups/<group>/history``, as JSON: the lag of each of today's partitions at each sample, and rebalances.
+
+    A piece takes some ms: thousands of partitions have millions of values, and the thread that makes them answers other
+    requests in between.
+
+    Args:
+        snapshot: which has the group.
+        group: the group.
+        now: see :meth:`Snapshot.is_stale`.
+        most: only so many partitions, those with the largest lag now; None for all.
+    """
+    newest = group.history[-1]
+    head = {
+        **_sampled(snapshot, now),
+        "group": group.znodes.group,
+        "at_ms": [row.at_ms for row in group.history],
+        "rebalances": [one._asdict() for one in group.rebalances],
+        "partition_count": len(newest.partitions),
+    }
+    yield _text(head)[:-1] + ',"partitions":['
+    chosen: Sequence[int] = range(len(newest.partitions))
+    if most is not None and most < len(chosen):
+        chosen = sorted(sorted(chosen, key=lambda index: -newest.lags[index])[:most])
+    former: dict[
+        int, dict[TopicPartition, int]
+    ] = {}  # where a partition was in rows with other partitions, by their id
+    for row in group.history:
+        if row.partitions is not newest.partitions and id(row.partitions) not in former:
+            former[id(row.partitions)] = {partition: index for index, partition in enumerate(row.partitions)}
+    for first in range(0, len(chosen), _PIECE):
+        columns = []
+        for index in chosen[first : first + _PIECE]:
+            partition = newest.partitions[index]
+            places = {key: indices.get(partition) for key, indices in former.items()}
+            lags = [row.lag(places.get(id(row.partitions), index)) for row in group.history]
+            columns.append(_text({"topic": partition.topic, "partition": partition.partition, "lag": lags}))
+        yield ("," if first else "") + ",".join(columns)
+    yield "]}"
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _sampled(snapshot: Snapshot, now: float) -> dict[str, Any]:
+    return {"sampled_ms": snapshot.at_ms, "interval_s": snapshot.interval, "stale": snapshot.is_stale(now)}
+
+
+def _line(group: GroupSnapshot) -> dict[str, Any]:
+    listing = group_listing(group.znodes, group.lag)
+    return {
+        **dataclasses.asdict(listing),
+        "status": listing.status.value,
+        "complete": group.lag.complete,
+        "partitions": len(group.znodes.partitions),
+        "owned": sum(map(group.znodes.is_live, group.znodes.partitions)),
+        "consumed_per_s": _sum(group.lag, "consumed_per_s"),
+        "produced_per_s": _sum(group.lag, "produced_per_s"),
+        "rebalances": len(group.rebalances),
+    }
+
+
+def _sum(lag: GroupLag, rate: str) -> float | None:
+    """The sum of a rate of the partitions where it is known; None if it is unknown for all."""
+    known = [value for one in lag.partitions.values() if (value := getattr(one, rate)) is not None]
+    return sum(known) if known else None

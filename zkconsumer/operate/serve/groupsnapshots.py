@@ -1,0 +1,187 @@
+"""Snapshot: all groups at one sample, immutable, with a bounded history of their lag.
+
+The recorder of one thread makes a snapshot after each sample; any thread reads it. So snapshots share what has not
+changed, and nothing in them is written again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupdescription import MemberDescription, describe_members
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
+
+STALE_INTERVALS: Final = 3
+"""A snapshot that is older than so many intervals is stale: it does not show the present any more."""
+
+_UNKNOWN: Final = -1
+
+
+class LagRow(NamedTuple):
+    """The lag of a group's partitions at one sample.
+
+    Numbers in an array take 8 bytes for each partition; objects would take 100, for thousands of partitions and
+    hundreds of samples.
+
+    Attributes:
+        at_ms: the time of the sample, in ms since the epoch.
+        partitions: of the group then; rows share it as long as it stays the same.
+        lags: records of each of them, -1 where the lag was unknown.
+    """
+
+    at_ms: int
+    partitions: tuple[TopicPartition, ...]
+    lags: array[int]
+
+    def lag(self, index: int | None) -> int | None:
+        """The lag of the partition with this index; None if it was unknown, or without an index."""
+        lag = _UNKNOWN if index is None else self.lags[index]
+        return None if lag == _UNKNOWN else lag
+
+
+class Rebalance(NamedTuple):
+    """A change of owners between two samples.
+
+    Attributes:
+        at_ms: the time of the later sample, in ms since the epoch.
+        partitions: number of partitions with another owner than before.
+        joined: members that were not registered before.
+        left: members that are not registered any more.
+    """
+
+    at_ms: int
+    partitions: int
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupSnapshot:
+    """One group.
+
+    Attributes:
+        znodes: what ZooKeeper holds of it.
+        samples: the last window of each partition, oldest first.
+        window: number of samples in a full window.
+        history: a row for each sample, oldest first.
+        rebalances: those within the history, oldest first.
+    """
+
+    znodes: GroupZnodes
+    samples: Mapping[TopicPartition, Sequence[LagSample]]
+    window: int
+    history: tuple[LagRow, ...]
+    rebalances: tuple[Rebalance, ...]
+
+    # Both are computed when they are first asked for: it costs more than the sample itself.
+
+    @cached_property
+    def lag(self) -> GroupLag:
+        """The evaluation of the window."""
+        return evaluate_group(self.samples, self.window, members=len(self.znodes.live))
+
+    @cached_property
+    def members(self) -> tuple[MemberDescription, ...]:
+        """The members, in the order of their ids."""
+        return describe_members(self.znodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All groups at one sample.
+
+    Attributes:
+        at: when the sample began, in seconds of a clock that does not step.
+        at_ms: the same in ms since the epoch.
+        seconds: how long the sample took.
+        interval: seconds between samples.
+        groups: by name.
+        problems: what could not be read, one sentence each.
+    """
+
+    at: float
+    at_ms: int
+    seconds: float
+    interval: float
+    groups: Mapping[str, GroupSnapshot]
+    problems: tuple[str, ...]
+
+    def is_stale(self, now: float) -> bool:
+        """True if the sample is older than three intervals, ``now`` being a time of the same clock as ``at``."""
+        return now - self.at > STALE_INTERVALS * self.interval
+
+
+class LagRecorder:
+    """Makes snapshots of what a sampler found, and keeps the history; one thread uses it.
+
+    Args:
+        window: number of samples in a full window.
+        history: number of samples in the history. It takes about 8 bytes for each sample and partition.
+        interval: seconds between samples.
+    """
+
+    def __init__(self, window: int, history: int, interval: float) -> None:
+        self._window = window
+        self._kept = history
+        self._interval = interval
+        self._groups: dict[str, GroupSnapshot] = {}
+
+    def record(self, sampler: LagSampler, *, at: float, at_ms: int, seconds: float) -> Snapshot:
+        """The snapshot of the last sample; for the arguments see :class:`Snapshot`."""
+        groups = {}
+        for name, znodes in sampler.znodes.items():
+            samples = sampler.samples(name)
+            former = self._groups.get(name)
+            rows = () if former is None else former.history
+            rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
+            groups[name] = GroupSnapshot(
+                znodes=znodes,
+                samples=samples,
+                window=self._window,
+                history=rows,
+                rebalances=() if former is None else _rebalances(former, znodes, at_ms, rows[0].at_ms),
+            )
+        self._groups = groups
+        return Snapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
+
+
+def _row(
+    at_ms: int, samples: Mapping[TopicPartition, Sequence[LagSample]], former: tuple[TopicPartition, ...]
+) -> LagRow:
+    partitions = tuple(samples)
+    lags = array("q", (_UNKNOWN if (lag := series[-1].lag) is None else lag for series in samples.values()))
+    return LagRow(at_ms, former if former == partitions else partitions, lags)
+
+
+def _rebalances(former: GroupSnapshot, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
+    found = rebalance_between(former.znodes, znodes, at_ms)
+    known = former.rebalances
+    if found is None and (not known or known[0].at_ms >= since_ms):
+        return known
+    return (*(one for one in known if one.at_ms >= since_ms), *(() if found is None else (found,)))
+
+
+def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Rebalance | None:
+    """The rebalance between two samples of a group; None if every partition kept its owner.
+
+    Args:
+        before: the group at the earlier sample.
+        after: the same at the later one.
+        at_ms: the time of the later one.
+    """
+    if before.owners == after.owners:
+        return None
+    partitions = before.owners.keys() | after.owners.keys()
+    return Rebalance(
+        at_ms,
+        sum(before.owners.get(one) != after.owners.get(one) for one in partitions),
+        tuple(sorted(after.live - before.live)),
+        tuple(sorted(before.live - after.live)),
+    )

@@ -1,0 +1,114 @@
+"""GroupSampling: the thread that samples the groups again and again, and publishes a snapshot each time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.operate.groups.grouplist import matching
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.serve.groupsnapshots import LagRecorder, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+class GroupSampling:
+    """Samples on a thread of its own until :meth:`stop`.
+
+    The first of several samples that fail is logged; the last snapshot stays, and becomes stale. What a sample cannot
+    read is logged when that changes.
+
+    Args:
+        sampler: used by this thread alone, from :meth:`start` on.
+        recorder: likewise.
+        interval: seconds from the beginning of a sample to that of the next.
+        pattern: regex of the groups, see :func:`~zkconsumer.operate.groups.grouplist.matching`.
+        on_failure: called on the thread if it ends because of a defect.
+
+    Attributes:
+        newest: the last snapshot, None before the first; only the thread writes it.
+        failure: why the thread ended, None if it did not.
+    """
+
+    def __init__(
+        self,
+        sampler: LagSampler,
+        recorder: LagRecorder,
+        interval: float,
+        *,
+        pattern: str | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sampler = sampler
+        self._recorder = recorder
+        self._interval = interval
+        self._pattern = pattern
+        self._on_failure = on_failure
+        self._is_failing = False
+        self._problems: frozenset[str] = frozenset()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
+        self.newest: Snapshot | None = None
+        self.failure: Exception | None = None
+
+    def start(self) -> None:
+        """Begin with the first sample."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """End after the sample in progress; idempotent.
+
+        Args:
+            timeout: seconds to wait for that.
+
+        Returns:
+            True if the thread has ended.
+        """
+        self._stopping.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def describe(self) -> str:
+        """The newest snapshot in one line, for the log."""
+        newest = self.newest
+        if newest is None:
+            return "none yet"
+        age = time.monotonic() - newest.at
+        return f"{len(newest.groups)} groups, {age:.0f} s ago, took {newest.seconds:.1f} s, problems: {newest.problems}"
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                self._sample(began)
+                self._stopping.wait(max(0.0, began + self._interval - time.monotonic()))
+        except Exception as error:  # noqa: BLE001 - a defect ends the command, not only this thread
+            _log.exception("sampling has ended")
+            self.failure = error
+            self._on_failure()
+
+    def _sample(self, began: float) -> None:
+        at_ms = round(time.time() * 1000)
+        try:
+            self._sampler.sample(matching(self._sampler.groups(), self._pattern), began)
+        except ZkConsumerError as error:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            _log.log(level, "no sample, trying again every %g s: %s", self._interval, error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            _log.warning("samples are taken again")
+        self._is_failing = False
+        self._log_problems(frozenset(self._sampler.problems))
+        seconds = time.monotonic() - began
+        self.newest = self._recorder.record(self._sampler, at=began, at_ms=at_ms, seconds=seconds)
+
+    def _log_problems(self, problems: frozenset[str]) -> None:
+        if new := sorted(problems - self._problems):
+            _log.warning("a sample is incomplete: %s", name_some(new))
+        if self._problems and not problems:
+            _log.warning("samples are complete again")
+        self._problems = problems

@@ -1,0 +1,1 @@
+"""This process: its clock, threads, forks, CPUs and the files of killed ones."""

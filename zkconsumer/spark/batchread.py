@@ -1,0 +1,142 @@
+"""Planning of a batch read: from the group's offsets to the ends of the logs, without joining the group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import unmarked
+from zkconsumer.process.cpus import available_cpus
+from zkconsumer.spark.clusterview import ClusterView, read_cluster
+from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.querypositions import accept_losses
+from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
+from zkconsumer.spark.rules.offsetsjson import LATEST
+from zkconsumer.spark.rules.options import SourceOptions, Timestamps
+from zkconsumer.spark.rules.positions import Wanted, choose_starts, locate, position_of
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
+
+_log = logging.getLogger(__name__)
+
+
+def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
+    """Read the group and the brokers once, and plan the tasks.
+
+    Nothing is registered and nothing committed. Partitions without a committed offset start where ``auto.offset.reset``
+    specifies, by default at the end; ``startingOffsets=earliest`` reads all records.
+
+    Raises:
+        UsageError: topics given by name, or partitions for which offsets are given, do not exist.
+        LeaderUnknown: a partition has no leader, so its end is unknown.
+        MalformedZnode: the group's offset of a partition is needed and cannot be parsed.
+        TopicUnreadable: it is stored in Kafka, and a permission is missing.
+        OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
+        ZkConsumerError: ZooKeeper or the brokers cannot be reached.
+    """
+    view = read_cluster(options, with_offsets=True)
+    ends = LogEnds(options.config, lambda: view.brokers)
+    try:
+        spans = plan_spans(options, view, ends)
+        epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
+    finally:
+        ends.close()
+    tasks = group_by_thread(spans, {}, options.num_streams or available_cpus())
+    tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
+    return with_epochs(tasks, view.brokers, epochs)
+
+
+def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
+    """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
+    _check_existence(options, view.partitions)
+    committed = committed_offsets(options, view)
+    if at_the_end := starting_at_the_end(options, committed):
+        _log.warning(
+            "group %s has no committed offset of %s: no record of %s is read, as auto.offset.reset=largest starts at "
+            "the end of the log. Set the option startingOffsets=earliest to read the existing records, as "
+            'format("kafka") does by default, or startingOffsets=latest to read nothing without this warning',
+            options.config.group_id,
+            name_some(at_the_end),
+            "it" if len(at_the_end) == 1 else "them",
+        )
+    partitions = sorted(committed)
+    earliest = ends.earliest(partitions)
+    starts = ends.resolve(_starts(options, committed))
+    given = ends.resolve(_given_ends(options, partitions))
+    latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
+    leaderless = [p for p in partitions if not (p in earliest and p in latest and p in starts)]
+    if leaderless:
+        raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
+    until = ending_offsets(given, latest)
+    located = locate(starts, earliest, latest)
+    accept_losses(options, located.lost)
+    return {p: Span(start, max(start, until[p])) for p, start in sorted(located.offsets.items())}
+
+
+def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
+    """The group's offset of every partition; also None if an unreadable one is not needed.
+
+    Raises:
+        MalformedZnode, TopicUnreadable: an unreadable offset is needed; without the partition the read would be
+            incomplete.
+    """
+    unreadable = sorted(view.partitions - view.committed.keys())
+    starting = options.starting
+    for partition in unreadable:
+        if position_of(partition, starting) is None:
+            if partition in view.refused:
+                raise view.refused[partition]
+            raise MalformedZnode(
+                GroupPaths(options.config.group_id).offset(partition),
+                f"holds no offset, so the start of {partition} is unknown; write an offset, or set startingOffsets",
+            )
+    return {**view.committed, **dict.fromkeys(unreadable)}
+
+
+def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+    """Partitions that are read from the end of their logs although no option specifies that."""
+    if options.config.auto_offset_reset != "largest":
+        return []
+    without = (partition for partition, offset in committed.items() if offset is None)
+    return sorted(partition for partition in without if position_of(partition, options.starting) is None)
+
+
+def ending_offsets(
+    ending: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The end of each partition: the specified offset, or the end of its log.
+
+    Raises:
+        OffsetOutOfRange: a specified offset is beyond the end of a log.
+    """
+    given = {p: offset for p, offset in ending.items() if offset != LATEST}
+    beyond = [f"{p}: {o}, the log ends at {latest[p]}" for p, o in sorted(given.items()) if o > latest.get(p, o)]
+    if beyond:
+        raise OffsetOutOfRange(f"endingOffsets lie beyond the end of the log: {', '.join(beyond)}")
+    return {**latest, **given}
+
+
+def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Wanted]:
+    ending = options.ending
+    places = {} if ending is None else {p: position_of(p, ending) for p in partitions}
+    return {partition: place for partition, place in places.items() if place is not None}
+
+
+def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
+    new_query, reset = SourceOffset(), options.config.auto_offset_reset
+    choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
+    return {partition: choice.place for partition, choice in choices.items()}
+
+
+def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:
+    topics = {partition.topic for partition in partitions}
+    missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
+    for option in (options.starting, options.ending):
+        position = option.given if isinstance(option, Timestamps) else option
+        if isinstance(position, Mapping):
+            missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
+    if missing:
+        servers = options.config.bootstrap_servers or options.config.zookeeper_connect
+        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {servers}")

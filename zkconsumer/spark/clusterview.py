@@ -1,0 +1,176 @@
+"""The state of cluster and group that a query needs without being a member: brokers, partitions, offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import RetriableError, TopicUnreadable
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.rules.options import SourceOptions
+
+if TYPE_CHECKING:
+    from zkconsumer.offsets.offsetstore import OffsetStore
+    from zkconsumer.wire.rules.describedgroup import DescribedMember
+    from zkconsumer.zookeeper.session import ZkSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The state of cluster and group at one time.
+
+    Attributes:
+        brokers: live brokers.
+        partitions: every partition of the subscribed topics that exist.
+        committed: the group's offset of each partition, None if none is stored; without unreadable ones, and empty if
+            offsets were not requested.
+        members: the group's live members: consumer ids, or member ids of a group that brokers coordinate.
+        our_members: those of them that use this package; of a group that brokers coordinate those that have the same
+            ``client.id``, which by default is the name of the group in this package only.
+        refused: why offsets are unreadable that are stored in Kafka.
+        unshared: live members with ``group.share=false``; brokers do not know them.
+    """
+
+    brokers: tuple[Broker, ...]
+    partitions: frozenset[TopicPartition]
+    committed: Mapping[TopicPartition, int | None]
+    members: frozenset[str]
+    our_members: frozenset[str]
+    refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
+    unshared: frozenset[str] = frozenset()
+
+    def partition_counts(self) -> dict[str, int]:
+        """Number of partitions of each topic."""
+        counts: dict[str, int] = {}
+        for partition in self.partitions:
+            counts[partition.topic] = counts.get(partition.topic, 0) + 1
+        return counts
+
+
+def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
+    """Read the cluster and the group, over connections that are closed afterwards; nothing is registered.
+
+    ``with_offsets`` also reads the group's offsets, from the store that ``offsets.storage`` specifies.
+
+    Raises:
+        RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer; or
+            ``bootstrap.servers`` is set, and no broker answers.
+        ZooKeeperUnavailable: no server answered.
+        ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        GroupAuthorizationFailed: with ``group.protocol=kafka``, the permission to describe the group is missing.
+    """
+    if options.config.brokers_coordinate:
+        return _read_from_brokers(options, with_offsets=with_offsets)
+    return _read_from_zookeeper(options, with_offsets=with_offsets)
+
+
+def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
+    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.zookeeper.session import ZkSession
+
+    config = options.config
+    session = ZkSession.from_config(config)
+    session.open()
+    try:
+        registry = open_registry(session, config)
+        partitions = _partitions(registry.partitions(options.select(registry.topics())))
+        brokers = registry.live_brokers()
+        group = registry.view(config.group_id)
+        committed, refused = _fetch(_store(config, session, brokers), partitions) if with_offsets else _NOTHING_STORED
+        return ClusterView(
+            brokers=brokers,
+            partitions=partitions,
+            committed=committed,
+            members=frozenset(group.members.keys() | group.unreadable.keys()),
+            our_members=frozenset(group.our_clients),
+            refused=refused,
+            unshared=frozenset(group.unshared & group.members.keys()),
+        )
+    finally:
+        session.close()
+
+
+def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
+    from zkconsumer.cluster.brokercatalog import BrokerCatalog
+    from zkconsumer.offsets.storechoice import open_kafka_store
+
+    config = options.config
+    snapshot = BrokerCatalog(config).read(options.topics or None)
+    described = snapshot.describe_topics(options.select(snapshot.topics()))
+    partitions = _partitions({name: topic.partitions for name, topic in described.items()})
+    committed, refused = _NOTHING_STORED
+    if with_offsets:
+        store = open_kafka_store(config, live_brokers=lambda: snapshot.brokers, wait_before_retry=_sleep_before_retry)
+        committed, refused = _fetch(store, partitions)
+    members = _members_at_coordinator(config, lambda: snapshot.brokers)
+    return ClusterView(
+        brokers=snapshot.brokers,
+        partitions=partitions,
+        committed=committed,
+        members=frozenset(member.member_id for member in members),
+        our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
+        refused=refused,
+    )
+
+
+def _members_at_coordinator(
+    config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]
+) -> Sequence[DescribedMember]:
+    """The other members; a static member that this query replaces is not one of them.
+
+    They are needed for warnings only: without an answer there seem to be none, and joining waits for the coordinator.
+    """
+    from zkconsumer.group.kafka.describedmembers import group_members
+    from zkconsumer.wire.brokerclient import BrokerClient
+    from zkconsumer.wire.findcoordinator import CoordinatorClient
+
+    with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), config.group_id)) as coordinator:
+        try:
+            members = group_members(coordinator, config.group_id)
+        except RetriableError as error:  # for example, a new cluster creates the topic of offsets at the first request
+            _log.info("group %s: its members are not known yet: %s", config.group_id, error)
+            return ()
+    return [
+        member
+        for member in members
+        if config.group_instance_id is None or member.instance_id != config.group_instance_id
+    ]
+
+
+def _partitions(topics: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
+
+
+_Stored = tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, TopicUnreadable]]
+_NOTHING_STORED: _Stored = ({}, {})
+
+
+def _fetch(store: OffsetStore, partitions: Collection[TopicPartition]) -> _Stored:
+    try:
+        return store.fetch(sorted(partitions)), store.refused()
+    finally:
+        store.close()
+
+
+def _store(config: ConsumerConfig, session: ZkSession, brokers: Sequence[Broker]) -> OffsetStore:
+    from zkconsumer.offsets.storechoice import open_store
+    from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
+
+    return open_store(
+        config,
+        ZooKeeperOffsetStore(session, config.group_id),
+        live_brokers=lambda: brokers,
+        wait_before_retry=_sleep_before_retry,
+    )
+
+
+def _sleep_before_retry(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

@@ -1,0 +1,226 @@
+"""The position of a query in each partition of a new assignment, as pure functions.
+
+The rules: spark.md#offsets-and-the-checkpoint.
+
+:func:`choose_starts` decides by the group's stored offset and the checkpoint, :func:`locate` adapts the choice to the
+log. Between the two the caller requests log ends and offsets of times from the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from zkconsumer.model import Topic, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write
+from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
+from zkconsumer.spark.rules.options import Position, Timestamps
+from zkconsumer.spark.rules.sourceoffset import SourceOffset
+
+_NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest": LATEST}
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that is not older than ``ms``, in ms since the epoch; a broker must look up its offset.
+
+    Attributes:
+        or_latest: True: the end of the log if there is no such record; False: that is an error.
+    """
+
+    ms: int
+    or_latest: bool
+
+
+Wanted = int | AtTime
+"""An offset, EARLIEST, LATEST, or a time."""
+
+
+class Reason(Enum):
+    """The reason for the start of a partition; the value completes the sentence "starts there because ..."."""
+
+    OPTION = "a starting... option specifies it"
+    GROUP = "it is the group's offset"
+    RESET = "the group has no offset, and auto.offset.reset specifies it"
+    APPEARED = "the partition appeared after the query's first batch"
+    FINISHED = "the checkpoint and the group's offset agree"
+    UNCOMMITTED = "the query's own commit of its last batch did not arrive"
+    NOT_STORED = "the checkpoint names it, and the group has no offset: it was deleted, or its store is a new one"
+    REWOUND = "the query committed the group's offset later than this checkpoint was written: it was restored"
+    MOVED = "another consumer or an operator moved the group's offset"
+    RECREATED = "the topic was deleted and created again"
+    OLDER_THAN_TOPIC = "the group's offset was stored before the topic was created, so it belongs to an earlier one"
+
+
+class Choice(NamedTuple):
+    """The start of one partition, and its reason."""
+
+    place: Wanted
+    reason: Reason
+
+    @property
+    def varies(self) -> bool:
+        """True if the same choice would be another offset at a later time, although nothing was read meanwhile.
+
+        A plan without rows is not recorded in the checkpoint, so such a start is committed to the group's store, where
+        a restart finds it.
+        """
+        return self.place == LATEST or isinstance(self.place, AtTime)
+
+
+def choose_starts(
+    stored: Mapping[TopicPartition, StoredOffset],
+    topics: Mapping[str, Topic],
+    finished: SourceOffset,
+    *,
+    starting: Position,
+    reset: str,
+    outdated: Set[TopicPartition] = frozenset(),
+) -> dict[TopicPartition, Choice]:
+    """Decide where newly claimed partitions start, after a restart and whenever partitions are gained.
+
+    Args:
+        stored: stored offset of each claimed partition, read after claiming.
+        topics: the subscribed topics from which the assignment was computed.
+        finished: the last batch that Spark finished.
+        starting: the ``starting...`` option. It applies to the partitions owned at the first plan of a query, and later
+            to partitions that existed then, were never owned by this query, and have no stored offset.
+        reset: ``auto.offset.reset``.
+        outdated: partitions whose stored offset was written for an earlier topic, as the member has found.
+    """
+    recreated = finished.recreated(topics)
+    choices = {}
+    for partition, read in stored.items():
+        # The JVM consumer sometimes writes a negative one for "no offset".
+        offset = NO_OFFSET if read.offset is not None and read.offset < 0 else read
+        if partition.topic in recreated:
+            choices[partition] = Choice(EARLIEST, Reason.RECREATED)
+        elif partition in finished.spans:
+            choices[partition] = _after_a_batch(offset, partition, finished)
+        else:
+            choices[partition] = _for_the_first_time(partition, offset, finished, starting, reset)
+            if choices[partition].reason is Reason.GROUP and (
+                partition in outdated or _is_older_than_topic(partition, offset, topics, finished)
+            ):
+                choices[partition] = Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)
+    return choices
+
+
+def _is_older_than_topic(
+    partition: TopicPartition, stored: StoredOffset, topics: Mapping[str, Topic], finished: SourceOffset
+) -> bool:
+    """True if the znode of the offset was written before the znode of the topic was created.
+
+    Used only for topics that appeared, or were created again, while the query existed: otherwise a ZooKeeper that was
+    restored in pieces may have the two in any order. Kafka deletes the offsets of a topic together with the topic.
+    Unknown, and so False, if brokers described the topic.
+    """
+    known, topic = finished.known.get(partition.topic), topics.get(partition.topic)
+    if known is None or known.partitions or topic is None or topic.identity.czxid is None:
+        return False
+    return isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
+
+
+def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:
+    """The start of a partition in the checkpoint: its offset, unless another client wrote the group's offset since."""
+    span = finished.spans[partition]
+    if stored.offset is None:
+        return Choice(span.until, Reason.NOT_STORED)
+    if stored.offset == span.until:
+        return Choice(span.until, Reason.FINISHED)
+    if is_same_write(stored, finished.stored.get(partition, NO_OFFSET)):
+        return Choice(span.until, Reason.UNCOMMITTED)
+    if stored.stamp is not None and stored.stamp.query == finished.query and stored.stamp.plan > finished.number:
+        return Choice(span.until, Reason.REWOUND)
+    return Choice(stored.offset, Reason.MOVED)
+
+
+def _for_the_first_time(
+    partition: TopicPartition, stored: StoredOffset, finished: SourceOffset, starting: Position, reset: str
+) -> Choice:
+    """The start of a partition that is not in the checkpoint."""
+    option = position_of(partition, starting)
+    if finished.is_initial and option is not None:
+        return Choice(option, Reason.OPTION)
+    if stored.offset is not None:
+        return Choice(stored.offset, Reason.GROUP)
+    known = finished.known.get(partition.topic)
+    if not finished.is_initial and (known is None or partition.partition >= known.partitions):
+        return Choice(EARLIEST, Reason.APPEARED)
+    return Choice(_NAMED[reset], Reason.RESET) if option is None else Choice(option, Reason.OPTION)
+
+
+def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
+    """The position that an option specifies for one partition; None if the default applies."""
+    if isinstance(position, Timestamps):
+        moment = position.given.get(partition, position.everywhere)
+        return None if moment is None else AtTime(moment, position.or_latest)
+    return position.get(partition) if isinstance(position, Mapping) else _NAMED.get(position)
+
+
+class Loss(NamedTuple):
+    """A position that is not in the log: the wanted offset, and the bounds of the log."""
+
+    wanted: int
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Positions that the brokers can serve.
+
+    Attributes:
+        offsets: next offset to read of each partition.
+        lost: the partitions whose position had to be moved.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    lost: Mapping[TopicPartition, Loss]
+
+
+def locate(
+    wanted: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Located:
+    """Turn EARLIEST and LATEST into offsets, and move positions outside of the log to its nearest end.
+
+    So no existing record is skipped. Partitions whose ends are unknown, because they have no leader, are missing in the
+    result.
+    """
+    ends = {EARLIEST: earliest, LATEST: latest}
+    offsets: dict[TopicPartition, int] = {}
+    lost: dict[TopicPartition, Loss] = {}
+    for partition, offset in wanted.items():
+        if partition not in earliest or partition not in latest:
+            continue
+        first, end = earliest[partition], latest[partition]
+        at = ends[offset][partition] if offset in ends else offset
+        offsets[partition] = min(max(at, first), end)
+        if offsets[partition] != at:
+            lost[partition] = Loss(offset, first, end)
+    return Located(offsets, lost)
+
+
+def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
+    """Text for messages: for each partition the wanted offset, the log's bounds, and the number of lost offsets.
+
+    The number is known only if the log begins after the wanted offset. A log that ends before it was truncated by an
+    unclean leader election.
+    """
+    return ", ".join(
+        f"{partition}: wanted {loss.wanted}, the log has [{loss.earliest}, {loss.latest})"
+        + (f", {loss.earliest - loss.wanted} offsets are lost" if 0 <= loss.wanted < loss.earliest else "")
+        for partition, loss in sorted(lost.items())
+    )
+
+
+def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:
+    """The partitions by the reason for their start, sorted."""
+    reasons: dict[Reason, list[TopicPartition]] = {}
+    for partition in sorted(choices):
+        reasons.setdefault(choices[partition].reason, []).append(partition)
+    return reasons

@@ -1,0 +1,66 @@
+"""The API versions that a broker supports: as it reports them (KIP-35), or as known of releases that cannot."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.fields import Fields, reporting_malformed
+
+ApiRanges = Mapping[int, tuple[int, int]]
+"""API key to the oldest and newest version that a broker supports."""
+
+API_VERSIONS: Final = 18
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
+"""Body of a ListOffsets request, version 0, without partitions: every release answers it, without any effect."""
+
+_ERROR_CODE: Final = struct.Struct(">h")
+_RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
+
+_PRODUCE, _FETCH, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 8, 9, 10
+OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
+    {
+        "0.8.2": {
+            _PRODUCE: (0, 0),
+            _FETCH: (0, 0),
+            LIST_OFFSETS: (0, 0),
+            METADATA: (0, 0),
+            _OFFSET_COMMIT: (0, 1),
+            _OFFSET_FETCH: (0, 1),
+            _FIND_COORDINATOR: (0, 0),
+        },
+        "0.9.0": {
+            _PRODUCE: (0, 1),
+            _FETCH: (0, 1),
+            LIST_OFFSETS: (0, 0),
+            METADATA: (0, 0),
+            _OFFSET_COMMIT: (0, 2),
+            _OFFSET_FETCH: (0, 1),
+            _FIND_COORDINATOR: (0, 0),
+        },
+    }
+)
+"""The versions of releases that do not know ApiVersions and close the connection on it."""
+OLDEST_RELEASE: Final = "0.8.2"
+
+
+def parse_api_versions(body: memoryview) -> dict[int, tuple[int, int]]:
+    """Parse an ApiVersions response of version 0, which every broker since 0.10 supports.
+
+    Raises:
+        ProtocolError: the response is malformed or has an error code.
+    """
+    with reporting_malformed("ApiVersions", 0):
+        fields = Fields(body)
+        (code,) = fields.take(_ERROR_CODE)
+        if not code:
+            ranges = {key: (oldest, newest) for key, oldest, newest in fields.rows(_RANGE)}
+            fields.end()
+            return ranges
+    raise ProtocolError(f"answered ApiVersions with {error_name(code)}")

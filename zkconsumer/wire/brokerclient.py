@@ -1,0 +1,438 @@
+"""BrokerClient: the low-rate requests: leaders of partitions, and offsets of logs.
+
+``metadataprotocol.py`` and ``listoffsetsprotocol.py`` encode and decode the messages. This module chooses the brokers
+to send them to, and caches leaders.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final, Self, TypeVar
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.wire.apiversions import LIST_OFFSETS, METADATA
+from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
+from zkconsumer.wire.errorcodes import LEADER_MOVED, ErrorCode
+from zkconsumer.wire.isolation import READ_UNCOMMITTED
+from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS, Offsets, decode_list_offsets, encode_list_offsets
+from zkconsumer.wire.metadatamessages import (
+    METADATA_VERSIONS,
+    TOPIC_ID_VERSIONS,
+    Metadata,
+    decode_metadata,
+    encode_metadata,
+    has_topic_ids,
+)
+from zkconsumer.wire.rules.leaderepochs import KnownEpochs
+
+LATEST: Final = -1
+"""Timestamp that stands for the log end offset in :func:`list_offsets`."""
+EARLIEST: Final = -2
+"""Timestamp that stands for the log start offset in :func:`list_offsets`."""
+
+T = TypeVar("T")
+
+
+def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Metadata:
+    """Ask one broker for the metadata of ``topics``, without letting it create missing ones.
+
+    Brokers before 0.11 do not have that option and create them if ``auto.create.topics.enable`` is on
+    (jvm-consumer.md#defects).
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: malformed answer or no common version.
+    """
+    version = metadata_version(connection)
+    body, decode = encode_metadata(version, topics), partial(decode_metadata, version)
+    return connection.exchange(METADATA, version, body, decode, flexible=has_topic_ids(version))
+
+
+def metadata_version(connection: BrokerConnection) -> int:
+    """The version of Metadata to use: one with the ids of topics if the broker supports it.
+
+    Raises:
+        ProtocolError: there is no common version.
+    """
+    version = connection.version(METADATA, "Metadata", METADATA_VERSIONS[0], TOPIC_ID_VERSIONS[1])
+    return version if has_topic_ids(version) else min(version, METADATA_VERSIONS[1])
+
+
+def list_offsets(
+    connection: BrokerConnection,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation: str = READ_UNCOMMITTED,
+    epochs: Mapping[TopicPartition, int] | None = None,
+) -> Offsets:
+    """Ask the leader of all ``wanted`` partitions for offsets, in one request.
+
+    Args:
+        connection: connection to that leader.
+        wanted: per partition a timestamp in ms since the epoch, :data:`LATEST` or :data:`EARLIEST`. Brokers before
+            0.10.1 find timestamps only to the granularity of a log segment.
+        isolation: a value of ``isolation.level``; under read_committed :data:`LATEST` is the last stable offset, before
+            which there is no open transaction (KIP-98).
+        epochs: the leader epoch of each partition, as far as known: a broker that leads in another one refuses.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: malformed answer or no common version.
+    """
+    version = connection.version(LIST_OFFSETS, "ListOffsets", *LIST_OFFSETS_VERSIONS)
+    body = encode_list_offsets(version, wanted, isolation=isolation, epochs=epochs or {})
+    offsets = connection.exchange(LIST_OFFSETS, version, body, partial(decode_list_offsets, version))
+    if missing := wanted.keys() - offsets.found.keys() - offsets.errors.keys():
+        raise ProtocolError(f"{connection} sent a ListOffsets response without {len(missing)} requested partitions")
+    return offsets
+
+
+def asking_order(brokers: Sequence[Broker], connected: Container[Broker], answered: Broker | None) -> list[Broker]:
+    """The order in which to ask brokers for what any of them can answer.
+
+    Brokers with an open connection come first: among a hundred brokers, each request would otherwise open a connection.
+    But the broker that answered last comes after one other. It may be cut off from the controller, and would repeat the
+    same outdated answer forever. So two connections are opened, and requests alternate between them.
+
+    Args:
+        brokers: in random order.
+        connected: brokers to which a connection is open.
+        answered: the broker that answered the last request, if any.
+
+    >>> a, b, c = (Broker(number, "host", 9092) for number in range(3))
+    >>> [broker.id for broker in asking_order([a, b, c], {c}, None)]
+    [2, 0, 1]
+    >>> [broker.id for broker in asking_order([a, b, c], {c}, c)]
+    [0, 2, 1]
+    >>> [broker.id for broker in asking_order([a, b, c], {b, c}, c)]
+    [1, 2, 0]
+    """
+    order = sorted((broker for broker in brokers if broker != answered), key=lambda broker: broker not in connected)
+    if answered is not None and answered in brokers:
+        order.insert(1, answered)
+    return order
+
+
+class BrokerClient:
+    """Sends requests to a cluster, and keeps one connection to each broker that it has asked.
+
+    One thread uses a client; any other thread may call :meth:`close`.
+
+    Args:
+        live_brokers: returns the brokers to ask, called whenever any broker will do; may do I/O and raise.
+        client_id: sent with every request.
+        timeout_ms: limit for connecting and for each answer, in ms.
+        version_fallback: see :class:`BrokerConnection`.
+        security: TLS and login.
+        isolation: see :func:`list_offsets`.
+        epochs: the known epochs of leaders, if they outlast this client; only its thread uses them.
+        connection: creates a connection to a host and port, not connected yet, with the settings of
+            :class:`BrokerConnection`.
+    """
+
+    def __init__(
+        self,
+        live_brokers: Callable[[], Sequence[Broker]],
+        *,
+        client_id: str,
+        timeout_ms: int,
+        version_fallback: str | None = None,
+        security: BrokerSecurity = PLAINTEXT,
+        isolation: str = READ_UNCOMMITTED,
+        epochs: KnownEpochs | None = None,
+        connection: Callable[..., BrokerConnection] = BrokerConnection,
+    ) -> None:
+        self._live_brokers = live_brokers
+        self._connection = partial(
+            connection,
+            client_id=client_id,
+            timeout_ms=timeout_ms,
+            version_fallback=version_fallback,
+            security=security,
+        )
+        self._isolation = isolation
+        self.security = security
+        self._connections: dict[Broker, BrokerConnection] = {}
+        self._leaders: dict[TopicPartition, Broker] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._known_epochs = epochs or KnownEpochs()
+        self._answered: Broker | None = None  # the last broker that answered a request for any broker
+        self._silent: dict[tuple[str, int], BrokerUnavailable] | None = None  # by address, in this round
+        self._closed = False
+
+    @classmethod
+    def from_config(
+        cls,
+        live_brokers: Callable[[], Sequence[Broker]],
+        config: ConsumerConfig,
+        *,
+        timeout_ms: int | None = None,
+        epochs: KnownEpochs | None = None,
+    ) -> Self:
+        """Create a client from the consumer's properties; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
+        return cls(
+            live_brokers,
+            client_id=config.client_id,
+            timeout_ms=timeout_ms or config.socket_timeout_ms,
+            version_fallback=config.broker_version_fallback,
+            security=BrokerSecurity.from_config(config),
+            isolation=config.isolation_level,
+            epochs=epochs,
+        )
+
+    def begin_round(self) -> None:
+        """From now on a broker that did not answer is not asked again until the next round begins."""
+        self._silent = {}
+
+    def metadata(self, topics: Collection[str]) -> Metadata:
+        """Ask brokers for metadata until one answers (jvm-consumer.md#threads); for the order see :func:`asking_order`.
+
+        A leader of an earlier epoch than an earlier answer named is outdated, and so no leader (KIP-320). The epochs
+        in the result are those to name in requests to the leaders.
+
+        Raises:
+            BrokerUnavailable, ConfigError: see :meth:`ask_any`.
+        """
+        metadata = self.ask_any(partial(fetch_metadata, topics=topics))
+        now, known = time.monotonic(), self._known_epochs
+        outdated = {
+            partition
+            for partition, epoch in metadata.epochs.items()
+            if not known.accept(partition, metadata.topic_ids.get(partition.topic), epoch, now)
+        }
+        return replace(
+            metadata,
+            leaders={p: leader for p, leader in metadata.leaders.items() if p not in outdated},
+            leaderless={**metadata.leaderless, **dict.fromkeys(outdated, ErrorCode.UNKNOWN_LEADER_EPOCH)},
+            epochs={partition: known.to_name(partition, now) for partition in metadata.epochs},
+        )
+
+    def fenced(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that the leaders refused the epochs that :meth:`metadata` returned, as older than theirs."""
+        now = time.monotonic()
+        for partition in partitions:
+            self._known_epochs.fenced(partition, now)
+
+    def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
+        """Call ``question`` with a connection to one broker after the other until one answers.
+
+        Raises:
+            BrokerUnavailable: no broker answered; the message has the last reason.
+            AuthenticationFailed: no broker answered, and one refused the login or certificate; the message has the
+                reason.
+            ConfigError: a file that the settings name cannot be used.
+        """
+        brokers = list(self._live_brokers())
+        random.shuffle(brokers)
+        failure: Exception | None = None
+        for broker in asking_order(brokers, self._connections, self._answered):
+            try:
+                answer = self.ask(broker, question)
+            except (BrokerUnavailable, ProtocolError) as error:
+                if not isinstance(failure, AuthenticationFailed):  # that error needs an operator, so it is kept
+                    failure = error
+            else:
+                self._answered = broker
+                return answer
+        if isinstance(failure, AuthenticationFailed):
+            raise AuthenticationFailed(f"none of {len(brokers)} brokers answers; one refuses: {failure}") from failure
+        if not brokers:
+            raise BrokerUnavailable(
+                "no broker is registered in ZooKeeper; check that brokers run, and zookeeper.connect; for brokers "
+                "without ZooKeeper set bootstrap.servers"
+            )
+        raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last error: {failure}") from failure
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.
+
+        Leaders are cached. If a leader is unknown, does not answer or does not lead any more, the brokers are asked for
+        the leaders, and the request is repeated once. Partitions without a leader, or with an unreachable one, appear
+        among the errors.
+
+        Raises:
+            BrokerUnavailable: no broker answers the request for the leaders.
+            ProtocolError: a leader's answer is malformed.
+        """
+        first = self._ask_remembered(wanted)
+        unasked = ErrorCode.LEADER_NOT_AVAILABLE
+        left = {
+            partition: timestamp
+            for partition, timestamp in wanted.items()
+            if partition not in first.found and first.errors.get(partition, unasked) in LEADER_MOVED
+        }
+        if not left:
+            return first
+        leaderless = self._learn_leaders(left)
+        again = self._ask_leaders(left)
+        refused = {partition: code for partition, code in first.errors.items() if partition not in left}
+        errors = refused | leaderless | again.errors
+        return Offsets(first.found | again.found, errors, again.causes, first.epochs | again.epochs)
+
+    def _ask_remembered(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Ask the leaders that are known and connected; other leaders' partitions are missing in the answer.
+
+        A broken connection is not replaced here: the broker may have moved, and another one may have its address.
+        """
+        answer = Offsets()
+        for leader, theirs in self._by_leader(wanted).items():
+            connection = self._connections.get(leader)
+            if connection is None:
+                continue
+            try:
+                answer.add(self._list_offsets(connection, theirs))
+            except (BrokerUnavailable, ProtocolError) as error:
+                self._note(leader, error)
+                connection.close()
+                del self._connections[leader]
+        return answer
+
+    def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause."""
+        answer = Offsets()
+        for leader, theirs in self._by_leader(wanted).items():
+            try:
+                answer.add(self.ask(leader, partial(self._list_offsets, wanted=theirs)))
+            except BrokerUnavailable as error:
+                answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
+                answer.causes.update(dict.fromkeys(theirs, str(error)))
+        return answer
+
+    def _list_offsets(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Ask a leader, also one of a later epoch than known: its answer is newer, and has its epoch."""
+        ask = partial(list_offsets, connection, isolation=self._isolation)
+        answer = ask(wanted, epochs=self._leader_epochs)
+        fenced = [partition for partition, code in answer.errors.items() if code == ErrorCode.FENCED_LEADER_EPOCH]
+        return answer.updated(ask({partition: wanted[partition] for partition in fenced})) if fenced else answer
+
+    def epoch_ends(self, wanted: Mapping[TopicPartition, EpochQuestion]) -> EpochEnds:
+        """Ask the leaders that :meth:`list_offsets` has asked where the log of an epoch ends.
+
+        Partitions whose leader does not answer are missing in the result.
+
+        Raises:
+            ProtocolError: a leader's answer is malformed.
+        """
+        answer = EpochEnds()
+        for leader, theirs in self._by_leader(wanted).items():
+            with suppress(BrokerUnavailable):
+                answer.add(self.ask(leader, partial(epoch_ends, wanted=theirs)))
+        return answer
+
+    def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Broker, dict[TopicPartition, T]]:
+        """The known leaders, and what to ask each for."""
+        questions: dict[Broker, dict[TopicPartition, T]] = defaultdict(dict)
+        for partition, question in wanted.items():
+            leader = self._leaders.get(partition)
+            if leader is not None:
+                questions[leader][partition] = question
+        return questions
+
+    def _learn_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask brokers for the leaders of partitions, and forget the cached ones of their topics.
+
+        Returns:
+            Error codes of the partitions without a leader.
+        """
+        topics = {partition.topic for partition in partitions}
+        metadata = self.metadata(topics)
+        others = {partition: leader for partition, leader in self._leaders.items() if partition.topic not in topics}
+        self._leaders = {**others, **metadata.leaders}
+        epochs = {partition: epoch for partition, epoch in self._leader_epochs.items() if partition in others}
+        self._leader_epochs = {**epochs, **metadata.epochs}
+        failed = metadata.failed_topics
+        return {
+            p: metadata.leaderless.get(p, failed.get(p.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for p in partitions
+            if p not in self._leaders
+        }
+
+    def forget_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the leaders of partitions, so that the next request for them asks for the leaders first.
+
+        A broker that is cut off from the controller does not know that it lost the leadership, and answers as before.
+        """
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+
+    def close(self) -> None:
+        """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
+        self._closed = True
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
+        """Call ``question`` with a connection to ``broker``, and again with a new one if an old one broke.
+
+        Raises:
+            BrokerUnavailable: the broker cannot be reached, or this client is closed.
+            AuthenticationFailed: the broker refused the login or certificate, or its certificate is not trusted.
+            ConfigError: a file that the settings name cannot be used.
+            ProtocolError: the broker's answer is malformed.
+        """
+        if self._silent is None:
+            return self._ask(broker, question)
+        if silence := self._silent.get((broker.host, broker.port)):
+            raise silence
+        try:
+            return self._ask(broker, question)
+        except BrokerUnavailable as error:
+            self._silent[broker.host, broker.port] = error
+            raise
+
+    def _note(self, broker: Broker, error: BaseException) -> bool:
+        """Note for this round that a broker did not answer on a connection; False if a new connection may work."""
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ConnectionError | ProtocolError):
+            cause = cause.__cause__
+        if self._silent is None or cause is not None or not isinstance(error, BrokerUnavailable):
+            return False
+        self._silent[broker.host, broker.port] = error
+        return True
+
+    def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
+        connection = self._connections.get(broker)
+        if connection is not None:
+            try:
+                return self._put(question, broker, connection)
+            except BrokerUnavailable as error:  # brokers close idle connections; a new one may work
+                if self._note(broker, error):
+                    raise
+        connection = self._connection(broker.host, broker.port)
+        self._connections[broker] = connection
+        # Checked after the connection is in the table: either this line sees the flag, or close() the connection.
+        if self._closed:
+            raise BrokerUnavailable("this client is closed")
+        try:
+            connection.connect()
+        except BaseException:
+            self._drop(broker, connection)
+            raise
+        return self._put(question, broker, connection)
+
+    def _put(self, question: Callable[[BrokerConnection], T], broker: Broker, connection: BrokerConnection) -> T:
+        """Call ``question``, and keep the connection unless it cannot be used again."""
+        try:
+            return question(connection)
+        except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
+            self._drop(broker, connection)
+            raise
+        except ZkConsumerError:  # a refusal
+            raise
+        except BaseException:  # an interrupt: the rest of this answer would be read as the next one
+            self._drop(broker, connection)
+            raise
+
+    def _drop(self, broker: Broker, connection: BrokerConnection) -> None:
+        connection.close()
+        self._connections.pop(broker, None)

@@ -1,0 +1,154 @@
+"""DescribeGroups, ListGroups, DescribeConfigs: what brokers report about a group and about themselves.
+
+For requests of low rate, which tools send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.wire.apiversions import API_VERSIONS
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.kafkapython import load_kafka_python
+from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
+
+_DESCRIBE_VERSIONS: Final = (0, 5)
+_LIST_STATES_VERSIONS: Final = (4, 5)  # older ones have no states
+_CONFIGS_VERSIONS: Final = (1, 2)  # version 0 is of brokers before 1.1, which kafka-python does not know
+_METADATA_VERSIONS: Final = (2, 5)  # older ones have no cluster id
+_DESCRIBE_GROUPS: Final = 15
+_LIST_GROUPS: Final = 16
+_DESCRIBE_CONFIGS: Final = 32
+_METADATA: Final = 3
+_OFFSET_COMMIT: Final = 8
+_FIRST_COMMIT_OF_0_9: Final = 2
+_BROKER: Final = 4
+_GROUP: Final = 32
+"""Types of resources in DescribeConfigs."""
+
+
+def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup, int]:
+    """A group as its coordinator describes it, and the error code of the answer.
+
+    Groups of the new protocol (KIP-848) are not described by this request, which reports them as dead; their state is
+    taken from the list of groups then.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: no common version, or the answer is malformed.
+    """
+    load_kafka_python()
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
+    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
+    answer = connection.call(request)
+    for one in answer.groups:
+        if one.group_id == group:
+            found = KafkaGroup(one.group_state or DEAD, one.protocol_type or "", len(one.members or ()))
+            if found.state == DEAD and not one.error_code:
+                return _listed(connection, group) or found, 0
+            return found, one.error_code
+    raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
+
+
+def strategy_in_use(connection: BrokerConnection, group: str) -> str:
+    """Name of the strategy that the members of a group use; empty if it has none, or it may not be described.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: no common version, or the answer is malformed.
+    """
+    load_kafka_python()
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
+    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
+    found = [one.protocol_data or "" for one in connection.call(request).groups if one.group_id == group]
+    return str(found[0]) if found else ""
+
+
+def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
+    from kafka.protocol.admin import ListGroupsRequest
+
+    try:
+        version = connection.version(_LIST_GROUPS, "ListGroups", *_LIST_STATES_VERSIONS)
+    except ProtocolError:
+        return None
+    answer = connection.call(ListGroupsRequest(version=version, states_filter=[], types_filter=[]))
+    for one in answer.groups or ():
+        if one.group_id == group:
+            return KafkaGroup(one.group_state, one.protocol_type, None)
+    return None
+
+
+def broker_settings(connection: BrokerConnection, broker_id: int, names: Collection[str]) -> dict[str, str | None]:
+    """The values of settings of the broker that is asked.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker is older than 1.1, or does not allow it; the message has the reason.
+    """
+    return _settings(connection, _BROKER, str(broker_id), names)
+
+
+def group_settings(connection: BrokerConnection, group: str, names: Collection[str]) -> dict[str, str | None]:
+    """The values of settings of a group (KIP-1043), or the broker's own where the group has none.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker does not allow it; the message has the reason.
+    """
+    return _settings(connection, _GROUP, group, names)
+
+
+def _settings(connection: BrokerConnection, kind: int, resource: str, names: Collection[str]) -> dict[str, str | None]:
+    load_kafka_python()
+    from kafka.protocol.admin import DescribeConfigsRequest
+
+    make = DescribeConfigsRequest.DescribeConfigsResource
+    asked = make(resource_type=kind, resource_name=resource, configuration_keys=sorted(names))
+    version = connection.version(_DESCRIBE_CONFIGS, "DescribeConfigs", *_CONFIGS_VERSIONS)
+    answer = connection.call(DescribeConfigsRequest(version=version, resources=[asked], include_synonyms=False))
+    found: dict[str, str | None] = {}
+    for result in answer.results:
+        if result.error_code:
+            raise ProtocolError(f"{connection} does not show its settings: {error_name(result.error_code)}")
+        found |= {one.name: one.value for one in result.configs if one.name in names}
+    return found
+
+
+def cluster_id(connection: BrokerConnection) -> str | None:
+    """The id of the cluster; None before 0.10.1.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the answer is malformed.
+    """
+    load_kafka_python()
+    from kafka.protocol.metadata import MetadataRequest
+
+    try:
+        version = connection.version(_METADATA, "Metadata", *_METADATA_VERSIONS)
+    except ProtocolError:
+        return None
+    answer: Any = connection.call(MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False))
+    return answer.cluster_id or None
+
+
+def broker_release(connection: BrokerConnection) -> tuple[int, ...]:
+    """The release of the broker, from the API versions that it knows: ``(3, 9)``.
+
+    A broker before 0.10 reports none, and counts as the one that ``broker.version.fallback`` names, else as 0.8.2.
+    """
+    ranges = connection.ranges
+    if API_VERSIONS not in ranges:
+        return (0, 9) if ranges.get(_OFFSET_COMMIT, (0, 0))[1] >= _FIRST_COMMIT_OF_0_9 else (0, 8, 2)
+    load_kafka_python()
+    from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
+
+    release: tuple[int, ...] = infer_broker_version_from_api_versions(dict(ranges))
+    return release

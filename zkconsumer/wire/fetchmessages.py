@@ -1,0 +1,343 @@
+"""Fetch requests and responses, encoded by hand: the only API on the hot path, in versions 0 to 12.
+
+The response is parsed while it arrives, and the records of a partition are received into their final memory. A session
+(``fetchsession.py``), or the caller if there is none, decides which partitions a request names. Layouts are those of
+Kafka's ``FetchRequest`` and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need
+a metadata lookup.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, cast, overload
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.fetchsession import FIRST_VERSION, PartitionFetch, SessionStep
+from zkconsumer.wire.fields import Fields, encode_varint, reporting_malformed
+from zkconsumer.wire.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
+from zkconsumer.wire.response import Memory, new_memory
+
+FETCH: Final = 1
+OLDEST_VERSION: Final = 0
+NEWEST_VERSION: Final = 12
+FLEXIBLE: Final = 12
+"""The first version with compact lengths and tagged fields (KIP-482)."""
+
+_FIRST_WITH_LIMIT: Final = 3  # limit of a whole response (KIP-74)
+_CONSUMER: Final = -1  # replica id of every client that is not a follower
+_UNKNOWN: Final = -1  # last fetched epoch, follower's log start
+
+_INT32: Final = struct.Struct(">i")
+_ERROR_AND_SESSION: Final = struct.Struct(">hi")
+_PARTITION: Final = struct.Struct(">ihq")  # number, error, high watermark
+_PARTITION_4: Final = struct.Struct(">ihqq")  # the same, last stable offset
+_PARTITION_5: Final = struct.Struct(">ihqqq")  # the same, log start offset
+_ABORTED: Final = struct.Struct(">qq")  # producer id, first offset
+
+
+class AbortedTransactions(Sequence[tuple[int, int]]):
+    """Aborted transactions as pairs (producer id, first offset), created on access.
+
+    A broker may list as many as a response has room for, and most chunks need none of them.
+    """
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed) // _ABORTED.size
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return cast(Iterator[tuple[int, int]], _ABORTED.iter_unpack(self._packed))
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[int, int]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
+        return list(self)[index]
+
+
+class FetchedPartition(NamedTuple):
+    """One partition's part of a response.
+
+    ``records`` has memory of its own: record batches, the last of which may be cut off. Offsets that the version does
+    not contain are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions with records among
+    these; brokers send them under read_committed only. ``is_last``: no other partition follows in the response.
+    """
+
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[tuple[int, int]]
+    records: memoryview
+    is_last: bool
+
+    def readable_end(self, isolation: str) -> int:
+        """Offset up to which records can be read under a value of ``isolation.level``; -1 if unknown."""
+        committed = isolation == READ_COMMITTED and self.last_stable_offset >= 0
+        return self.last_stable_offset if committed else self.high_watermark
+
+
+class FetchResponse(NamedTuple):
+    """A whole response: its top-level error, in which case there are no partitions, and the session id (or 0)."""
+
+    error: int
+    session_id: int
+    partitions: list[FetchedPartition]
+
+
+class FetchStream(NamedTuple):
+    """A response while it arrives."""
+
+    error: int
+    session_id: int
+    partitions: Iterator[FetchedPartition]
+
+    def require_success(self, broker: object) -> None:
+        """Raise ProtocolError, which names ``broker``, if the response has a top-level error."""
+        if self.error != ErrorCode.NONE:
+            raise ProtocolError(f"{broker} refused the fetch: {error_name(self.error)}")
+
+
+def fetch_version(connection: BrokerConnection) -> int:
+    """Newest Fetch version that both sides know.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    return connection.version(FETCH, "Fetch", OLDEST_VERSION, NEWEST_VERSION)
+
+
+def limits_responses(connection: BrokerConnection) -> bool:
+    """True if the broker supports a limit for the whole response; False before 0.10.1 (KIP-74)."""
+    return fetch_version(connection) >= _FIRST_WITH_LIMIT
+
+
+def send_fetch(
+    connection: BrokerConnection,
+    step: SessionStep,
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    isolation: str = READ_UNCOMMITTED,
+) -> int:
+    """Send a fetch request; returns its correlation id.
+
+    Args:
+        connection: connection to the leader of all partitions.
+        step: the partitions in order of priority, since ``max_bytes`` may cut the response short (KIP-74), and the
+            state of the fetch session. Versions before 7 have no sessions and need all partitions.
+        max_wait_ms: how long the broker may wait for ``min_bytes``, in ms.
+        min_bytes: the broker answers as soon as it has this many bytes.
+        max_bytes: limit for the whole response; the broker exceeds it by at most one batch.
+        isolation: a value of ``isolation.level``. Under read_committed the broker withholds the records from the first
+            open transaction on, and lists the aborted transactions; it still sends their records.
+
+    Raises:
+        BrokerUnavailable: the connection broke.
+        ProtocolError: no common version.
+    """
+    version = fetch_version(connection)
+    body = encode_fetch(
+        version, step, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
+    )
+    return connection.send(FETCH, version, body, flexible=version >= FLEXIBLE)
+
+
+def open_response(
+    connection: BrokerConnection,
+    correlation_id: int,
+    memory: Memory = new_memory,
+    *,
+    isolation: str,
+) -> FetchStream:
+    """Wait for the beginning of the response to :func:`send_fetch`; records are received into ``memory``.
+
+    ``isolation`` is that of the request: under read_uncommitted the list of aborted transactions is skipped.
+
+    The partitions must be iterated to the end before another response is received on the connection. The iteration may
+    raise BrokerUnavailable, and ProtocolError for a malformed response; the connection is closed then.
+
+    Raises:
+        BrokerUnavailable: the connection broke, timed out or was closed.
+        ProtocolError: the response is malformed.
+    """
+    version = fetch_version(connection)
+    flexible = version >= FLEXIBLE
+    source = connection.open_response(correlation_id, flexible=flexible, memory=memory)
+    fields = Fields(source, flexible=flexible)
+
+    @contextmanager
+    def closing() -> Iterator[None]:
+        try:
+            with reporting_malformed("Fetch", version):
+                yield
+        except ProtocolError as error:
+            connection.close()  # the meaning of the next bytes is unknown
+            raise ProtocolError(f"{connection} {error}") from error
+
+    def partitions() -> Iterator[FetchedPartition]:
+        with closing():
+            yield from _partitions(version, fields, aborted=isolation == READ_COMMITTED)
+
+    with closing():
+        error, session_id = _beginning(version, fields)
+    return FetchStream(error, session_id, partitions())
+
+
+def receive_fetch(
+    connection: BrokerConnection,
+    correlation_id: int,
+    memory: Memory = new_memory,
+    *,
+    isolation: str,
+) -> list[FetchedPartition]:
+    """Receive the whole response to a request without session.
+
+    Raises:
+        BrokerUnavailable: the connection broke, timed out or was closed.
+        ProtocolError: the response is malformed or has a top-level error.
+    """
+    response = open_response(connection, correlation_id, memory, isolation=isolation)
+    response.require_success(connection)
+    return list(response.partitions)
+
+
+def encode_fetch(
+    version: int,
+    step: SessionStep,
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    isolation: str = READ_UNCOMMITTED,
+) -> bytes:
+    """Body of a fetch request in one version; see :func:`send_fetch` for the arguments."""
+    flexible = version >= FLEXIBLE
+    tags = b"\x00" if flexible else b""
+    parts = [struct.pack(">iii", _CONSUMER, max_wait_ms, min_bytes)]
+    if version >= _FIRST_WITH_LIMIT:
+        parts.append(struct.pack(">i", max_bytes))
+    if version >= 4:
+        parts.append(struct.pack(">b", ISOLATION_LEVELS[isolation]))
+    if version >= FIRST_VERSION:
+        parts.append(struct.pack(">ii", step.session_id, step.epoch))
+    wanted = [(fetch.topic, _encode_partition(version, fetch) + tags) for fetch in step.partitions]
+    parts.append(_encode_topics(wanted, flexible))
+    if version >= FIRST_VERSION:
+        forgotten = [(partition.topic, struct.pack(">i", partition.partition)) for partition in step.forgotten]
+        parts.append(_encode_topics(forgotten, flexible))
+    if version >= 11:
+        parts.append(b"\x01" if flexible else b"\x00\x00")  # rack id: empty
+    parts.append(tags)
+    return b"".join(parts)
+
+
+def _encode_topics(partitions: Iterable[tuple[str, bytes]], flexible: bool) -> bytes:
+    """An array of topics, each with its array of partitions, which are encoded already."""
+    topics: list[tuple[str, list[bytes]]] = []
+    for topic, encoded in partitions:  # a topic may occur again later: the order of partitions is kept
+        if not topics or topics[-1][0] != topic:
+            topics.append((topic, []))
+        topics[-1][1].append(encoded)
+    parts = [_length(len(topics), flexible)]
+    for topic, theirs in topics:
+        name = topic.encode()
+        parts += [_length(len(name), flexible) if flexible else struct.pack(">h", len(name)), name]
+        parts += [_length(len(theirs), flexible), *theirs]
+        parts.append(b"\x00" if flexible else b"")
+    return b"".join(parts)
+
+
+def _encode_partition(version: int, wanted: PartitionFetch) -> bytes:
+    _, partition, offset, max_bytes, leader_epoch = wanted
+    if version >= 12:
+        return struct.pack(">iiqiqi", partition, leader_epoch, offset, _UNKNOWN, _UNKNOWN, max_bytes)
+    if version >= 9:
+        return struct.pack(">iiqqi", partition, leader_epoch, offset, _UNKNOWN, max_bytes)
+    if version >= 5:
+        return struct.pack(">iqqi", partition, offset, _UNKNOWN, max_bytes)
+    return struct.pack(">iqi", partition, offset, max_bytes)
+
+
+def _length(count: int, flexible: bool) -> bytes:
+    """Length of an array (or, if flexible, of a string): four bytes, or a varint of the length plus one."""
+    return encode_varint(count + 1) if flexible else struct.pack(">i", count)
+
+
+def decode_fetch(version: int, body: memoryview, *, isolation: str = READ_COMMITTED) -> FetchResponse:
+    """Parse a whole response; ``isolation`` as in :func:`open_response`.
+
+    Raises:
+        ProtocolError: the response is malformed.
+    """
+    with reporting_malformed("Fetch", version):
+        fields = Fields(body, flexible=version >= FLEXIBLE)
+        error, session_id = _beginning(version, fields)
+        partitions = list(_partitions(version, fields, aborted=isolation == READ_COMMITTED))
+        return FetchResponse(error, session_id, partitions)
+
+
+def _beginning(version: int, fields: Fields) -> tuple[int, int]:
+    """The top-level error of the response, and the session id."""
+    if version >= 1:
+        fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+    if version < FIRST_VERSION:
+        return ErrorCode.NONE, 0
+    error, session_id = fields.take(_ERROR_AND_SESSION)
+    return error, session_id
+
+
+def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[FetchedPartition]:
+    """The partitions of a response; the records of each are taken when the iteration reaches it.
+
+    The last one is returned when the whole response has been taken, so that another may follow on the connection.
+    """
+    last: FetchedPartition | None = None
+    for topics_left in reversed(range(fields.count())):
+        topic = fields.text()
+        for left in reversed(range(fields.count())):
+            is_last = not left and not topics_left
+            fetched = _decode_partition(version, topic, fields, aborted=aborted, is_last=is_last)
+            fields.tags()
+            if is_last:
+                last = fetched
+            else:
+                yield fetched
+        fields.tags()
+    fields.tags()
+    fields.end()
+    if last is not None:
+        yield last
+
+
+def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool, is_last: bool) -> FetchedPartition:
+    last_stable_offset = log_start_offset = -1
+    transactions: Sequence[tuple[int, int]] = ()
+    if version >= 5:
+        partition, error, high_watermark, last_stable_offset, log_start_offset = fields.take(_PARTITION_5)
+    elif version >= 4:
+        partition, error, high_watermark, last_stable_offset = fields.take(_PARTITION_4)
+    else:
+        partition, error, high_watermark = fields.take(_PARTITION)
+    if version >= 4 and (packed := fields.packed(_ABORTED, wanted=aborted)):
+        transactions = AbortedTransactions(packed)
+    if version >= 11:
+        fields.take(_INT32)  # preferred read replica: set only for clients that send their rack
+    records = fields.data_to_keep()
+    return FetchedPartition(
+        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, transactions, records, is_last
+    )

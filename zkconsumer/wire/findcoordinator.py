@@ -1,0 +1,137 @@
+"""CoordinatorClient: sends requests to the coordinator of one group, and finds it again after a move."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved
+from zkconsumer.model import Broker
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.kafkapython import load_kafka_python
+from zkconsumer.wire.refusals import DESCRIBE, group_refused
+
+_FIND_COORDINATOR_VERSIONS: Final = (0, 2)
+
+COORDINATOR_GONE: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Codes after which the coordinator has to be found again."""
+
+T = TypeVar("T")
+
+
+class CoordinatorLocation:
+    """Which broker coordinates a group, as far as known: shared by the clients of one member, on several threads.
+
+    What one of them finds, the others need not ask for; where one of them gets no answer, none asks again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The coordinator; None if it has to be found."""
+        return self._broker
+
+    def found(self, broker: Broker) -> None:
+        """Record an answer to FindCoordinator."""
+        with self._lock:
+            self._broker = broker
+
+    def lost(self, broker: Broker) -> None:
+        """This broker does not answer, or is not the coordinator any more; no change if another one was found since."""
+        with self._lock:
+            if self._broker == broker:
+                self._broker = None
+
+
+class CoordinatorClient:
+    """A client of a group's coordinator. One thread uses it; any other thread may call :meth:`close`.
+
+    Args:
+        client: client of the cluster.
+        group: consumer group.
+        location: shared with other clients of the same cluster and group; its own if None.
+    """
+
+    def __init__(self, client: BrokerClient, group: str, location: CoordinatorLocation | None = None) -> None:
+        self._client = client
+        self._group = group
+        self._location = location or CoordinatorLocation()
+
+    @property
+    def security(self) -> BrokerSecurity:
+        """Settings of the connections, for messages."""
+        return self._client.security
+
+    def ask(self, question: Callable[[BrokerConnection], T]) -> T:
+        """Call ``question`` with a connection to the coordinator.
+
+        Raises:
+            CoordinatorMoved: raised by ``question``, or no broker is the coordinator at the moment; try again.
+            BrokerUnavailable: no broker answers; try again.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+        """
+        coordinator = self._location.broker or self._locate()
+        try:
+            return self._client.ask(coordinator, question)
+        except (CoordinatorMoved, BrokerUnavailable):
+            self._location.lost(coordinator)
+            raise
+
+    def ask_even_if_moved(self, question: Callable[[BrokerConnection], T]) -> T:
+        """As :meth:`ask`; once more, at once, if another broker has become the coordinator since the last question.
+
+        Not after a broker that is silent: finding another one may take as long again.
+        """
+        former = self._location.broker
+        try:
+            return self.ask(question)
+        except (CoordinatorMoved, BrokerUnavailable) as error:
+            if former is None or not _is_answer(error) or self._locate() == former:
+                raise
+        return self.ask(question)
+
+    def _locate(self) -> Broker:
+        coordinator = self.find()
+        self._location.found(coordinator)
+        return coordinator
+
+    def find(self) -> Broker:
+        """Ask any broker for the coordinator; raises as :meth:`ask`."""
+
+        def find(connection: BrokerConnection) -> Any:
+            load_kafka_python()
+            from kafka.protocol.metadata import FindCoordinatorRequest
+
+            version = connection.version(
+                FindCoordinatorRequest.API_KEY, FindCoordinatorRequest.name, *_FIND_COORDINATOR_VERSIONS
+            )
+            return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
+
+        answer = self._client.ask_any(find)
+        if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
+        if answer.error_code:
+            raise CoordinatorMoved(
+                f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"
+            )
+        return Broker(answer.node_id, answer.host, answer.port)
+
+    def close(self) -> None:
+        """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
+        self._client.close()
+
+
+def _is_answer(error: BaseException | None) -> bool:
+    """True if the broker has answered, or its host has refused or closed the connection."""
+    while error is not None and not isinstance(error, (CoordinatorMoved, ConnectionError)):
+        error = error.__cause__
+    return error is not None
