@@ -11,16 +11,17 @@
     │   ├── OwnershipConflict       another member holds a partition that this consumer should own
     │   ├── ShareChanged            the partitions that this consumer should own have changed meanwhile
     │   ├── CoordinatorUnknown      no coordinator has assigned anything to this consumer yet
-    │   ├── RebalanceAwaited        the brokers have not completed a rebalance of the group yet
+    │   ├── RebalanceAwaited        a rebalance of the group is in progress
     │   ├── MemberRefused           the coordinator does not let this consumer own partitions
-    │   ├── LeaseLapsed             a commit was not sent: ZooKeeper has been silent for most of the session timeout
+    │   ├── LeaseLapsed             not sent or planned: the group has been silent for most of the session timeout
     │   ├── RegistrationLost        another client deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader at the moment
     │   ├── ThreadLimit             the system does not allow this process another thread
     │   └── BrokerUnavailable       a broker refused, closed or timed out
     │       └── AuthenticationFailed  a broker and this consumer could not authenticate each other
-    ├── SessionExpired              the ZooKeeper session that the operation belonged to has expired
+    ├── MembershipLost              the group has removed this consumer
+    │   └── SessionExpired          the ZooKeeper session that the operation belonged to has expired
     ├── WriteRefused                a guard of a tool that writes refuses; nothing was written
     ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
@@ -121,10 +122,11 @@ class CoordinatorUnknown(RetriableError):
 
 
 class RebalanceAwaited(RetriableError):
-    """A rebalance of the group is in progress: members still join, or are being assigned.
+    """A rebalance of the group is in progress.
 
-    With ``group.protocol`` ``kafka`` or ``consumer``. The group's coordinator ends it after the rebalance timeout at
-    the latest (``max.poll.interval.ms``).
+    Members still join, or are being assigned; or this one is about to own again what a commit concerns.
+    With ``group.protocol`` ``kafka`` or ``consumer`` the group's coordinator ends it after the rebalance timeout at the
+    latest (``max.poll.interval.ms``).
     """
 
 
@@ -133,9 +135,9 @@ class MemberRefused(RetriableError):
 
 
 class LeaseLapsed(RetriableError):
-    """A commit to Kafka was not sent, since ZooKeeper has been silent for most of the session timeout.
+    """A commit was not sent, or a batch not planned, since the group has been silent for most of the session timeout.
 
-    Another member may own the partitions by now, and brokers do not know that.
+    Another member may own the partitions by now.
     """
 
 
@@ -171,12 +173,12 @@ class NotLeader(ZkConsumerError):
         super().__init__(message)
 
 
-class SessionExpired(ZkConsumerError):
-    """The session that this operation belonged to has expired; nothing was changed.
+class MembershipLost(ZkConsumerError):
+    """The group has removed this consumer, so the operation changed nothing; it joins again by itself."""
 
-    It is the session in ZooKeeper, or, with ``group.protocol`` ``kafka`` or ``consumer``, the membership at the group's
-    coordinator.
-    """
+
+class SessionExpired(MembershipLost):
+    """The ZooKeeper session that this operation belonged to has expired; nothing was changed."""
 
 
 class WriteRefused(ZkConsumerError):

@@ -9,6 +9,7 @@ from typing import Final
 
 from zkconsumer.group.rebalanceloop import RebalanceLoop
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -28,7 +29,8 @@ def _without_fence() -> None:
     def react_late(self: RebalanceLoop) -> None:
         now = time.monotonic()
         left = lost_at.setdefault(self, now) + _SLOW_S - now
-        if self._protocol.is_lost() and left > 0:
+        assert isinstance(self._protocol, ZooKeeperGroup)
+        if self._protocol._is_removed() and left > 0:
             threading.Timer(left, self._signal.raise_flag).start()
             return
         del lost_at[self]
@@ -39,7 +41,7 @@ def _without_fence() -> None:
 
 def _without_lease() -> None:
     """Records are handed out however long ZooKeeper has not answered."""
-    ZooKeeperGroup.may_deliver = lambda self: True  # type: ignore[method-assign]
+    SessionLease.holds = lambda self: True  # type: ignore[method-assign]
 
 
 def _skipping() -> None:

@@ -23,7 +23,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, SessionExpired
+from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited
 from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
@@ -186,7 +186,7 @@ def test_commits_of_another_generation_or_member_are_refused(member, topic_facto
 
     with pytest.raises(RebalanceAwaited, match="ILLEGAL_GENERATION"):
         commit(CommitIdentity(one.member_id, 0))
-    with pytest.raises(SessionExpired, match="UNKNOWN_MEMBER_ID"):
+    with pytest.raises(MembershipLost, match="UNKNOWN_MEMBER_ID"):
         commit(CommitIdentity("another", 1))
     assert commit(CommitIdentity(one.member_id, 1)).accepted == {TopicPartition(topic, 0)}
 

@@ -20,7 +20,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.errors import RebalanceAwaited, SessionExpired
+from zkconsumer.errors import MembershipLost, RebalanceAwaited
 from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consumer_heartbeat, leave_beat
 from zkconsumer.group.consumer.rules.membership import JOINING, LEAVING, Beat
 from zkconsumer.group.kafka.describedmembers import group_members
@@ -252,7 +252,7 @@ def test_commits_of_another_epoch_or_member_are_refused(member, group, topic_fac
     mine = identity(one)
     with pytest.raises(RebalanceAwaited, match="STALE_MEMBER_EPOCH"):
         group.commit(mine._replace(generation=mine.generation - 1), offsets)
-    with pytest.raises(SessionExpired, match="UNKNOWN_MEMBER_ID"):
+    with pytest.raises(MembershipLost, match="UNKNOWN_MEMBER_ID"):
         group.commit(CommitIdentity("another", 1), offsets)
     assert group.commit(mine, offsets).accepted == parts(topic, 0)
 

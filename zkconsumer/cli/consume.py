@@ -27,9 +27,9 @@ from zkconsumer.errors import (
     ConsumerTimeout,
     GenerationEnded,
     GroupAuthorizationFailed,
+    MembershipLost,
     NotOwner,
     RetriableError,
-    SessionExpired,
     TopicUnreadable,
     ZkConsumerError,
 )
@@ -338,7 +338,7 @@ class _Consumption:
                 # not be made durable, which ends the run.
                 _log.info("%s: %s", story, error)
                 return
-            except (RetriableError, SessionExpired) as error:
+            except (RetriableError, MembershipLost) as error:
                 if attempts == 1:
                     _log.warning("%s yet, trying again: %s", story, error)
                 time.sleep(_COMMIT_AGAIN_S)

@@ -105,6 +105,11 @@ class ConsumerConfig(ConsumerProperties):
         """True for a group of Kafka's own: ``group.protocol`` is ``kafka`` or ``consumer``."""
         return self.group_protocol in ("kafka", "consumer")
 
+    @property
+    def membership_timeout_ms(self) -> int:
+        """Time in ms without an answer after which the group gives this consumer's partitions to other members."""
+        return self.session_timeout_ms if self.brokers_coordinate else self.zookeeper_session_timeout_ms
+
     def zookeeper_servers(self) -> str:
         """``zookeeper.connect``, for what cannot do without it.
 

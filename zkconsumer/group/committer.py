@@ -16,7 +16,7 @@ from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
-    ZooKeeperUnavailable,
+    RebalanceAwaited,
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
@@ -81,7 +81,7 @@ class OffsetCommitter:
         if self.without_group:
             self.partitions.follow(self.without_group, 0)
         else:
-            self.partitions.follow(self._protocol.held, self._protocol.releases)
+            self.partitions.follow(*self._protocol.held)
         return self.partitions
 
     def last_known(self, partition: TopicPartition) -> int | None:
@@ -122,7 +122,7 @@ class OffsetCommitter:
             partitions: commit nothing but these; None for all.
 
         Raises:
-            RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see :meth:`commit`.
+            RetriableError, MembershipLost, CommitRefused, OffsetsNotStored: see :meth:`commit`.
         """
         all_ours = self.verify_ownership()
         if not all_ours:
@@ -172,9 +172,9 @@ class OffsetCommitter:
         Raises:
             NotOwner: this member does not own one of them, and ``force`` is False; without ``offsets``: records that
                 the user holds are of partitions that were taken away. All other offsets are committed.
-            ZooKeeperUnavailable: records of partitions that are not owned at the moment were handed out; all other
-                offsets are committed.
-            RetriableError, SessionExpired: some may not be stored; the next commit tries them again.
+            RebalanceAwaited: records of partitions that are not owned at the moment were handed out; all other offsets
+                are committed.
+            RetriableError, MembershipLost: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
             OffsetsNotStored: the store rejected some offsets; the others are stored.
         """
@@ -201,7 +201,7 @@ class OffsetCommitter:
                 "if they must not be processed twice. Everything else is committed"
             )
         if missing:
-            raise ZooKeeperUnavailable(
+            raise RebalanceAwaited(
                 f"group {self._group}: not committed: {', '.join(map(str, missing))}, which {self._consumer_id} does "
                 "not own at the moment; try again when the rebalance in progress has ended"
             )
@@ -258,10 +258,10 @@ class OffsetCommitter:
         """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
-        releases = self._protocol.releases
+        releases = self._protocol.held.releases
         done = self.store.commit(
             offsets,
-            may_send=lambda: self._protocol.may_deliver() and self._protocol.releases == releases,
+            may_send=lambda: self._protocol.lease.holds() and self._protocol.held.releases == releases,
             retry=retry and not self._releasing,
         )
         for partition in done:

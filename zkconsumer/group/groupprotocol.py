@@ -1,28 +1,28 @@
 """GroupProtocol: how the members of a group agree on who owns which partition. The control plane knows only this.
 
-There are three implementations. In :class:`~zkconsumer.group.zookeeper.zookeepergroup.ZooKeeperGroup` every member
-computes the assignment by itself and claims its share; in
-:class:`~zkconsumer.group.coordinator.coordinatorgroup.CoordinatorGroup` an elected member computes it for all; in
-:class:`~zkconsumer.group.kafka.brokergroup.BrokerGroup`, Kafka's own protocols, a broker passes on what the leader
-computed, or computes it.
+A protocol joins, gives the next assignment, is informed of what was released and of what is fetched, determines until
+when records may be handed out, fences commits, leaves, and describes itself. There are three implementations. In
+:class:`~zkconsumer.group.zookeeper.zookeepergroup.ZooKeeperGroup` every member computes the assignment by itself and
+claims its share; in :class:`~zkconsumer.group.coordinator.coordinatorgroup.CoordinatorGroup` an elected member computes
+it for all; in :class:`~zkconsumer.group.kafka.brokergroup.BrokerGroup`, Kafka's own protocols, a broker passes on what
+the leader computed, or computes it. One that is composed of others gives the intersection of their shares, and its
+lease is the shorter one (``tests/fixtures/composedprotocol.py``).
 
 Which event calls what, on the rebalance thread unless noted otherwise:
 
 - A consumer is constructed: nothing. It connects: :meth:`GroupProtocol.open`, on the caller's thread.
-- It joins, and again before each attempt: :meth:`~GroupProtocol.is_lost`, then :meth:`~GroupProtocol.lose` if so; then
-  :meth:`~GroupProtocol.join` unless it is a member, and :meth:`~GroupProtocol.has_others` while events settle.
+- Before each attempt: :meth:`~GroupProtocol.join`, and :meth:`~GroupProtocol.lose` if that, or anything later, finds
+  that the group has removed the member.
 - Something changed (a watch, a command, a heartbeat's answer): the implementation raises the member's flag. The
-  rebalance thread asks whether there is a :meth:`~GroupProtocol.need`, computes what to give up
-  (:func:`~zkconsumer.group.rules.reconcile.reconcile`), stops fetching that, commits it, calls
-  :meth:`~GroupProtocol.release`, asks for the :meth:`~GroupProtocol.target`, which may have changed meanwhile, and
-  calls :meth:`~GroupProtocol.acquire`. If other members have to release first, it asks
-  :meth:`~GroupProtocol.awaited_release` whether they have. When fetching has started, :meth:`~GroupProtocol.settled`.
-- A commit: :meth:`~GroupProtocol.verify` before, and :meth:`~GroupProtocol.may_deliver` right before each request that
-  the implementation's offset store cannot fence. The implementation and its offset store, which are created together,
+  rebalance thread lets it :meth:`~GroupProtocol.pause`, asks for the :meth:`~GroupProtocol.next_assignment`, stops
+  fetching what that takes away, commits it, calls :meth:`~GroupProtocol.release`, then
+  :meth:`~GroupProtocol.reassign`, since the share may have changed meanwhile, and :meth:`~GroupProtocol.claim`. When
+  fetching has started, :meth:`~GroupProtocol.fetched`. After an attempt that failed, :meth:`~GroupProtocol.pause`.
+- A commit: :meth:`~GroupProtocol.verify` before, and the lease is checked right before each request that the
+  implementation's offset store cannot fence. The implementation and its offset store, which are created together,
   agree on what a commit has to carry (the path of a fencing node, or generation and member id).
-- A record or a batch is handed out: :meth:`~GroupProtocol.may_deliver`, on the stream's thread.
-- Some time after a rebalance: :meth:`~GroupProtocol.tend`.
-- The consumer leaves, or fails: :meth:`~GroupProtocol.close`.
+- A record or a batch is handed out: the lease is checked, on the stream's thread.
+- The consumer leaves, or fails: :meth:`~GroupProtocol.leave`.
 """
 
 from __future__ import annotations
@@ -30,37 +30,41 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from zkconsumer.errors import RetriableError
 from zkconsumer.group.rules.assignors import Assignment
 from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicPartition
+from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Why a member has to rebalance.
+class NextAssignment(NamedTuple):
+    """What a member should own next, and why that is a rebalance.
 
     Attributes:
         cause: the kind of change.
         changes: what changed, as text for the log.
         share: what it will probably own afterwards, as far as that is known before anything is given up.
+        revoked: what it holds and has to give up first.
+        kept: what it holds and keeps, under the same consumer threads.
         recreated: partitions of topics that were deleted and created again since this member consumed them: their
             positions mean nothing any more, so they are not committed, and fetching starts again.
     """
 
     cause: RebalanceCause
     changes: str
-    share: Mapping[TopicPartition, ConsumerThreadId]
+    share: Share
+    revoked: frozenset[TopicPartition]
+    kept: frozenset[TopicPartition]
     recreated: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member should own.
+    """What a member should own, when it has released what it had to.
 
     Attributes:
         share: its partitions and their consumer threads.
@@ -68,7 +72,7 @@ class Target:
         topics: the topics that this member subscribes to, owned partitions or not; may be empty if not asked for.
     """
 
-    share: Mapping[TopicPartition, ConsumerThreadId]
+    share: Share
     assignment: Assignment
     topics: Mapping[str, Topic]
 
@@ -80,6 +84,74 @@ class NoNeed(Enum):
     """The member owns what it should own."""
     NO_BROKERS = "no brokers"
     """No broker is known that this consumer can use; members keep what they own."""
+
+
+class Held(NamedTuple):
+    """What a member owns.
+
+    Attributes:
+        partitions: the owned partitions and their consumer threads; replaced, never changed.
+        releases: how often everything that was held has been given up or lost.
+    """
+
+    partitions: Share
+    releases: int
+
+
+class Standing(NamedTuple):
+    """How a member stands in its group, for descriptions and metrics.
+
+    Attributes:
+        connected: whether the group can be reached, as far as known.
+        session: id of the session in ZooKeeper; 0 without one.
+        views: how often the group, or an assignment, was read.
+        removals: how often the group has removed the member.
+        excluded: text about members that get no partitions, since their registrations are not valid; "" if none.
+    """
+
+    connected: bool
+    session: int
+    views: int
+    removals: int
+    excluded: str = ""
+
+
+class Lease(Protocol):
+    """Until when records may be handed out, and commits sent; any thread may ask."""
+
+    def holds(self) -> bool:
+        """True while no other member can own our partitions; called at every hand-over."""
+
+    def remaining(self) -> float:
+        """Seconds until it lapses if the group remains silent; 0 or less if it has lapsed."""
+
+    @property
+    def lapses(self) -> int:
+        """How often it has lapsed."""
+
+
+class StandAloneLease:
+    """The lease of a consumer that never joins: it owns nothing that it could lose, so it always holds.
+
+    Args:
+        lease: of its session or membership, which describes whether the group answers.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    def holds(self) -> bool:
+        """True."""
+        return True
+
+    def remaining(self) -> float:
+        """See :meth:`.Lease.remaining`."""
+        return self._lease.remaining()
+
+    @property
+    def lapses(self) -> int:
+        """See :attr:`.Lease.lapses`."""
+        return self._lease.lapses
 
 
 class ChangeSignal(Protocol):
@@ -103,6 +175,30 @@ class ChangeSignal(Protocol):
         """A token that is replaced at each :meth:`raise_flag`."""
 
 
+class PausingThread(Protocol):
+    """The rebalance thread, as a protocol uses it on that thread; meanwhile the member serves what others request."""
+
+    def enter_state(self, state: MemberState) -> None:
+        """Record the state that the member is in now."""
+
+    def begin_quiet(self) -> None:
+        """Lower the flag and serve requests: the caller is about to read what the flag was raised for."""
+
+    def stayed_quiet(self, seconds: float) -> bool:
+        """Wait; True if the flag was not raised since :meth:`begin_quiet`, or if the member is leaving."""
+
+    def wait(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the flag is raised or the member leaves, at most so long.
+
+        Args:
+            seconds: longest wait.
+            until: called at each wake-up of the signal; True ends the wait.
+        """
+
+    def call_after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call ``action`` on this thread in ``seconds``; replaces an earlier time for it."""
+
+
 class BrokerSource(Protocol):
     """Where the brokers of the cluster come from."""
 
@@ -122,220 +218,143 @@ class GroupProtocol(Protocol):
         """The value of ``group.protocol``."""
 
     @property
-    def incremental(self) -> bool:
-        """True if partitions that stay are kept over a rebalance; False if all are given up each time."""
+    def lease(self) -> Lease:
+        """Until when records may be handed out."""
 
     @property
-    def settles(self) -> bool:
-        """True if the member waits until others have stopped joining and leaving before it rebalances.
+    def held(self) -> Held:
+        """What is owned now; any thread may read it."""
 
-        False where another member has waited already.
-        """
-
-    @property
-    def awaits_expiry(self) -> bool:
-        """True if attempts to own what a crashed member held fail until its session has expired.
-
-        False where the group gives a member nothing that it has to wait for.
-        """
+    def describe(self) -> Standing:
+        """How the member stands; any thread may call it."""
 
     # -- life -------------------------------------------------------------------------------------------------------
 
-    def open(self, lease_changed: Callable[[], None]) -> None:
+    def open(self, thread: PausingThread, lease_changed: Callable[[], None]) -> None:
         """Connect, and maintain the lease from now on.
 
         Args:
-            lease_changed: called on a thread of the protocol when :meth:`may_deliver` changed.
+            thread: the rebalance thread.
+            lease_changed: called on a thread of the protocol when the lease has lapsed, or holds again.
 
         Raises:
             ZooKeeperUnavailable, BrokerUnavailable: no server answered in time.
             ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
         """
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Leave the group at once, and disconnect. Idempotent; from any thread."""
 
-    @property
-    def connected(self) -> bool:
-        """True while the group can be reached, as far as known."""
-
-    @property
-    def can_commit(self) -> bool:
-        """True if a commit may succeed at once, also where the group is not :attr:`connected`.
-
-        Otherwise commits by timer, and the last one, are not tried: they would occupy the rebalance thread while they
-        wait for a connection.
-        """
-
-    def unreachable(self) -> RetriableError:
-        """The error of an attempt that is not made, since the group is not :attr:`connected`."""
-
-    @property
-    def session(self) -> int:
-        """Id of the session, for descriptions; 0 without one."""
-
-    # -- membership -------------------------------------------------------------------------------------------------
-
-    def is_joined(self) -> bool:
-        """True from :meth:`join` to :meth:`lose`."""
-
-    def is_lost(self) -> bool:
-        """True if the group has removed the member: it owns nothing any more, whatever it has recorded."""
-
     def join(self, subscription: Subscription) -> None:
-        """Become a member. May be called again after a failure, also if only the answer to the first call was lost.
+        """Be a member: nothing happens if it is one. May be called again, also if only an answer was lost.
 
         Raises:
+            MembershipLost: the group has removed the member. Stop handing out, call :meth:`lose`, and join again.
             ConsumerIdInUse: a live consumer has this id.
             InstanceIdInUse: another consumer has taken this one's place for good.
-            ZooKeeperUnavailable, SessionExpired: try again.
+            RetriableError: try again after :meth:`pause`.
         """
 
-    def lose(self) -> None:
-        """Record that this member owns nothing and has left, without a request: the group has removed it already."""
-
-    def rejoin(self) -> None:
-        """Remove what is left of a membership that another client has damaged, so that :meth:`join` can follow.
-
-        Called when all partitions have been released.
-
-        Raises:
-            ZooKeeperUnavailable: not done.
-        """
-
-    def stay_out(self) -> None:
+    def stand_alone(self) -> None:
         """This consumer will never join; it only stores offsets of partitions that were assigned to it explicitly."""
 
-    def has_others(self) -> bool:
-        """True if the group has other members.
+    def lose(self) -> None:
+        """The group has removed this member, and nothing is handed out any more: it owns nothing and has left."""
 
-        Raises:
-            ZkConsumerError: the members are unknown.
+    def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
+        """Wait before the next attempt, while the member serves what others request.
+
+        Args:
+            failure: what stopped the last attempt; None if something has changed since one that succeeded.
+            starting: the member has not finished a rebalance yet; its join may give up.
         """
 
-    # -- the share --------------------------------------------------------------------------------------------------
+    # -- the assignment ---------------------------------------------------------------------------------------------
 
-    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
-        """Whether this member has to rebalance, and why.
+    def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
+        """Whether this member has to rebalance, why, and what it gives up for it.
 
         Args:
             fetching: the member fetches what it owns; otherwise it has to start, so it is never unchanged.
             renew: rebalance also if nothing has changed.
 
         Raises:
-            RegistrationLost: another client has damaged the membership: release everything, and :meth:`rejoin`.
+            RegistrationLost: another client has damaged the membership: release everything, and :meth:`pause`, which
+                removes what is left of it.
             StrategyConflict: the members do not agree on how to assign.
-            ZooKeeperUnavailable, SessionExpired: the group cannot be read.
+            MembershipLost: as :meth:`join`.
+            RetriableError: the group cannot be read, or has not assigned anything yet.
         """
 
-    def target(self, *, with_topics: bool) -> Target:
-        """What this member should own now: the group is read again if it may have changed.
+    def release(self, partitions: Collection[TopicPartition], retain: Share | None = None) -> None:
+        """Give up partitions whose last offsets are committed.
 
-        An :attr:`incremental` protocol returns the share of the last :meth:`need`, since nothing that is kept was
+        Args:
+            partitions: which ones: those that the next assignment revokes, or more.
+            retain: what the next :meth:`claim` is likely to want.
+
+        Raises:
+            MembershipLost: nothing is held any more.
+            RetriableError: nothing of them may be committed any more; try again.
+        """
+
+    def reassign(self, *, with_topics: bool) -> Target:
+        """What this member should own now that it has released: the group is read again if it may have changed.
+
+        Where partitions are kept, this is the share of the last :meth:`next_assignment`, since nothing that is kept was
         committed for a release; a newer share has raised the signal.
 
         Args:
             with_topics: False if :attr:`Target.topics` may be empty, where that saves a read.
 
         Raises:
-            StrategyConflict, ZooKeeperUnavailable, SessionExpired: as :meth:`need`.
+            StrategyConflict, MembershipLost, RetriableError: as :meth:`next_assignment`.
         """
 
-    def settled(self) -> None:
-        """The last target is owned and fetched: later ones are compared with it."""
-
-    def forget_group(self) -> None:
-        """Read the group again at the next :meth:`need`, also if nothing is known to have changed."""
-
-    @property
-    def excluded(self) -> str:
-        """Text about members that get no partitions, since their registrations are not valid; "" if there are none."""
-
-    @property
-    def views(self) -> int:
-        """How often the group was read."""
-
-    # -- ownership --------------------------------------------------------------------------------------------------
-
-    @property
-    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The owned partitions; replaced, never changed, so any thread may read it."""
-
-    @property
-    def releases(self) -> int:
-        """How often everything that was held has been given up or lost."""
-
-    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Claim exactly these partitions, all or none.
-
-        Args:
-            share: of an :attr:`incremental` protocol with all that is held; what is held stays held if this fails.
+    def claim(self, share: Share) -> None:
+        """Own exactly these partitions, all or none; what is held stays held if this fails.
 
         Raises:
             OwnershipConflict: former owners have to release first.
-            ShareChanged: the share is not this member's any more; ask for the need again.
-            ZooKeeperUnavailable, SessionExpired: not done; the next release undoes a partial claim.
+            ShareChanged: the share is not this member's any more; ask for the next assignment again.
+            MembershipLost, RetriableError: not done; the next release undoes a partial claim.
         """
 
-    def release(
-        self,
-        partitions: Collection[TopicPartition],
-        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,
-    ) -> None:
-        """Give up partitions whose last offsets are committed.
+    def fetched(self) -> None:
+        """The last target is owned and fetched: later ones are compared with it."""
 
-        Args:
-            partitions: all that is held, unless the protocol is :attr:`incremental`.
-            retain: what the next :meth:`acquire` is likely to want.
+    # -- commits ----------------------------------------------------------------------------------------------------
 
-        Raises:
-            SessionExpired: nothing is held any more.
-            ZooKeeperUnavailable: nothing may be committed any more; try again.
+    @property
+    def can_commit(self) -> bool:
+        """True if a commit may succeed at once.
+
+        Otherwise commits by timer, and the last one, are not tried: they would occupy the rebalance thread while they
+        wait for a connection.
         """
 
     def verify(self) -> list[TopicPartition]:
         """Partitions that this member recorded as held and that belong to another member; it drops them.
 
         Raises:
-            ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
+            MembershipLost, RetriableError: the owners cannot be read.
         """
 
     def recreated(self, partitions: Collection[TopicPartition]) -> Set[TopicPartition]:
         """Those whose topic is not the one any more that this member has fetched, as far as that can be found out now.
 
-        Their positions must not be committed. The next :meth:`need` notices this, too.
+        Their positions must not be committed. The next :meth:`next_assignment` notices this, too.
 
         Raises:
-            ZooKeeperUnavailable, SessionExpired: topics cannot be read.
+            MembershipLost, RetriableError: topics cannot be read.
         """
 
     def consume(self, topics: Collection[str]) -> Mapping[str, TopicOrigin]:
-        """Begin to consume acquired partitions of these topics; to be called before their stored offsets are used.
+        """Begin to consume claimed partitions of these topics; to be called before their stored offsets are used.
 
         Returns:
             What shows whether an offset belongs to the topic; topics of which nothing is known are absent.
 
         Raises:
-            ZooKeeperUnavailable, SessionExpired: topics cannot be read.
+            MembershipLost, RetriableError: topics cannot be read.
         """
-
-    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
-        """A function to call at each wake-up of the signal: True when none of these partitions has an owner."""
-
-    # -- the lease --------------------------------------------------------------------------------------------------
-
-    def may_deliver(self) -> bool:
-        """True while no other member can own our partitions; any thread may call it, at every hand-over."""
-
-    @property
-    def lease_s(self) -> float:
-        """Seconds until :meth:`may_deliver` becomes False if the group remains silent."""
-
-    @property
-    def lease_lapses(self) -> int:
-        """How often the lease has lapsed."""
-
-    # -- the others -------------------------------------------------------------------------------------------------
-
-    def tend(self) -> bool:
-        """Help members that have given up to try again; True if it should be called again later."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import InstanceIdInUse, SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.errors import InstanceIdInUse, MembershipLost, UsageError, ZkConsumerError
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
@@ -108,7 +108,7 @@ class GroupMember:
             finish=self._commit_and_leave,
             abandon=self._stop_and_close,
             on_failure=self._abort,
-            patience_s=config.zookeeper_session_timeout_ms / 1000,
+            patience_s=config.membership_timeout_ms / 1000,
             closing=parts.closing,
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
@@ -142,9 +142,9 @@ class GroupMember:
             ThreadLimit: not all its threads could be started.
         """
         try:
-            self._protocol.open(self._lease_changed)
+            self._protocol.open(self._loop, self._lease_changed)
         except Exception:
-            self._protocol.close()  # some of its threads may run
+            self._protocol.leave()  # some of its threads may run
             raise
 
     # -- for any thread ---------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class GroupMember:
             NotOwner: see :meth:`OffsetCommitter.commit <zkconsumer.group.committer.OffsetCommitter.commit>`.
             GenerationEnded: see :meth:`Rebalancer.require_generation
                 <zkconsumer.group.rebalancer.Rebalancer.require_generation>`; nothing is committed.
-            ZooKeeperUnavailable, SessionExpired: not committed.
+            RetriableError, MembershipLost: not committed.
             ConsumerClosed: the member has left, or has not joined.
         """
         copy = None if offsets is None else dict(offsets)
@@ -207,7 +207,7 @@ class GroupMember:
 
         Raises:
             GenerationEnded: as of :meth:`commit`.
-            RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
+            RetriableError, MembershipLost: a mark has to be looked up, and the store does not answer.
             ConsumerClosed: the member has left, or has not joined.
         """
         found: dict[TopicPartition, StoredOffset] = {}
@@ -250,11 +250,11 @@ class GroupMember:
 
         See architecture.md#lease.
         """
-        return self._protocol.may_deliver()
+        return self._protocol.lease.holds()
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; an immutable snapshot."""
-        return self._protocol.held
+        return self._protocol.held.partitions
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The live brokers of the cluster."""
@@ -262,21 +262,22 @@ class GroupMember:
 
     def stats(self) -> MemberStats:
         """The counters of this member."""
+        standing = self._protocol.describe()
         return MemberStats(
             state=coarse_state(self._states.current),
             rebalances=self._loop.counts,
-            owned=Counter(partition.topic for partition in self._protocol.held),
+            owned=Counter(partition.topic for partition in self.ownership()),
             commits=self._committer.store.commits(),
-            lease_lapses=self._protocol.lease_lapses,
-            session_expiries=self._loop.expiries,
+            lease_lapses=self._protocol.lease.lapses,
+            session_expiries=standing.removals,
             lost_partitions=self._committer.lost,
-            connected=self._protocol.connected,
+            connected=standing.connected,
             delivering=self.may_deliver(),
         )
 
     def describe(self) -> MemberDescription:
         """The present state of this member, for operators and tests."""
-        counts = self._loop.counts
+        counts, standing = self._loop.counts, self._protocol.describe()
         return MemberDescription(
             group=self._config.group_id,
             consumer_id=self.consumer_id,
@@ -284,14 +285,14 @@ class GroupMember:
             states=self._states.entered,
             generation=self._rebalancer.assignment.generation,
             attempts=self._rebalancer.attempts,
-            views=self._protocol.views,
+            views=standing.views,
             last_cause=counts.last_cause,
             last_seconds=counts.last_seconds,
             last_finished=counts.last_finished,
             owned=self.ownership(),
-            session=self._protocol.session,
-            connected=self._protocol.connected,
-            lease_s=self._protocol.lease_s,
+            session=standing.session,
+            connected=standing.connected,
+            lease_s=self._protocol.lease.remaining(),
             delivering=self.may_deliver(),
         )
 
@@ -311,7 +312,7 @@ class GroupMember:
 
     def _lease_changed(self) -> None:
         """On the lease's thread: take back what streams hold when it lapsed; read the group when it holds again."""
-        if self._protocol.may_deliver():
+        if self.may_deliver():
             self._signal.raise_flag()
         else:
             self._fetch.withhold()
@@ -346,7 +347,7 @@ class GroupMember:
 
     def _assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         self._without_group = True
-        self._protocol.stay_out()
+        self._protocol.stand_alone()
         self._enter(MemberState.STARTING)
         self._rebalancer.start_without_group(partitions)
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
@@ -368,7 +369,7 @@ class GroupMember:
         except ZkConsumerError as error:
             self._refused_commits.attempted(error)
             _log.warning("group %s: automatic commit failed, will be retried: %s", self._config.group_id, error)
-            if isinstance(error, SessionExpired):
+            if isinstance(error, MembershipLost):
                 self._signal.raise_flag()
 
     def _commit_and_leave(self) -> None:
@@ -420,5 +421,5 @@ class GroupMember:
     def _close(self) -> None:
         """Close the store and leave the group without a commit. Idempotent."""
         self._committer.store.close()
-        self._protocol.close()
+        self._protocol.leave()
         self._enter(MemberState.CLOSED)

@@ -1,7 +1,7 @@
-"""RebalanceLoop: registers a member and attempts rebalances until one succeeds, with the waits around the attempts.
+"""RebalanceLoop: joins a group and attempts rebalances until one succeeds.
 
-What one attempt does is in ``group/rebalancer.py``. Everything here runs on the member's rebalance thread, which
-alone writes the attributes.
+What one attempt does is in ``group/rebalancer.py``, and how long a member waits before the next one is decided by its
+group protocol. Everything here runs on the member's rebalance thread, which alone writes the attributes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zkconsumer.errors import (
     CoordinatorUnknown,
     GroupAuthorizationFailed,
     InstanceIdInUse,
+    MembershipLost,
     OwnershipConflict,
     RebalanceAwaited,
     RebalanceFailed,
     RegistrationLost,
-    SessionExpired,
     ShareChanged,
     ZkConsumerError,
 )
@@ -31,15 +31,7 @@ from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.memberstats import RebalanceCounts
 from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.group.rules.attempts import (
-    RebalanceCause,
-    longest_settling_seconds,
-    orphan_delay_seconds,
-    outages_in_a_row,
-    retry_seconds,
-    settle_seconds,
-    total_wait_covers_session,
-)
+from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.subscription import Subscription
 
@@ -60,7 +52,6 @@ class RebalanceLoop:
 
     Attributes:
         counts: rebalances so far; replaced, never changed.
-        expiries: sessions lost so far while registered.
         attempted: called after each attempt of a member that has joined, with the error that stopped it or None.
         replaced: called when another consumer has taken this member's place, with the error; there is no next attempt.
     """
@@ -85,7 +76,6 @@ class RebalanceLoop:
         self._enter = rebalancer.enter_state
         self._subscription: Subscription | None = None
         self.counts = RebalanceCounts()
-        self.expiries = 0
         self.attempted: Callable[[Exception | None], None] = lambda _: None
         self.replaced: Callable[[InstanceIdInUse], None] = lambda _: None
 
@@ -101,7 +91,6 @@ class RebalanceLoop:
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             ConsumerClosed: the member is leaving.
         """
-        self._warn_of_short_retries()
         retries, backoff_ms = self._config.rebalance_max_retries, self._config.rebalance_backoff_ms
         story: deque[str] = deque(maxlen=max(1, retries))
         deadline = self._clock() + retries * backoff_ms / 1000
@@ -133,15 +122,14 @@ class RebalanceLoop:
             attempts += not isinstance(failure, RebalanceAwaited)
             if isinstance(failure, (ConsumerIdInUse, InstanceIdInUse)):
                 raise failure
-            story.append(f"{failure}{self._protocol.excluded}")
-            self._wait_before_retry(failure, 0)
+            story.append(f"{failure}{self._protocol.describe().excluded}")
+            self._protocol.pause(failure, starting=True)
         if isinstance(failure, GroupAuthorizationFailed):
             raise failure
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 
     def _rebalance_until_done(self) -> RebalanceCause | None:
-        outages = 0
-        self._settle()
+        self._protocol.pause()
         while not self._thread.closing.is_set():
             cause, failure, _ = self._attempt()
             self.attempted(failure)
@@ -150,77 +138,62 @@ class RebalanceLoop:
             if isinstance(failure, InstanceIdInUse):
                 self.replaced(failure)
                 return None
-            outages = outages_in_a_row(outages, failure)
-            self._wait_before_retry(failure, outages)
+            self._protocol.pause(failure)
         return None
 
-    def _settle(self, *, unless_alone: bool = False) -> None:
-        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
+    # -- the thread, as the group protocol uses it --------------------------------------------------------------------
 
-        Args:
-            unless_alone: do not wait where this is the group's only member.
-        """
-        self._enter(MemberState.SETTLING)
-        if not self._protocol.settles:
-            return
-        backoff_ms = self._config.rebalance_backoff_ms
-        deadline = self._clock() + longest_settling_seconds(backoff_ms)
-        while True:
-            self._signal.discard()
-            self._thread.serve()
-            if self._clock() >= deadline or not self._protocol.connected:
-                return  # without a connection the next call would block, and requests with it
-            try:
-                has_others = self._protocol.has_others()
-            except ZkConsumerError:
-                return  # the attempt that follows reports it
-            if unless_alone and not has_others:
-                return
-            if self._thread.closing.wait(settle_seconds(backoff_ms)) or not self._signal.raised:
-                return
+    def enter_state(self, state: MemberState) -> None:
+        """See :meth:`.PausingThread.enter_state`."""
+        self._enter(state)
+
+    def begin_quiet(self) -> None:
+        """See :meth:`.PausingThread.begin_quiet`."""
+        self._signal.discard()
+        self._thread.serve()
+
+    def stayed_quiet(self, seconds: float) -> bool:
+        """See :meth:`.PausingThread.stayed_quiet`."""
+        return self._thread.closing.wait(seconds) or not self._signal.raised
+
+    def wait(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
+        """See :meth:`.PausingThread.wait`."""
+        self._thread.wait(seconds, until=until)
+
+    def call_after(self, seconds: float, action: Callable[[], None]) -> None:
+        """See :meth:`.PausingThread.call_after`."""
+        self._thread.call_after(seconds, action)
 
     # -- one attempt ------------------------------------------------------------------------------------------------
 
     def _attempt(self) -> Outcome:
-        """One attempt; handles a lost session or registration that it found, and logs a failure."""
+        """One attempt; handles a lost membership or registration that it found, and logs a failure."""
         # Before the attempt, never after it: what changes from here on must end the next wait.
-        self._signal.discard()
-        self._thread.serve()
+        self.begin_quiet()
         outcome = self._join_and_rebalance()
-        if isinstance(outcome.error, SessionExpired):
-            self._session_lost()
+        if isinstance(outcome.error, MembershipLost):
+            self._membership_lost()
         elif isinstance(outcome.error, RegistrationLost):
             self._enter(MemberState.SESSION_LOST)
-            self._deregister()
-        if outcome.error is None:
-            self._tend_later()
-        else:
+        if outcome.error is not None:
             self._report_failure(outcome.error, outcome.step)
         return outcome
 
     def _join_and_rebalance(self) -> Outcome:
+        assert self._subscription is not None
         try:
-            self._ensure_joined()
+            try:
+                self._protocol.join(self._subscription)
+            except MembershipLost:
+                self._membership_lost()
+                self._protocol.join(self._subscription)
         except Exception as error:  # noqa: BLE001 - every failure is tried again
             return Outcome(error=error)
         return self._rebalancer.rebalance()
 
-    def _deregister(self) -> None:
-        try:
-            self._protocol.rejoin()
-        except ZkConsumerError as error:  # the next attempt finds the registration missing again
-            _log.info(
-                "group %s: could not remove the rest of a damaged registration, will be retried: %s",
-                self._config.group_id,
-                error,
-            )
-
-    def _tend_later(self) -> None:
-        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._tend)
-
-    def _tend(self) -> None:
-        if self._protocol.tend():
-            self._tend_later()
+    def _membership_lost(self) -> None:
+        self._enter(MemberState.SESSION_LOST)
+        self._rebalancer.membership_lost()
 
     def _report_failure(self, error: Exception, step: MemberState | None) -> None:
         if isinstance(error, RebalanceAwaited):
@@ -239,57 +212,3 @@ class RebalanceLoop:
             error,
             exc_info=None if isinstance(error, ZkConsumerError) else error,
         )
-
-    def _ensure_joined(self) -> None:
-        """Join again if the session is a new one; a disconnect alone changes nothing."""
-        if self._protocol.is_lost():
-            self._session_lost()
-        if not self._protocol.connected:
-            raise self._protocol.unreachable()
-        if not self._protocol.is_joined():
-            assert self._subscription is not None
-            self._enter(MemberState.REGISTERING)
-            self._protocol.join(self._subscription)
-            # Members that have to release partitions for us let events settle, too; others may join at the same time.
-            self._settle(unless_alone=True)
-
-    def _session_lost(self) -> None:
-        self._enter(MemberState.SESSION_LOST)
-        self.expiries += self._protocol.is_joined()
-        self._rebalancer.session_lost()
-
-    # -- between attempts -------------------------------------------------------------------------------------------
-
-    def _wait_before_retry(self, failure: Exception, outages: int) -> None:
-        """Wait until former owners have released the missing partitions, something changes, or the backoff is over.
-
-        Args:
-            failure: the error that stopped the attempt.
-            outages: attempts in a row, up to this one, that could not reach ZooKeeper.
-        """
-        seconds = retry_seconds(self._config.rebalance_backoff_ms, outages)
-        if isinstance(failure, RegistrationLost):
-            return
-        self._enter(MemberState.WAITING_TO_RETRY)
-        if isinstance(failure, OwnershipConflict) and self._protocol.connected:
-            try:
-                self._thread.wait(seconds, until=self._protocol.awaited_release(failure.holders))
-            except ZkConsumerError as error:
-                _log.info(
-                    "group %s: cannot wait for former owners to release, trying again now: %s",
-                    self._config.group_id,
-                    error,
-                )
-        else:
-            self._thread.wait(seconds)
-
-    def _warn_of_short_retries(self) -> None:
-        config = self._config
-        if self._protocol.awaits_expiry and not total_wait_covers_session(
-            config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
-        ):
-            _log.warning(
-                "group %s: rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
-                "starting right after another member crashed will fail; raise one of the two",
-                config.group_id,
-            )

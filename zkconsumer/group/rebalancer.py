@@ -13,21 +13,19 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     GenerationEnded,
     MalformedZnode,
-    OwnershipConflict,
+    MembershipLost,
     RegistrationLost,
-    SessionExpired,
     ZkConsumerError,
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
 from zkconsumer.group.committer import OffsetCommitter
-from zkconsumer.group.groupprotocol import GroupProtocol, Need, NoNeed, Target
+from zkconsumer.group.groupprotocol import GroupProtocol, NextAssignment, NoNeed, Target
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipState
-from zkconsumer.group.rules.reconcile import Reconciliation, reconcile
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -96,28 +94,22 @@ class Rebalancer:
             cause = self._rebalance()
         except Exception as caught:  # noqa: BLE001 - a listener may raise anything
             error = caught
-        except BaseException:
-            self._protocol.forget_group()
-            raise
-        # After a conflict only former owners have to release: the next attempt need not read the group again.
-        if not isinstance(error, OwnershipConflict):
-            self._protocol.forget_group()
         return Outcome(cause, error, self._step)
 
     def _rebalance(self) -> RebalanceCause | None:
         """Returns why the rebalance was necessary; None if it was not."""
         self.enter_state(MemberState.READING_GROUP)
         try:
-            need = self._need()
+            following = self._next_assignment()
         except RegistrationLost:
             self._stop_handing_out(drain=False)
             self._release_all_but(frozenset())  # where nothing of the registration is left, this finds the session lost
             raise
-        if need is NoNeed.NO_BROKERS:
+        if following is NoNeed.NO_BROKERS:
             _log.warning("group %s: %s", self._config.group_id, _no_brokers(self._config))
             self.enter_state(MemberState.FETCHING if self._fetching else MemberState.WAITING_FOR_BROKERS)
             return None
-        if need is NoNeed.UNCHANGED:
+        if following is NoNeed.UNCHANGED:
             self.enter_state(MemberState.FETCHING)
             return None
         self.attempts += 1
@@ -126,36 +118,34 @@ class Rebalancer:
             self._config.group_id,
             self._consumer_id,
             self.attempts,
-            need.cause.value,
-            need.changes,
+            following.cause.value,
+            following.changes,
         )
-        incremental = self._protocol.incremental
-        plan = reconcile(self._protocol.held, need.share, incremental=incremental, renewed=need.recreated)
-        self._committer.owned().revoke(need.recreated)
+        self._committer.owned().revoke(following.recreated)
         with self._committer.releasing():
-            self._stop_fetchers(plan)  # 1
-            self._release_ownership(plan, need.share)  # 2
-        target = self._reassign(plan)  # 3
+            self._stop_fetchers(following)  # 1
+            self._release_ownership(following)  # 2
+        target = self._reassign(following)  # 3
         self._claim_ownership(target.share)  # 4
-        self._restart_fetchers(target, plan, need.recreated)  # 5
-        self._protocol.settled()
-        return need.cause
+        self._restart_fetchers(target, following)  # 5
+        self._protocol.fetched()
+        return following.cause
 
-    def _need(self) -> Need | NoNeed:
+    def _next_assignment(self) -> NextAssignment | NoNeed:
         """Whether to rebalance; not if exactly the share is fetched already and the group confirms its ownership."""
-        need = self._protocol.need(fetching=self._fetching)
-        if need is not NoNeed.UNCHANGED:
-            return need
+        following = self._protocol.next_assignment(fetching=self._fetching)
+        if following is not NoNeed.UNCHANGED:
+            return following
         if not self._committer.verify_ownership():
-            return self._protocol.need(fetching=True, renew=True)
+            return self._protocol.next_assignment(fetching=True, renew=True)
         unreadable = self.with_unreadable_offset()
         if unreadable and self._committer.store.fetch(unreadable):  # an unreadable offset may have been repaired
-            return self._protocol.need(fetching=True, renew=True)
-        return need
+            return self._protocol.next_assignment(fetching=True, renew=True)
+        return following
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
-    def _stop_fetchers(self, plan: Reconciliation) -> None:
+    def _stop_fetchers(self, following: NextAssignment) -> None:
         """Stop handing out what is given up, then commit it, so that a new owner continues there.
 
         What stays is committed by the timer: a rebalance that takes nothing from this member costs no request, and does
@@ -165,15 +155,15 @@ class Rebalancer:
         # From here on the share is not fetched as assigned, whatever is kept: if a step fails, and the next command is
         # what is held by then, that attempt still has to start what this one stopped.
         self._fetching = False
-        given_up = self._fetched_but(plan.kept)
-        if plan.kept:
+        given_up = self._fetched_but(following.kept)
+        if following.kept:
             self._fetch.release(given_up)
         else:
             self._stop_handing_out(drain=True)
-        if self._config.auto_commit_enable and (given_up or not plan.kept):
+        if self._config.auto_commit_enable and (given_up or not following.kept):
             try:
                 self._committer.commit_automatically(retry=False, partitions=given_up)
-            except SessionExpired:
+            except MembershipLost:
                 raise
             except ZkConsumerError as error:
                 # Not a reason to keep the partitions: their next owner reads the uncommitted records again.
@@ -187,45 +177,45 @@ class Rebalancer:
         """What is fetched and not kept: what is revoked, and what was lost to another member."""
         return self.assignment.threads.keys() - kept
 
-    def _release_ownership(self, plan: Reconciliation, retain: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def _release_ownership(self, following: NextAssignment) -> None:
         """Call the listener, then release revoked partitions; those to be claimed again at once may be retained."""
         self._enter(MemberState.RELEASING)
         if self.listener is not None:
-            self.listener.before_releasing_partitions(frozenset(self._protocol.held) - plan.kept)
-        self._committer.owned().revoke(self._fetched_but(plan.kept) | plan.revoked)
-        # If the listener took long, step 3 may find another share; step 4 deletes retained znodes that are not in it.
-        self._protocol.release(plan.revoked, retain)
+            self.listener.before_releasing_partitions(frozenset(self._protocol.held.partitions) - following.kept)
+        self._committer.owned().revoke(self._fetched_but(following.kept) | following.revoked)
+        # If the listener took long, step 3 may find another share; step 4 gives up what is retained and not in it.
+        self._protocol.release(following.revoked, following.share)
 
-    def _reassign(self, plan: Reconciliation) -> Target:
+    def _reassign(self, following: NextAssignment) -> Target:
         """Compute this member's share, now that the group has its final state of what this member owns."""
         self._enter(MemberState.ASSIGNING)
         try:
-            return self._protocol.target(with_topics=self._fetch.needs_topics)
+            return self._protocol.reassign(with_topics=self._fetch.needs_topics)
         except Exception:
-            self._release_all_but(plan.kept)  # also what was retained
+            self._release_all_but(following.kept)  # also what was retained
             raise
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Claim the share, all or nothing."""
         self._enter(MemberState.CLAIMING)
-        self._protocol.acquire(share)
+        self._protocol.claim(share)
 
-    def _restart_fetchers(self, target: Target, plan: Reconciliation, recreated: Set[TopicPartition]) -> None:
+    def _restart_fetchers(self, target: Target, following: NextAssignment) -> None:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(MemberState.STARTING)
         share = target.share
-        fetched = plan.kept & self.assignment.threads.keys()
+        fetched = following.kept & self.assignment.threads.keys()
         owned = self._committer.owned()
         kept = {partition for partition in fetched if owned[partition].state is OwnershipState.FETCHED}
-        # 1. The commit of step 1 finds a kept partition's owner znode deleted: another member has committed it; 2. the
-        # share still has it, and step 4 claims it again. It begins at what is stored, as one that was gained.
+        # 1. The commit of step 1 finds that a kept partition was taken: another member has committed it; 2. the share
+        # still has it, and step 4 claims it again. It begins at what is stored, as one that was gained.
         if lost := fetched - kept:
             self._fetch.release(lost, drain=False)
         try:
-            partitions = self._start(target, kept, recreated)
+            partitions = self._start(target, kept, following.recreated)
             self._fetch_next(FetchAssignment(self.assignment.generation + 1, partitions, target.topics), kept)
         except Exception:
-            self._release_all_but(plan.kept)
+            self._release_all_but(following.kept)
             raise
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
@@ -240,7 +230,7 @@ class Rebalancer:
 
     def _release_all_but(self, kept: Set[TopicPartition]) -> None:
         """Undo a claim; ``kept`` is fetched all the time, so it stays owned."""
-        self._protocol.release(self._protocol.held.keys() - kept)
+        self._protocol.release(self._protocol.held.partitions.keys() - kept)
 
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch partitions without a group; for a member that never joins."""
@@ -280,7 +270,7 @@ class Rebalancer:
 
     # -- what the steps need ----------------------------------------------------------------------------------------
 
-    def session_lost(self) -> None:
+    def membership_lost(self) -> None:
         """The group has removed this member: stop handing out, own nothing, keep positions."""
         self._stop_handing_out(drain=False)
         self._protocol.lose()
@@ -291,7 +281,7 @@ class Rebalancer:
 
     def with_unreadable_offset(self) -> Set[TopicPartition]:
         """Partitions that are owned and not fetched, since their stored offset could not be read."""
-        return self._protocol.held.keys() - self.assignment.threads.keys()
+        return self._protocol.held.partitions.keys() - self.assignment.threads.keys()
 
     def _fetch_next(self, assignment: FetchAssignment, kept: Collection[TopicPartition] = ()) -> None:
         """Replace the assignment; if fetching cannot start, nothing has changed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from zkconsumer.errors import CoordinatorMoved, ProtocolError, RebalanceAwaited, SessionExpired, TopicUnreadable
+from zkconsumer.errors import CoordinatorMoved, MembershipLost, ProtocolError, RebalanceAwaited, TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetmessages import (
     BROKER_RETENTION,
@@ -137,7 +137,7 @@ class OffsetCoordinator:
             GroupAuthorizationFailed: the permission is missing; no offset is stored.
             ProtocolError: no common version.
             RebalanceAwaited: the group is between two generations; nothing is stored. Try again.
-            SessionExpired: the group has removed this member; nothing is stored.
+            MembershipLost: the group has removed this member; nothing is stored.
             InstanceIdInUse: another consumer has taken the ``group.instance.id``; nothing is stored.
         """
         outcome = self._as_member(
@@ -154,7 +154,7 @@ class OffsetCoordinator:
             CoordinatorMoved, BrokerUnavailable: try again.
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator returned an error for the group; the message has it.
-            RebalanceAwaited, SessionExpired: as :meth:`commit`, in a group with member epochs.
+            RebalanceAwaited, MembershipLost: as :meth:`commit`, in a group with member epochs.
         """
         stored = self._as_member(lambda connection, member: _fetch(connection, self._group, partitions, member))
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
@@ -283,7 +283,7 @@ def _require_membership(group: str, code: int, done: str) -> None:
     if code in _BETWEEN_GENERATIONS:
         raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
     if code in _REMOVED:
-        raise SessionExpired(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
+        raise MembershipLost(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
     if code == ErrorCode.FENCED_INSTANCE_ID:  # a member that began again would take the place of the other one
         raise instance_in_use(f"group {group}: nothing is {done}: {error_name(code)}")
 

@@ -18,11 +18,11 @@ from typing import Any
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
     GenerationEnded,
+    MembershipLost,
     NotOwner,
     OffsetOutOfRange,
     RebalanceAwaited,
     RetriableError,
-    SessionExpired,
     UsageError,
     ZkConsumerError,
     name_some,
@@ -55,7 +55,7 @@ from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, 
 
 _log = logging.getLogger(__name__)
 
-_PLANNED_AGAIN = (GenerationEnded, RebalanceAwaited, SessionExpired)
+_PLANNED_AGAIN = (GenerationEnded, RebalanceAwaited, MembershipLost)
 """The positions of a plan, or its commit, belong to a generation of the group, or to a membership, that has ended."""
 
 
@@ -168,7 +168,7 @@ class QueryDriver:
             generation = self._control.query.generation
             try:
                 planned = planner.plan(finished, limit, least)
-            except (RetriableError, SessionExpired, NotOwner, GenerationEnded) as error:
+            except (RetriableError, MembershipLost, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(generation, self._config.refresh_leader_backoff_ms / 1000)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
+from zkconsumer.errors import LeaderUnknown, LeaseLapsed, name_some
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
@@ -93,7 +93,7 @@ class BatchPlanner:
             least: minimum number of offsets to plan; None for any.
 
         Raises:
-            RetriableError, SessionExpired, NotOwner, GenerationEnded: a rebalance is in progress, or the group or a
+            RetriableError, MembershipLost, NotOwner, GenerationEnded: a rebalance is in progress, or the group or a
                 broker cannot be reached.
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         """
@@ -129,8 +129,7 @@ class BatchPlanner:
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
-            unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable
-            raise unavailable("this member's lease expired: other members may own its partitions by now")
+            raise LeaseLapsed("this member's lease has lapsed: other members may own its partitions by now")
         self._control.update(lambda newest: newest.planned(query.generation, planned.number, rows, planned.stamp))
         self._planned_at = time.monotonic()
         return planned

@@ -6,26 +6,25 @@ from zkconsumer.assembly.memberassembly import assemble_parts
 from zkconsumer.config.consumerconfig import ConsumerConfig
 
 
-@pytest.mark.parametrize(("name", "incremental"), [("zookeeper", False), ("coordinator", True)])
-def test_the_group_protocol_is_the_one_of_the_configuration(name, incremental):
+@pytest.mark.parametrize("name", ["zookeeper", "coordinator"])
+def test_the_group_protocol_is_the_one_of_the_configuration(name):
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", group_protocol=name)
     protocol = assemble_parts(config, "g_a").protocol
-    assert (protocol.name, protocol.incremental) == (name, incremental)
-    assert not protocol.is_joined()
+    assert protocol.name == name
+    assert protocol.held == ({}, 0)
 
 
-@pytest.mark.parametrize(("strategy", "incremental"), [("range", False), ("cooperative-sticky", True)])
-def test_a_group_that_brokers_coordinate_has_no_session_in_zookeeper(strategy, incremental):
+@pytest.mark.parametrize("name", ["kafka", "consumer"])
+def test_a_group_that_brokers_coordinate_has_no_session_in_zookeeper(name):
     config = ConsumerConfig(
         bootstrap_servers="unused:1",
         group_id="g",
-        group_protocol="kafka",
-        partition_assignment_strategy=strategy,
+        group_protocol=name,
     )
     parts = assemble_parts(config, "g_a")
-    assert (parts.protocol.name, parts.protocol.incremental, parts.protocol.session) == ("kafka", incremental, 0)
+    assert (parts.protocol.name, parts.protocol.describe().session) == (name, 0)
     parts.store.close()
-    parts.protocol.close()
+    parts.protocol.leave()
 
 
 def test_the_default_protocol_is_that_of_the_jvm_consumer():

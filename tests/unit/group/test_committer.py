@@ -106,9 +106,9 @@ def test_a_batch_is_refused_if_another_member_committed_it_between_two_attempts(
     reading.hold(0, 5)
     group = reading.member.group
     group.command(0)
-    group.target = lambda **_: (_ for _ in ()).throw(OwnershipConflict({P0: "g_other-0"}))
+    group.reassign = lambda **_: (_ for _ in ()).throw(OwnershipConflict({P0: "g_other-0"}))
     assert isinstance(reading.member.rebalancer.rebalance().error, OwnershipConflict)
-    del group.target
+    del group.reassign
     reading.member.store.offsets[P1] = 5
     reading.member.rebalance(0, 1)
     with pytest.raises(NotOwner, match="t-1"):

@@ -4,6 +4,7 @@ import pytest
 
 from tests.fixtures.groupprotocol import Member
 from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
+from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState
@@ -23,9 +24,9 @@ def member(request):
 def test_a_share_is_acquired_and_fetched_from_what_is_stored(member):
     member.store.offsets = {P0: 7}
     member.rebalance(0, 1)
-    assert member.group.held.keys() == {P0, P1}
+    assert member.group.held.partitions.keys() == {P0, P1}
     assert member.fetch.starts == {P0: 7, P1: 0}
-    assert member.group.calls[-1] == "settled"
+    assert member.group.calls[-1] == "fetched"
     assert member.states[-1] is MemberState.FETCHING
 
 
@@ -155,7 +156,7 @@ def test_the_outcome_names_the_cause_and_the_step_that_failed(member):
     def refuse(share):
         raise OwnershipConflict({P1: "g_other-0"})
 
-    member.group.acquire = refuse
+    member.group.claim = refuse
     member.group.command(1)
     outcome = member.rebalancer.rebalance()
     assert isinstance(outcome.error, OwnershipConflict)
@@ -169,10 +170,10 @@ def test_an_increment_that_cannot_be_claimed_leaves_the_rest_fetched():
     member.group.conflicts = True
     member.group.command(1, 2)
     assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
-    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1}
+    assert member.group.held.partitions.keys() == member.fetch.fetched.keys() == {P1}
     member.group.conflicts = False
     member.rebalance(1, 2)
-    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1, P2}
+    assert member.group.held.partitions.keys() == member.fetch.fetched.keys() == {P1, P2}
 
 
 def test_an_increment_whose_offsets_cannot_be_read_leaves_the_rest_fetched(monkeypatch):
@@ -186,7 +187,7 @@ def test_an_increment_whose_offsets_cannot_be_read_leaves_the_rest_fetched(monke
         patch.setattr(member.store, "fetch", refuse)
         member.group.command(1, 2)
         assert isinstance(member.rebalancer.rebalance().error, ZooKeeperUnavailable)
-    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1}
+    assert member.group.held.partitions.keys() == member.fetch.fetched.keys() == {P1}
 
 
 def test_a_partition_that_is_lost_in_step_1_and_claimed_again_begins_at_what_is_stored(monkeypatch):
@@ -196,14 +197,15 @@ def test_a_partition_that_is_lost_in_step_1_and_claimed_again_begins_at_what_is_
     member.fetch.move(p0=300)
 
     def lose():
-        member.group.held = {p: thread for p, thread in member.group.held.items() if p != P0}
+        held = member.group.held.partitions
+        member.group.held = Held({p: thread for p, thread in held.items() if p != P0}, member.group.held.releases)
         member.store.offsets[P0] = 313
         monkeypatch.undo()
         return [P0]
 
     monkeypatch.setattr(member.group, "verify", lose)
     member.rebalance(0, 2)
-    assert member.group.held.keys() == {P0, P2}
+    assert member.group.held.partitions.keys() == {P0, P2}
     assert member.fetch.starts[P0] == 313
     member.committer.commit_automatically()
     assert member.offsets()[0] == 313
@@ -336,7 +338,7 @@ def test_no_old_position_is_committed_after_fetchers_that_did_not_start(member, 
     with monkeypatch.context() as patch:
         patch.setattr(member.fetch, "start", refuse)
         assert isinstance(member.rebalancer.rebalance().error, ThreadLimit)
-        assert P0 not in member.group.held
+        assert P0 not in member.group.held.partitions
     member.committer.commit_automatically()
     member.rebalance(0, 1)
     assert member.fetch.starts[P0] == 313
@@ -358,7 +360,7 @@ def test_positions_of_what_stays_are_committed_after_a_failed_increment():
 def test_a_partition_lost_to_another_member_is_fetched_no_more():
     member = Member(incremental=True)
     member.rebalance(0, 1)
-    member.group.held = {P1: member.group.held[P1]}
+    member.group.held = Held({P1: member.group.held.partitions[P1]}, member.group.held.releases)
     member.group.conflicts = True
     assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
     assert member.fetch.fetched.keys() == {P1}
@@ -374,7 +376,7 @@ def fail_to_shrink(member, monkeypatch):
         patch.setattr(member.store, "fetch", refuse)
         member.group.command(0)
         assert isinstance(member.rebalancer.rebalance().error, ZooKeeperUnavailable)
-    assert member.group.held.keys() == {P0}
+    assert member.group.held.partitions.keys() == {P0}
 
 
 def test_an_attempt_that_failed_after_its_release_is_finished_by_the_next(monkeypatch):
@@ -384,7 +386,7 @@ def test_an_attempt_that_failed_after_its_release_is_finished_by_the_next(monkey
     member.fetch.move(p1=10)
     fail_to_shrink(member, monkeypatch)
     assert member.rebalancer.rebalance().cause is RebalanceCause.MEMBERS
-    assert member.group.calls[-1] == "settled"
+    assert member.group.calls[-1] == "fetched"
     assert member.rebalancer.assignment.generation == 2
     assert member.rebalancer.assignment.threads.keys() == {P0}
     member.committer.commit(None, force=False)
@@ -472,7 +474,7 @@ def test_a_commit_is_refused_if_its_partition_went_and_came_back_in_before_commi
             member.rebalance(1)
             member.store.offsets = {P0: 400}
             member.group.command(0, 1)
-            member.group.acquire(member.group.commanded)  # the next rebalance is in its fourth step
+            member.group.claim(member.group.commanded)  # the next rebalance is in its fourth step
 
     member = Member(incremental=True, before_commit=before_commit, auto_commit_enable=False)
     member.rebalance(0, 1)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.errors import ProtocolError, RebalanceAwaited, SessionExpired
+from zkconsumer.errors import MembershipLost, ProtocolError, RebalanceAwaited
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.offsetmessages import uuid_of
@@ -145,7 +145,7 @@ def test_a_commit_is_not_repeated_for_ever_nor_after_the_member_was_removed(in_g
 )
 def test_a_removed_member_stores_and_reads_nothing(code):
     for request in (lambda one: one.commit(unmarked({A0: 5})), lambda one: one.fetch([A0])):
-        with pytest.raises(SessionExpired, match=code.name):
+        with pytest.raises(MembershipLost, match=code.name):
             request(Membership().offsets(ScriptedBroker(10, code)))
 
 

@@ -14,9 +14,9 @@ from zkconsumer.errors import (
     GenerationEnded,
     GroupAuthorizationFailed,
     LeaderUnknown,
+    MembershipLost,
     OffsetOutOfRange,
     RebalanceAwaited,
-    SessionExpired,
     TopicAuthorizationFailed,
     UsageError,
     ZooKeeperUnavailable,
@@ -485,7 +485,7 @@ def test_a_commit_of_an_ended_assignment_is_not_made(stub_broker, log, query):
     assert all(offsets == {} for offsets in ours.member.commits)
 
 
-@pytest.mark.parametrize("error", [RebalanceAwaited, GenerationEnded, SessionExpired])
+@pytest.mark.parametrize("error", [RebalanceAwaited, GenerationEnded, MembershipLost])
 def test_a_commit_between_two_generations_lets_the_batch_be_planned_again(stub_broker, log, query, error):
     log(A, 0, 10)
     ours = query({A: 0}, **{"rebalance.backoff.ms": "10000"})

@@ -8,7 +8,7 @@ command.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,14 +25,15 @@ from zkconsumer.errors import (
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
-from zkconsumer.group.groupprotocol import ChangeSignal, Need, NoNeed, Target
+from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, PausingThread, Target
 from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.membership import Membership
 from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
-from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicPartition
+from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
@@ -74,12 +75,10 @@ class CoordinatorGroup(SessionGroup):
 
     Attributes:
         coordinator: the member's part in leading the group.
-        views: how often a command was read.
     """
 
     name: Final = "coordinator"
-    incremental: Final = True
-    settles: Final = False
+    settles = False
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class CoordinatorGroup(SessionGroup):
         self._uncommanded = ""  # path of the command that was found empty
         self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
         self._clock = clock
-        self.views = 0
+        self._views = 0
         self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -131,22 +130,21 @@ class CoordinatorGroup(SessionGroup):
         """Called on any thread: only a leader follows topics; the others learn of new partitions by a command."""
         self.coordinator.cluster_changed()
 
-    def open(self, lease_changed: Callable[[], None]) -> None:
-        """See :meth:`GroupProtocol.open <zkconsumer.group.groupprotocol.GroupProtocol.open>`."""
-        super().open(lease_changed)
+    def open(self, thread: PausingThread, lease_changed: Callable[[], None]) -> None:
+        """See :meth:`.GroupProtocol.open`."""
+        super().open(thread, lease_changed)
         self.coordinator.start()
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Close the session, which removes the registration, the command and the owners at once."""
         self.coordinator.begin_close()
-        super().close()
+        super().leave()
         self.coordinator.end_close()
 
     # -- membership -------------------------------------------------------------------------------------------------
 
-    def join(self, subscription: Subscription) -> None:
-        """See :meth:`GroupProtocol.join <zkconsumer.group.groupprotocol.GroupProtocol.join>`."""
-        super().join(subscription)
+    def _register(self, subscription: Subscription) -> None:
+        super()._register(subscription)
         self._subscription = subscription
         if looks_at_once(self.obeying):
             self.coordinator.look()
@@ -161,19 +159,19 @@ class CoordinatorGroup(SessionGroup):
         self._registered_again = True
         super().lose()
 
-    def rejoin(self) -> None:
+    def deregister(self) -> None:
         """Delete what is left of the registration."""
         self._registered_again = True
-        super().rejoin()
+        super().deregister()
 
     def has_others(self) -> bool:
         """True if another consumer is registered."""
         return len(self._registry.member_ids(self._group)) > 1
 
-    # -- the share --------------------------------------------------------------------------------------------------
+    # -- the assignment ---------------------------------------------------------------------------------------------
 
-    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
-        """See :meth:`GroupProtocol.need <zkconsumer.group.groupprotocol.GroupProtocol.need>`.
+    def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
+        """See :meth:`.GroupProtocol.next_assignment`.
 
         Raises:
             CoordinatorUnknown: no command has been written for this member yet.
@@ -181,20 +179,23 @@ class CoordinatorGroup(SessionGroup):
             RegistrationLost: also if the command is malformed: the leader reads it only once, and does not repair it.
         """
         self._received = received = self._receive()
-        share = received.command.share
-        if received.command.refused and not self.held:  # otherwise everything is released first
+        share, held = received.command.share, self._ownership.held
+        if received.command.refused and not held:  # otherwise everything is released first
             raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
-        looked_at = share.keys() if self._noticed else share.keys() - self.held.keys()
-        other = self._other_topics(self._identities(partition.topic for partition in looked_at))
-        if fetching and not renew and share == self.held and self._ownership.is_certain and not other:
+        other = self._topics.changed(share.keys() if self._topics.noticed else share.keys() - held.keys())
+        if fetching and not renew and share == held and self._ownership.is_certain and not other:
             return NoNeed.UNCHANGED
         command = received.command
         changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
-        return Need(
+        recreated = frozenset(partition for partition in share if partition.topic in other)
+        plan = reconcile(held, share, incremental=True, renewed=recreated)
+        return NextAssignment(
             cause=self._cause(command),
             changes=f"{changes}; deleted and created again: {name_some(sorted(other))}" if other else changes,
             share=share,
-            recreated=frozenset(partition for partition in share if partition.topic in other),
+            revoked=plan.revoked,
+            kept=plan.kept,
+            recreated=recreated,
         )
 
     def _receive(self) -> _Received:
@@ -206,7 +207,7 @@ class CoordinatorGroup(SessionGroup):
         node = reads.nodes[path]
         if node is None:
             raise RegistrationLost(f"another client deleted {path}; registering again")
-        self.views += 1
+        self._views += 1
         try:
             command = CommandNode.decode(path, node.data)
         except MalformedZnode as error:
@@ -260,36 +261,33 @@ class CoordinatorGroup(SessionGroup):
             return RebalanceCause.SESSION
         return RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS
 
-    def target(self, *, with_topics: bool) -> Target:
-        """The share of the command that :meth:`need` has read; a newer one has raised the signal."""
+    def reassign(self, *, with_topics: bool) -> Target:
+        """The share of the command that :meth:`next_assignment` has read; a newer one has raised the signal."""
         if self._received is None:
             raise ShareChanged("no command has been read; reading it first")
         share = self._received.command.share
-        return Target(share, dict(share), self._topics() if with_topics else {})
+        return Target(share, dict(share), self._subscribed() if with_topics else {})
 
-    def _topics(self) -> dict[str, Topic]:
+    def _subscribed(self) -> dict[str, Topic]:
         """The topics that this member subscribes to; read without watches, since the leader watches topics."""
         return self._registry.describe_subscribed(self._subscription, exclude_internal=self._exclude_internal)
 
-    def settled(self) -> None:
+    def fetched(self) -> None:
         """The command has been carried out."""
-        super().settled()
+        super().fetched()
         self._registered_again = False
         self._settled = None if self._received is None else self._received.command
         if self._settled is not None and self._settled.refused:
             self._signal.raise_flag()  # all is released; the next attempt reports the refusal
 
-    def forget_group(self) -> None:
-        """Nothing is to be forgotten: a watch guards the command."""
-
     @property
-    def excluded(self) -> str:
-        """Nothing: the leader logs which members it excludes."""
-        return ""
+    def views(self) -> int:
+        """How often a command was read."""
+        return self._views
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
-    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def claim(self, share: Share) -> None:
         """Create the owner znodes of what the command adds, all or none, if it is still the newest command."""
         if self._received is None:
             raise ShareChanged("no command has been read; reading it first")
@@ -298,13 +296,7 @@ class CoordinatorGroup(SessionGroup):
     def release(
         self,
         partitions: Collection[TopicPartition],
-        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - what is kept is not given up
+        retain: Share | None = None,  # noqa: ARG002 - what is kept is not given up
     ) -> None:
         """Delete the owner znodes of these partitions."""
         self._ownership.release_some(partitions)
-
-    # -- the others -------------------------------------------------------------------------------------------------
-
-    def tend(self) -> bool:
-        """Nothing: the leader knows who lacks what it should own."""
-        return False

@@ -8,17 +8,27 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
-from zkconsumer.group.groupprotocol import Need, NoNeed, Target
+from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
+from zkconsumer.group.groupprotocol import (
+    Held,
+    Lease,
+    NextAssignment,
+    NoNeed,
+    PausingThread,
+    StandAloneLease,
+    Standing,
+    Target,
+)
 from zkconsumer.group.kafka.membersession import MemberSession
 from zkconsumer.group.kafka.rules.membership import MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import ConsumerThreadId, Topic, TopicPartition
+from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -33,9 +43,6 @@ class BrokerGroup:
         session: its membership, which it opens and closes; ``changed`` of the session raises the member's signal.
     """
 
-    settles: Final = False
-    awaits_expiry: Final = False
-
     def __init__(
         self,
         config: ConsumerConfig,
@@ -47,27 +54,25 @@ class BrokerGroup:
         self._consumer_id = consumer_id
         self._session = session
         self._membership = self._session.membership
+        self._lease = _MembershipLease(session)
+        self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
-        self._joined = self._stays_out = False
-        self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None
-        self._has_settled = self._was_lost = False
-        self._settled_topics: Mapping[str, Topic] = {}
+        self._joined = False
+        self._stands_alone: StandAloneLease | None = None
+        self._share: Share | None = None
+        self._has_fetched = self._was_lost = False
+        self._fetched_topics: Mapping[str, Topic] = {}
         self._begun: Mapping[str, Topic] = {}  # the same, when the attempt succeeds
-        self.releases = 0
+        self._releases = self._removals = 0
 
     @property
     def name(self) -> str:
         """The value of ``group.protocol``: ``kafka`` or ``consumer``."""
         return self._name
 
-    @property
-    def incremental(self) -> bool:
-        """True for a cooperative strategy, and where the broker assigns."""
-        return self._session.cooperative
-
     # -- life -------------------------------------------------------------------------------------------------------
 
-    def open(self, lease_changed: Callable[[], None]) -> None:
+    def open(self, thread: PausingThread, lease_changed: Callable[[], None]) -> None:
         """Start the session.
 
         Raises:
@@ -75,16 +80,19 @@ class BrokerGroup:
             ConfigError: the brokers do not have ``group.protocol=consumer``.
             GroupAuthorizationFailed: the permission to find the group's coordinator is missing.
         """
+        self._thread = thread
         self._session.open(lease_changed)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Leave the group, which gives the partitions to others at once; a static member stays in it."""
         self._session.close()
 
-    @property
-    def connected(self) -> bool:
-        """False while the coordinator does not answer."""
-        return self._session.connected
+    def describe(self) -> Standing:
+        """See :meth:`.GroupProtocol.describe`; there is no session in ZooKeeper.
+
+        No member is excluded: one whose subscription cannot be read makes the leader's assignment fail.
+        """
+        return Standing(self._session.connected, 0, self._session.views, self._removals)
 
     @property
     def can_commit(self) -> bool:
@@ -94,18 +102,9 @@ class BrokerGroup:
         """
         return True
 
-    def unreachable(self) -> BrokerUnavailable:
-        """The coordinator does not answer."""
-        return BrokerUnavailable("the group's coordinator does not answer; check that brokers run and can be reached")
-
-    @property
-    def session(self) -> int:
-        """0: there is no session in ZooKeeper."""
-        return 0
-
     def identity(self) -> CommitIdentity:
         """Whom commits name: the coordinator refuses those of an earlier generation."""
-        return NO_MEMBER if self._stays_out else self._membership.identity()
+        return NO_MEMBER if self._stands_alone else self._membership.identity()
 
     @property
     def commit_membership(self) -> CommitMembership:
@@ -114,42 +113,44 @@ class BrokerGroup:
 
     # -- membership -------------------------------------------------------------------------------------------------
 
-    def is_joined(self) -> bool:
-        """True from :meth:`join` to :meth:`lose`."""
-        return self._joined
-
-    def is_lost(self) -> bool:
-        """True if the coordinator has removed this member."""
-        return self._membership.state is MembershipState.FENCED
-
     def join(self, subscription: Subscription) -> None:
-        """Begin to join; :meth:`need` reports when there is an assignment."""
-        self._session.begin(subscription)
-        self._joined = True
+        """Begin to join; :meth:`next_assignment` reports when there is an assignment."""
+        if self._membership.state is MembershipState.FENCED:
+            raise MembershipLost(f"the coordinator of group {self._group} has removed this member")
+        if not self._session.connected:
+            raise BrokerUnavailable(
+                "the group's coordinator does not answer; check that brokers run and can be reached"
+            )
+        if not self._joined:
+            self._thread.enter_state(MemberState.REGISTERING)
+            self._session.begin(subscription)
+            self._joined = True
+            self._thread.enter_state(MemberState.SETTLING)
 
     def lose(self) -> None:
         """Record that the group has given everything to others."""
+        self._removals += self._joined
         self._joined, self._was_lost = False, True
         self._membership.lose()
         self._share = None
-        self.releases += 1
+        self._releases += 1
 
-    def rejoin(self) -> None:
-        """Begin again as a new member."""
-        self.lose()
-
-    def stay_out(self) -> None:
+    def stand_alone(self) -> None:
         """Commit without a membership, which coordinators accept while the group has no members."""
-        self._stays_out = True
+        self._stands_alone = StandAloneLease(self._lease)
 
-    def has_others(self) -> bool:
-        """True: only the leader knows the members, and nothing depends on it, since the brokers wait for members."""
-        return True
+    def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:  # noqa: ARG002
+        """Wait for an answer of the coordinator, at most the backoff; brokers wait for members, so nothing settles."""
+        if failure is None:
+            self._thread.enter_state(MemberState.SETTLING)
+            return
+        self._thread.enter_state(MemberState.WAITING_TO_RETRY)
+        self._thread.wait(self._backoff_s)
 
-    # -- the share --------------------------------------------------------------------------------------------------
+    # -- the assignment ---------------------------------------------------------------------------------------------
 
-    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
-        """See :meth:`GroupProtocol.need <zkconsumer.group.groupprotocol.GroupProtocol.need>`.
+    def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
+        """See :meth:`.GroupProtocol.next_assignment`.
 
         Raises:
             RebalanceAwaited: the assignment has not arrived yet.
@@ -157,13 +158,13 @@ class BrokerGroup:
         """
         if self._membership.must_release():
             changes = "a rebalance has begun: everything is released before joining"
-            return Need(self._cause(), changes, {}, self.recreated(self.held))
+            return self._following(self._cause(), changes, {}, self.recreated(self._membership.held))
         usable = self._membership.usable()
         if usable is None:
             if self._session.failure is not None:
                 raise self._session.failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
-        held = self.held
+        held = self._membership.held
         self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
         recreated = self.recreated(share.keys() | held.keys())
         if fetching and not renew and share == held and not recreated:
@@ -172,12 +173,21 @@ class BrokerGroup:
         changes = f"assignment of generation {generation}: {len(share)} partitions"
         if recreated:
             names = name_some(sorted({partition.topic for partition in recreated}))
-            return Need(RebalanceCause.TOPICS, f"{changes}; deleted and created again: {names}", share, recreated)
-        return Need(self._cause(), changes, share)
+            changes = f"{changes}; deleted and created again: {names}"
+            return self._following(RebalanceCause.TOPICS, changes, share, recreated)
+        return self._following(self._cause(), changes, share)
+
+    def _following(
+        self, cause: RebalanceCause, changes: str, share: Share, recreated: frozenset[TopicPartition] = frozenset()
+    ) -> NextAssignment:
+        """What stays is kept by a member with a cooperative strategy, and where the broker assigns."""
+        held, incremental = self._membership.held, self._session.cooperative
+        plan = reconcile(held, share, incremental=incremental, renewed=recreated)
+        return NextAssignment(cause, changes, share, plan.revoked, plan.kept, recreated)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Those whose topic is not the one any more that this member has fetched, as the session last read it."""
-        before, now = self._settled_topics, self._session.topics
+        before, now = self._fetched_topics, self._session.topics
         return frozenset(
             partition
             for partition in partitions
@@ -189,17 +199,17 @@ class BrokerGroup:
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
         known = self._session.topics
-        kept = {topic: one for topic, one in self._settled_topics.items() if topic not in topics}
+        kept = {topic: one for topic, one in self._fetched_topics.items() if topic not in topics}
         self._begun = {**known, **kept}
         return {topic: TopicOrigin(known[topic].identity) for topic in topics if topic in known}
 
     def _cause(self) -> RebalanceCause:
-        if not self._has_settled:
+        if not self._has_fetched:
             return RebalanceCause.START
         return RebalanceCause.SESSION if self._was_lost else RebalanceCause.MEMBERS
 
-    def target(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - they are at hand
-        """The share of the last :meth:`need`, if it is still this member's.
+    def reassign(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - they are at hand
+        """The share of the last :meth:`next_assignment`, if it is still this member's.
 
         Raises:
             RebalanceAwaited: an eager member has released everything, and joins now.
@@ -210,32 +220,19 @@ class BrokerGroup:
             raise RebalanceAwaited(f"group {self._group} rebalances; everything has been released")
         return Target(share, dict(share), self._session.topics)
 
-    def settled(self) -> None:
+    def fetched(self) -> None:
         """The assignment is fetched."""
-        self._has_settled, self._was_lost = True, False
-        self._settled_topics = self._begun
-
-    def forget_group(self) -> None:
-        """Nothing is to be forgotten: the session reports every change."""
-
-    @property
-    def excluded(self) -> str:
-        """Nothing: a member whose subscription cannot be read makes the leader's assignment fail."""
-        return ""
-
-    @property
-    def views(self) -> int:
-        """How many assignments were received."""
-        return self._session.views
+        self._has_fetched, self._was_lost = True, False
+        self._fetched_topics = self._begun
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
     @property
-    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+    def held(self) -> Held:
         """What this member uses; a part of its assignment."""
-        return self._membership.held
+        return Held(self._membership.held, self._releases)
 
-    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def claim(self, share: Share) -> None:
         """Begin to use the share; no request is needed, since the assignment gives it to this member.
 
         Raises:
@@ -247,38 +244,33 @@ class BrokerGroup:
     def release(
         self,
         partitions: Collection[TopicPartition],
-        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - nothing is retained
+        retain: Share | None = None,  # noqa: ARG002 - nothing is retained
     ) -> None:
         """Stop using partitions; the session joins when nothing is left that it has to give up."""
         if self._membership.release(partitions):
-            self.releases += 1
+            self._releases += 1
 
     def verify(self) -> list[TopicPartition]:
         """Nothing: the coordinator checks each commit, and heartbeats report the loss of everything."""
         return []
 
-    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:  # noqa: ARG002
-        """True at once: no assignment contains what another member still uses."""
-        return lambda: True
-
     # -- the lease --------------------------------------------------------------------------------------------------
 
-    def may_deliver(self) -> bool:
-        """True while the coordinator cannot have given this member's partitions to others."""
-        return self._stays_out or self._membership.holds()
+    @property
+    def lease(self) -> Lease:
+        """It holds while the coordinator cannot have given this member's partitions to others."""
+        return self._stands_alone or self._lease
+
+
+class _MembershipLease:
+    """The lease of a session's membership."""
+
+    def __init__(self, session: MemberSession) -> None:
+        self._session = session
+        self.holds = session.membership.holds
+        self.remaining = session.membership.remaining
 
     @property
-    def lease_s(self) -> float:
-        """Seconds until the lease lapses if the coordinator remains silent."""
-        return self._membership.remaining()
-
-    @property
-    def lease_lapses(self) -> int:
-        """How often the lease has lapsed."""
+    def lapses(self) -> int:
+        """How often it has lapsed."""
         return self._session.lease_lapses
-
-    # -- the others -------------------------------------------------------------------------------------------------
-
-    def tend(self) -> bool:
-        """Nothing: the coordinator removes members that do not answer."""
-        return False

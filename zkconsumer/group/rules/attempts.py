@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
-from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -53,11 +52,6 @@ def longest_settling_seconds(backoff_ms: int) -> float:
     (jvm-consumer.md#exhausted-retries).
     """
     return backoff_ms / 2 / 1000
-
-
-def outages_in_a_row(outages: int, failure: Exception) -> int:
-    """How many attempts in a row, up to the one that ended with ``failure``, could not reach ZooKeeper."""
-    return outages + 1 if isinstance(failure, ZooKeeperUnavailable) else 0
 
 
 def retry_seconds(backoff_ms: int, outages: int) -> float:

@@ -11,10 +11,11 @@ from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import StrategyConflict
-from zkconsumer.group.groupprotocol import ChangeSignal, Need, Target
+from zkconsumer.group.groupprotocol import ChangeSignal, Target
 from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
-from zkconsumer.group.rules.attempts import given_up, held_by_others, my_share, nudges, rebalance_cause
+from zkconsumer.group.rules.attempts import RebalanceCause, given_up, held_by_others, my_share, nudges, rebalance_cause
 from zkconsumer.group.rules.groupview import GroupView, describe_changes
+from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -119,14 +120,14 @@ class AssignmentReader:
             self._jvm_members = frozenset(view.members.keys() - view.our_clients.keys())
         return my_share(self._group_assignment, self._consumer_id)
 
-    def need(self, view: GroupView) -> Need:
-        """Why this member has to rebalance, according to a view."""
+    def cause(self, view: GroupView) -> tuple[RebalanceCause, str]:
+        """Why this member has to rebalance, according to a view, and what changed, as text for the log."""
         before = self._view_at_last_success
-        return Need(
-            cause=rebalance_cause(before, view, registered_again=self.registered_again),
-            changes=describe_changes(before, view),
-            share=my_share(self._group_assignment, self._consumer_id) if self._assigned_view is view else {},
-        )
+        return rebalance_cause(before, view, registered_again=self.registered_again), describe_changes(before, view)
+
+    def assigned(self, view: GroupView) -> Share:
+        """This member's share of a view, if it was computed; empty otherwise."""
+        return my_share(self._group_assignment, self._consumer_id) if self._assigned_view is view else {}
 
     def target(self, view: GroupView) -> Target:
         """What this member should own, according to a view.
@@ -144,7 +145,7 @@ class AssignmentReader:
 
     @property
     def excluded(self) -> str:
-        """See :attr:`GroupProtocol.excluded <zkconsumer.group.groupprotocol.GroupProtocol.excluded>`.
+        """See :attr:`.Standing.excluded`.
 
         They may hold partitions that this member should own: a JVM member can use a regex that we cannot.
         """

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import RegistrationLost, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.group.groupprotocol import ChangeSignal
+from zkconsumer.errors import (
+    MembershipLost,
+    OwnershipConflict,
+    RegistrationLost,
+    SessionExpired,
+    ZkConsumerError,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThread, StandAloneLease, Standing
 from zkconsumer.group.rules.assignors import assignor_name
+from zkconsumer.group.rules.attempts import (
+    longest_settling_seconds,
+    retry_seconds,
+    settle_seconds,
+    total_wait_covers_session,
+)
+from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.consumedtopics import ConsumedTopics
 from zkconsumer.group.zookeeper.membership import Membership
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.zookeeper.session import ZkSession
+
+_log: Final = logging.getLogger(__name__)
 
 _ALWAYS_THERE: Final = "/"
 
@@ -42,11 +60,12 @@ class SessionGroup:
 
     Attributes:
         name: ``group.protocol``.
+        settles: whether this member waits until others have stopped joining and leaving before it rebalances.
         zk: the session; opened by :meth:`open`.
     """
 
     name: str
-    awaits_expiry: Final = True
+    settles: bool
 
     def __init__(
         self,
@@ -59,12 +78,12 @@ class SessionGroup:
         clock: Callable[[], float] = time.monotonic,
         cluster: ClusterSource | None = None,
     ) -> None:
+        self._config = config
         self._group = config.group_id
         self._offsets_are_elsewhere = config.offsets_storage == "kafka" and not config.dual_commit_enabled
         self._consumer_id = consumer_id
         self._signal = signal
-        self._stays_out = False  # written by the rebalance thread
-        self._make_lease = make_lease
+        self._clock = clock
         self._cluster = cluster
         self.zk = ZkSession.from_config(config, self.connection_changed) if zk is None else zk
         self._membership = Membership(
@@ -78,27 +97,32 @@ class SessionGroup:
             shares=config.group_share,
         )
         self._ownership = PartitionOwnership(self.zk, config.group_id, self.fence, self._registered, signal.wake)
-        self._lease: SessionLease | None = None
-        self._topic_znodes = BrokerZnodes(self.zk, config.security_protocol, None)
-        self._topic_records = TopicRecords(self.zk, config.group_id, self.fence)
-        self._consumed: dict[str, TopicIdentity] = {}  # the topics whose records were fetched last
-        self._begun: dict[str, TopicIdentity] = {}  # those that are to be fetched when the attempt succeeds
-        self._noticed = False  # a topic is not the one that was fetched; the next attempt looks at all
+        self._topics = ConsumedTopics(
+            BrokerZnodes(self.zk, config.security_protocol, None),
+            TopicRecords(self.zk, config.group_id, self.fence),
+            cluster,
+        )
+        self._lease_changed: Callable[[], None] = lambda: None
+        owner = f"group {self._group} consumer {self._consumer_id}"
+        self._lease = make_lease(self.zk, self._registered, self._probed, self._report_lease, owner)
+        # Written by the rebalance thread:
+        self._stands_alone: StandAloneLease | None = None
+        self._has_joined = False
+        self._outages = 0
+        self._removals = 0
 
     def fence(self) -> str:
         """Path of the node whose absence stops every write; without a membership the root, which always exists."""
-        return _ALWAYS_THERE if self._stays_out else self._membership.fence
+        return _ALWAYS_THERE if self._stands_alone else self._membership.fence
 
     # -- life -------------------------------------------------------------------------------------------------------
 
-    def open(self, lease_changed: Callable[[], None]) -> None:
-        """See :meth:`GroupProtocol.open <zkconsumer.group.groupprotocol.GroupProtocol.open>`."""
-        owner = f"group {self._group} consumer {self._consumer_id}"
-        lease = self._make_lease(self.zk, self._registered, self._probed, lease_changed, owner)
+    def open(self, thread: PausingThread, lease_changed: Callable[[], None]) -> None:
+        """See :meth:`.GroupProtocol.open`."""
+        self._thread, self._lease_changed = thread, lease_changed
         asked_for_session = boot_seconds()
         self.zk.open()
-        self._lease = lease
-        lease.start(asked_for_session)
+        self._lease.start(asked_for_session)
         if self._cluster is not None:
             self._cluster.open(self.cluster_changed)
 
@@ -110,32 +134,29 @@ class SessionGroup:
         """Called on any thread when brokers have reported a change of the cluster; never blocks."""
         self._signal.raise_flag()
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Close the session, which removes the registration and the owners at once."""
-        if self._lease is not None:
-            self._lease.stop()
+        self._lease.stop()
         if self._cluster is not None:
             self._cluster.close()
         self.zk.close()
 
     @property
-    def connected(self) -> bool:
-        """True while there is a connection to ZooKeeper."""
-        return self.zk.connected
-
-    @property
     def can_commit(self) -> bool:
         """False without a connection, unless neither owners nor offsets are in ZooKeeper."""
-        return self.connected or (self._stays_out and self._offsets_are_elsewhere)
-
-    def unreachable(self) -> ZooKeeperUnavailable:
-        """See :meth:`GroupProtocol.unreachable <zkconsumer.group.groupprotocol.GroupProtocol.unreachable>`."""
-        return ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
+        return self.zk.connected or (self._stands_alone is not None and self._offsets_are_elsewhere)
 
     @property
-    def session(self) -> int:
-        """Id of the ZooKeeper session, 0 without a connection."""
-        return self.zk.session_id
+    def lease(self) -> Lease:
+        """That of the session; a consumer that does not join owns nothing that it could lose."""
+        return self._stands_alone or self._lease
+
+    def describe(self) -> Standing:
+        """See :meth:`.GroupProtocol.describe`."""
+        return Standing(self.zk.connected, self.zk.session_id, self.views, self._removals, self.excluded)
+
+    def _report_lease(self) -> None:
+        self._lease_changed()
 
     def _registered(self) -> int:
         return self._membership.registered_session
@@ -156,24 +177,37 @@ class SessionGroup:
         """
         fence = self._membership.fence
         # The probe may have been answered before this member registered again, under the same name.
-        if self._lease is not None and self._lease.misses(fence) and self.zk.exists(fence) is None:
+        if self._lease.misses(fence) and self.zk.exists(fence) is None:
             raise RegistrationLost(f"another client deleted {fence}; registering again")
 
     # -- membership -------------------------------------------------------------------------------------------------
 
-    def is_joined(self) -> bool:
-        """True from a registration to :meth:`lose` or :meth:`rejoin`."""
-        return self._membership.is_registered
-
-    def is_lost(self) -> bool:
-        """True if the session of the registration is gone; a disconnect alone changes nothing."""
-        stale = self.zk.lost or not self._membership.is_current_or_unknown()
-        return stale and self._membership.is_registered
-
     def join(self, subscription: Subscription) -> None:
-        """See :meth:`GroupProtocol.join <zkconsumer.group.groupprotocol.GroupProtocol.join>`."""
+        """Register, and let events settle: members that have to release partitions for this one do so, too."""
+        if self._is_removed():
+            raise MembershipLost(f"group {self._group}: the session of the registration has ended")
         if not self.zk.connected:
             raise ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
+        if self.is_registered:
+            return
+        if not self._has_joined:
+            self._warn_of_short_retries()
+            self._has_joined = True
+        self._thread.enter_state(MemberState.REGISTERING)
+        self._register(subscription)
+        self._settle(unless_alone=True)
+
+    @property
+    def is_registered(self) -> bool:
+        """True from a registration to :meth:`lose` or :meth:`deregister`."""
+        return self._membership.is_registered
+
+    def _is_removed(self) -> bool:
+        """True if the session of the registration is gone; a disconnect alone changes nothing."""
+        stale = self.zk.lost or not self._membership.is_current_or_unknown()
+        return stale and self.is_registered
+
+    def _register(self, subscription: Subscription) -> None:
         self._membership.register(subscription, self._signal.raise_flag, self._wait_for_signal)
 
     def _wait_for_signal(self, seconds: float) -> bool:
@@ -181,95 +215,118 @@ class SessionGroup:
 
     def lose(self) -> None:
         """Record that the session has ended, and with it everything that it owned."""
+        self._removals += self.is_registered
         self._ownership.lose_all()
         self._membership.session_lost()
 
-    def rejoin(self) -> None:
-        """Delete what is left of the registration."""
+    def deregister(self) -> None:
+        """Delete what is left of a registration that another client has damaged; :meth:`join` registers again."""
         self._membership.deregister()
 
-    def stay_out(self) -> None:
+    def stand_alone(self) -> None:
         """Commit without a registration, so without a fence."""
-        self._stays_out = True
+        self._stands_alone = StandAloneLease(self._lease)
+
+    def has_others(self) -> bool:
+        """True if another consumer is registered."""
+        raise NotImplementedError
+
+    # -- between attempts -------------------------------------------------------------------------------------------
+
+    def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
+        """Wait until former owners have released the missing partitions, something changes, or the backoff is over.
+
+        Where something has changed since the last success, wait until that has settled; where another client has
+        damaged the registration, remove the rest of it.
+        """
+        outage = isinstance(failure, ZooKeeperUnavailable) and not starting
+        self._outages = self._outages + 1 if outage else 0
+        if failure is None:
+            self._settle()
+            return
+        if isinstance(failure, RegistrationLost):
+            self._deregister_or_log()
+            return
+        self._thread.enter_state(MemberState.WAITING_TO_RETRY)
+        seconds = retry_seconds(self._config.rebalance_backoff_ms, self._outages)
+        if not (isinstance(failure, OwnershipConflict) and self.zk.connected):
+            self._thread.wait(seconds)
+            return
+        try:
+            self._thread.wait(seconds, until=self._ownership.awaited_release(failure.holders))
+        except ZkConsumerError as error:
+            _log.info("group %s: cannot wait for former owners to release, trying again now: %s", self._group, error)
+
+    def _settle(self, *, unless_alone: bool = False) -> None:
+        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
+
+        Args:
+            unless_alone: do not wait where this is the group's only member.
+        """
+        self._thread.enter_state(MemberState.SETTLING)
+        if not self.settles:
+            return
+        backoff_ms = self._config.rebalance_backoff_ms
+        deadline = self._clock() + longest_settling_seconds(backoff_ms)
+        while True:
+            self._thread.begin_quiet()
+            if self._clock() >= deadline or not self.zk.connected:
+                return  # without a connection the next call would block, and requests with it
+            try:
+                has_others = self.has_others()
+            except ZkConsumerError:
+                return  # the attempt that follows reports it
+            if (unless_alone and not has_others) or self._thread.stayed_quiet(settle_seconds(backoff_ms)):
+                return
+
+    def _deregister_or_log(self) -> None:
+        try:
+            self.deregister()
+        except ZkConsumerError as error:  # the next attempt finds the registration missing again
+            _log.info(
+                "group %s: could not remove the rest of a damaged registration, will be retried: %s", self._group, error
+            )
+
+    def _warn_of_short_retries(self) -> None:
+        config = self._config
+        if not total_wait_covers_session(
+            config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
+        ):
+            _log.warning(
+                "group %s: rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
+                "starting right after another member crashed will fail; raise one of the two",
+                self._group,
+            )
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
     @property
-    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+    def held(self) -> Held:
         """Partitions whose owner znodes are this session's."""
-        return self._ownership.held
+        return Held(self._ownership.held, self._ownership.releases)
 
     @property
-    def releases(self) -> int:
-        """How often everything that was held has been given up or lost."""
-        return self._ownership.releases
+    def views(self) -> int:
+        """How often the group was read."""
+        raise NotImplementedError
+
+    @property
+    def excluded(self) -> str:
+        """See :attr:`.Standing.excluded`."""
+        return ""
 
     def verify(self) -> list[TopicPartition]:
         """Read the owner znodes; see :meth:`PartitionOwnership.lose_taken`."""
         return self._ownership.lose_taken()
 
-    # -- topics that are deleted and created again --------------------------------------------------------------------
-
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """See :meth:`GroupProtocol.recreated <zkconsumer.group.groupprotocol.GroupProtocol.recreated>`.
-
-        Also partitions of topics that do not exist.
-        """
-        consumed = {p.topic: self._consumed[p.topic] for p in partitions if p.topic in self._consumed}
-        now = self._identities(consumed)
-        gone = {topic for topic, identity in now.items() if identity is None} | self._other_topics(now)
-        self._noticed |= bool(gone)
-        return frozenset(partition for partition in partitions if partition.topic in gone)
+        """See :meth:`ConsumedTopics.recreated`."""
+        return self._topics.recreated(partitions)
 
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
-        """See :meth:`GroupProtocol.consume <zkconsumer.group.groupprotocol.GroupProtocol.consume>`."""
-        now = self._identities(topics)
-        self._begun = {topic: identity for topic, identity in now.items() if identity is not None}
-        return self._topic_records.consume(self._begun)
+        """See :meth:`ConsumedTopics.consume`."""
+        return self._topics.consume(topics)
 
-    def settled(self) -> None:
-        """See :meth:`GroupProtocol.settled <zkconsumer.group.groupprotocol.GroupProtocol.settled>`."""
-        self._consumed.update(self._begun)
-        self._begun, self._noticed = {}, False
-
-    def _other_topics(self, now: Mapping[str, TopicIdentity | None]) -> set[str]:
-        """Those that exist and are not the ones that were fetched under these names."""
-        return {
-            topic
-            for topic, identity in now.items()
-            if identity is not None and topic in self._consumed and not identity.is_same_topic(self._consumed[topic])
-        }
-
-    def _identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
-        """The present identity of each topic, None if it does not exist; without those of which nothing is known."""
-        names = sorted(set(topics))
-        if not names:
-            return {}
-        if self._cluster is None:
-            described = self._topic_znodes.describe_unwatched(names)
-        else:
-            snapshot = self._cluster.read(names)
-            if not (snapshot.brokers and snapshot.covers(names)):
-                return {}
-            described = snapshot.describe_topics(names)
-        return {name: described[name].identity if name in described else None for name in names}
-
-    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
-        """See :meth:`PartitionOwnership.awaited_release`."""
-        return self._ownership.awaited_release(partitions)
-
-    # -- the lease --------------------------------------------------------------------------------------------------
-
-    def may_deliver(self) -> bool:
-        """True while the session cannot have expired; always for a consumer that does not join, which owns nothing."""
-        return self._stays_out or (self._lease is not None and self._lease.holds())
-
-    @property
-    def lease_s(self) -> float:
-        """Seconds until the lease lapses if ZooKeeper remains silent."""
-        return 0.0 if self._lease is None else self._lease.remaining()
-
-    @property
-    def lease_lapses(self) -> int:
-        """How often the lease has lapsed."""
-        return 0 if self._lease is None else self._lease.lapses
+    def fetched(self) -> None:
+        """See :meth:`.GroupProtocol.fetched`."""
+        self._topics.fetched()

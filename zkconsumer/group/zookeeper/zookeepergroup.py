@@ -9,15 +9,15 @@ reads, owner znodes, the lease, and the nudging of JVM members that gave up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from typing import Final
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import RegistrationLost
-from zkconsumer.group.groupprotocol import ChangeSignal, Need, NoNeed, Target
-from zkconsumer.group.rules.attempts import retry_window_seconds
+from zkconsumer.errors import OwnershipConflict, RegistrationLost
+from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, Target
+from zkconsumer.group.rules.attempts import orphan_delay_seconds, retry_window_seconds
+from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
@@ -25,7 +25,7 @@ from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
@@ -47,8 +47,7 @@ class ZooKeeperGroup(SessionGroup):
     """
 
     name: Final = "zookeeper"
-    incremental: Final = False
-    settles: Final = True
+    settles = True
 
     def __init__(
         self,
@@ -93,32 +92,42 @@ class ZooKeeperGroup(SessionGroup):
         self._shares.registered_again = True
         super().lose()
 
-    def rejoin(self) -> None:
+    def deregister(self) -> None:
         """Delete what is left of the registration."""
         self._shares.registered_again = True
-        super().rejoin()
+        super().deregister()
 
     def has_others(self) -> bool:
         """True if another consumer is registered; the watch that this leaves raises the signal."""
         return len(self._registry.member_ids(self._group)) > 1
 
-    # -- the share --------------------------------------------------------------------------------------------------
+    def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
+        """As of :class:`SessionGroup`; after a conflict only former owners have to release: the view is still valid."""
+        if not isinstance(failure, OwnershipConflict):
+            self._shares.forget_view()
+        super().pause(failure, starting=starting)
 
-    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
-        """See :meth:`GroupProtocol.need <zkconsumer.group.groupprotocol.GroupProtocol.need>`."""
+    # -- the assignment ---------------------------------------------------------------------------------------------
+
+    def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
+        """See :meth:`.GroupProtocol.next_assignment`; all that is held is given up, as the JVM's members do."""
         view = self._shares.view()
         if not view.brokers and self._has_no_brokers():
             # jvm-consumer.md#attempt: without brokers nothing is changed; the watch just armed causes an attempt when
             # one registers.
+            self._look_later()
             return NoNeed.NO_BROKERS
         if not self._shares.is_member(view):
             raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
         self._announce_changes()
-        other = self._other_topics(view.identities)
-        if fetching and not renew and self._shares.assign(view) == self.held and not other:
+        other, held = self._topics.others(view.identities), self._ownership.held
+        if fetching and not renew and self._shares.assign(view) == held and not other:
+            self._look_later()
             return NoNeed.UNCHANGED
+        cause, changes = self._shares.cause(view)
         recreated = {TopicPartition(topic, number) for topic in other for number in view.partitions[topic]}
-        return replace(self._shares.need(view), recreated=frozenset(recreated))
+        share = self._shares.assigned(view)
+        return NextAssignment(cause, changes, share, frozenset(held), frozenset(), frozenset(recreated))
 
     def _has_no_brokers(self) -> bool:
         """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""
@@ -135,22 +144,19 @@ class ZooKeeperGroup(SessionGroup):
             self._membership.announce_change()
         self._changes.announced()
 
-    def target(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - the view has them
+    def reassign(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - the view has them
         """This member's share of the present view."""
         return self._shares.target(self._shares.view())
 
-    def settled(self) -> None:
+    def fetched(self) -> None:
         """Compare later views with the one that the share was computed from."""
-        super().settled()
+        super().fetched()
         self._shares.settled()
-
-    def forget_group(self) -> None:
-        """Read the group again, also if no watch has fired."""
-        self._shares.forget_view()
+        self._look_later()
 
     @property
     def excluded(self) -> str:
-        """See :attr:`GroupProtocol.excluded <zkconsumer.group.groupprotocol.GroupProtocol.excluded>`."""
+        """See :attr:`.Standing.excluded`."""
         return self._shares.excluded
 
     @property
@@ -160,20 +166,24 @@ class ZooKeeperGroup(SessionGroup):
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
-    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def claim(self, share: Share) -> None:
         """Create the owner znodes of the share, all or none."""
         self._ownership.claim(share)
 
     def release(
         self,
         partitions: Collection[TopicPartition],  # noqa: ARG002 - all that is held; the JVM's members give up all
-        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,
+        retain: Share | None = None,
     ) -> None:
         """Delete the owner znodes, except those that are retained."""
         self._ownership.release(retain=NOTHING if retain is None else retain)
 
-    # -- the others -------------------------------------------------------------------------------------------------
+    # -- JVM members that gave up -----------------------------------------------------------------------------------
 
-    def tend(self) -> bool:
+    def _look_later(self) -> None:
+        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._look)
+
+    def _look(self) -> None:
         """Nudge JVM members that gave up."""
-        return self._orphans.look()
+        if self._orphans.look():
+            self._look_later()

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent_brokers, topic
+from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.scriptedconsumercoordinator import LOST, running_consumer_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -18,6 +19,7 @@ from zkconsumer.errors import (
 from zkconsumer.group.consumer import heartbeatsession as consumersession
 from zkconsumer.group.consumer.heartbeatmessages import CONSUMER_GROUP_HEARTBEAT
 from zkconsumer.group.consumer.rules.membership import IdPartition
+from zkconsumer.group.kafka.rules.membership import MembershipState
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
@@ -67,14 +69,14 @@ def make(coordinator):
     def start(*, joins=True, lease_changed=lambda: None, **properties):
         member = Member(coordinator, **properties)
         made.append(member)
-        member.group.open(lease_changed)
+        member.group.open(IdleThread(), lease_changed)
         if joins:
             member.until(lambda: member.owns(PARTITIONS))
         return member
 
     yield start
     for member in made:
-        member.group.close()
+        member.group.leave()
 
 
 def joins(coordinator):
@@ -98,7 +100,9 @@ def test_a_member_joins_in_epoch_0_and_reports_later_only_what_has_changed(coord
     assert {beat.member.member_id for beat in others} == {first.member.member_id}
     assert [beat.owned for beat in others if beat.owned is not None] == [ids(0, 1, 2)]
     assert {beat.topics for beat in others} == {None}
-    assert {thread.number for thread in member.group.held.values()} == {0, 1}, "it is divided over the streams"
+    assert {thread.number for thread in member.group.held.partitions.values()} == {0, 1}, (
+        "it is divided over the streams"
+    )
 
 
 @pytest.mark.parametrize("code", MOVED)
@@ -201,7 +205,7 @@ def test_a_fenced_member_stays_out(coordinator, make):
     member = make(group_instance_id="one")
     coordinator.codes.append(ErrorCode.FENCED_INSTANCE_ID)
     member.until(lambda: member.errors)
-    assert (member.group.held, member.losses) == ({}, 1)
+    assert (member.group.held.partitions, member.losses) == ({}, 1)
     for _ in range(3):
         member.follow()
     assert {type(error) for error in member.errors} == {InstanceIdInUse}
@@ -251,12 +255,12 @@ def test_a_topic_with_another_id_is_released_and_taken_again(coordinator, make):
 
 
 def test_the_lease_is_that_of_the_groups_session_timeout(coordinator, make):
-    assert 0 < make().group.lease_s <= 4.8
+    assert 0 < make().group.lease.remaining() <= 4.8
 
 
 def test_without_a_permission_to_read_it_the_lease_is_that_of_the_property(coordinator, make, caplog):
     coordinator.session_ms = None
-    assert 4.8 < make().group.lease_s <= 36
+    assert 4.8 < make().group.lease.remaining() <= 36
     assert "session timeout cannot be read" in caplog.text
 
 
@@ -265,7 +269,7 @@ def test_heartbeats_do_not_wait_for_a_session_timeout_that_cannot_be_read_again(
     member = make()
     coordinator.describes_configs = False
     await_beats(coordinator, member, 5)
-    assert 0 < member.group.lease_s <= 4.8
+    assert 0 < member.group.lease.remaining() <= 4.8
     assert (member.losses, member.errors) == (0, [])
 
 
@@ -280,8 +284,8 @@ def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, ma
         eventually(lambda: any(one.asked for one in silent))
         member.skip(SESSION_S)
         eventually(lambda: asked)
-        assert member.group.lease_lapses == 1
-        assert not member.group.may_deliver()
+        assert member.group.lease.lapses == 1
+        assert not member.group.lease.holds()
         assert asked[0] < 6
 
 
@@ -290,18 +294,18 @@ def test_nothing_is_delivered_when_the_coordinator_is_silent(coordinator, make):
     member = make()
     coordinator.codes += [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1000
     member.skip(SESSION_S)
-    eventually(lambda: member.group.lease_lapses)
-    assert not member.group.may_deliver()
-    assert member.group.held.keys() == PARTITIONS
+    eventually(lambda: member.group.lease.lapses)
+    assert not member.group.lease.holds()
+    assert member.group.held.partitions.keys() == PARTITIONS
     coordinator.codes.clear()
-    eventually(member.group.may_deliver)
-    assert member.group.lease_lapses == 1
+    eventually(member.group.lease.holds)
+    assert member.group.lease.lapses == 1
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("one", -2)])
 def test_a_member_leaves_for_good_and_a_static_one_for_a_while(coordinator, make, instance_id, epoch):
     member = make(group_instance_id=instance_id)
-    member.group.close()
+    member.group.leave()
     assert coordinator.beats[-1].member == (coordinator.beats[0].member.member_id, epoch, instance_id)
 
 
@@ -312,8 +316,8 @@ def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, ma
     """Otherwise the other members wait for its session timeout."""
     member = make()
     coordinator.codes.append(code)
-    eventually(member.group.is_lost)
-    member.group.close()
+    eventually(lambda: member.session.membership.state is MembershipState.FENCED)
+    member.group.leave()
     assert (coordinator.beats[-1].member.generation == -1) is left
 
 

@@ -3,6 +3,7 @@
 import pytest
 from kazoo.protocol.serialization import Create, Delete, SetData
 
+from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -66,7 +67,7 @@ class Commanded:
             make_coordinator=CoordinatorAtRest,
             clock=lambda: self.now,
         )
-        self.group.open(self.signal.raise_flag)
+        self.group.open(IdleThread(), self.signal.raise_flag)
         self.group.join(Subscription.static({"t": 1}))
         self.generation = 0
 
@@ -94,7 +95,7 @@ class Commanded:
 
     def register_again(self):
         self.delete(self.path)
-        self.group.rejoin()
+        self.group.deregister()
         self.group.join(Subscription.static({"t": 1}))
 
     def delete(self, path):
@@ -103,12 +104,12 @@ class Commanded:
 
     def obey(self):
         """One attempt, as a rebalance makes it."""
-        need = self.group.need(fetching=True)
+        need = self.group.next_assignment(fetching=True)
         if need is NoNeed.UNCHANGED:
             return need
-        self.group.release(self.group.held.keys() - need.share.keys())
-        self.group.acquire(self.group.target(with_topics=False).share)
-        self.group.settled()
+        self.group.release(need.revoked)
+        self.group.claim(self.group.reassign(with_topics=False).share)
+        self.group.fetched()
         return need
 
     def owned(self):
@@ -136,12 +137,12 @@ def test_a_member_that_joins_many_looks_when_its_command_is_late(member):
     before, path = member.group.coordinator.looks, member.path
     member.register_others("g_b", "g_c", "g_d")
     member.delete(path)
-    member.group.rejoin()
+    member.group.deregister()
     member.group.join(Subscription.static({"t": 1}))
     assert member.group.coordinator.looks == before
     for expected in (before, before + 1):
         with pytest.raises(CoordinatorUnknown):
-            member.group.need(fetching=False)
+            member.group.next_assignment(fetching=False)
         assert member.group.coordinator.looks == expected
 
 
@@ -161,7 +162,7 @@ def test_a_new_command_names_the_brokers_of_its_first_moments(member):
     assert command(1) == named
     member.now += 10.0
     assert member.group.live_brokers() == registered
-    member.group.need(fetching=False, renew=True)
+    member.group.next_assignment(fetching=False, renew=True)
     assert member.group.live_brokers() == registered, "the same command may be read again much later"
     assert command(1) == registered
     assert command(2, "SSL") == registered
@@ -170,18 +171,18 @@ def test_a_new_command_names_the_brokers_of_its_first_moments(member):
 
 def test_without_a_command_nothing_is_changed(member):
     with pytest.raises(CoordinatorUnknown, match=r"no coordinator of group g has written .* yet\Z"):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
     with pytest.raises(CoordinatorUnknown, match=r"no coordinator of group g has written .*; if this remains"):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
 
 
 def test_the_coordinators_reason_is_reported(member):
     status = StatusNode.encode(Status(1, 0, 5, refused="members disagree"))
     member.server.perform(member.session, Create(PATHS.status, status, [], 0))
     with pytest.raises(CoordinatorUnknown):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
     with pytest.raises(CoordinatorUnknown, match=r": members disagree\Z"):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
 
 
 def test_what_keeps_this_member_from_leading_is_reported(member):
@@ -189,18 +190,18 @@ def test_what_keeps_this_member_from_leading_is_reported(member):
     member.server.guarded.add(PATHS.epoch)
     member.group.coordinator.act()
     with pytest.raises(CoordinatorUnknown):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
     with pytest.raises(CoordinatorUnknown, match=f"{PATHS.epoch}: no permission"):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
 
 
 def test_a_command_is_carried_out_and_then_nothing_is_needed(member):
     with pytest.raises(CoordinatorUnknown):
-        member.group.need(fetching=False)
+        member.group.next_assignment(fetching=False)
     member.command(0, 1)
     assert member.signal.raised
     assert member.obey().cause is RebalanceCause.START
-    assert member.group.held == share(0, 1)
+    assert member.group.held.partitions == share(0, 1)
     assert member.owned() == ["0", "1"]
     assert member.obey() is NoNeed.UNCHANGED
 
@@ -213,7 +214,7 @@ def test_only_what_changes_is_released_and_claimed(member):
     assert member.obey().cause is RebalanceCause.MEMBERS
     assert member.owned() == ["1", "2"]
     assert member.server.nodes[GroupPaths("g").owner(P[1])].czxid == kept
-    assert member.group.releases == 0
+    assert member.group.held.releases == 0
 
 
 def test_a_command_that_shrinks_between_the_steps_is_not_claimed(member):
@@ -221,14 +222,14 @@ def test_a_command_that_shrinks_between_the_steps_is_not_claimed(member):
     member.command(0)
     member.obey()
     member.command(0, 1)
-    need = member.group.need(fetching=True)
+    need = member.group.next_assignment(fetching=True)
     member.command(1)
-    assert member.group.target(with_topics=False).share == need.share == share(0, 1)
+    assert member.group.reassign(with_topics=False).share == need.share == share(0, 1)
     with pytest.raises(ShareChanged):
-        member.group.acquire(member.group.target(with_topics=False).share)
-    assert member.group.held == share(0)
+        member.group.claim(member.group.reassign(with_topics=False).share)
+    assert member.group.held.partitions == share(0)
     member.obey()
-    assert member.group.held == share(1)
+    assert member.group.held.partitions == share(1)
 
 
 def test_a_refused_member_releases_everything_and_reports_why(member):
@@ -241,7 +242,7 @@ def test_a_refused_member_releases_everything_and_reports_why(member):
     assert member.owned() == []
     assert member.signal.raised, "another attempt has to report it"
     with pytest.raises(MemberRefused, match=r"refuses it: its session is too short\Z"):
-        member.group.need(fetching=True)
+        member.group.next_assignment(fetching=True)
     member.command(1)
     member.obey()
     assert member.owned() == ["1"]
@@ -249,16 +250,16 @@ def test_a_refused_member_releases_everything_and_reports_why(member):
 
 def test_the_target_names_all_topics_of_the_subscription(member):
     member.command()
-    member.group.need(fetching=False)
-    assert member.group.target(with_topics=True).topics["t"].partitions == (0, 1, 2)
+    member.group.next_assignment(fetching=False)
+    assert member.group.reassign(with_topics=True).topics["t"].partitions == (0, 1, 2)
 
 
 def test_topics_are_read_only_where_they_are_needed(member):
     member.command(0)
-    member.group.need(fetching=False)
+    member.group.next_assignment(fetching=False)
     asked, perform = [], member.server.perform
     member.server.perform = lambda session, request: asked.append(request) or perform(session, request)
-    assert member.group.target(with_topics=False).share == share(0)
+    assert member.group.reassign(with_topics=False).share == share(0)
     assert asked == []
 
 
@@ -269,9 +270,9 @@ def test_a_member_whose_command_is_garbage_registers_again(member):
     former = member.path
     member.write(b"garbage")
     with pytest.raises(RegistrationLost, match=former):
-        member.group.need(fetching=True)
-    assert member.group.held == share(0)
-    member.group.rejoin()
+        member.group.next_assignment(fetching=True)
+    assert member.group.held.partitions == share(0)
+    member.group.deregister()
     member.group.join(Subscription.static({"t": 1}))
     assert member.path != former
     member.command(0, 1)
@@ -285,7 +286,7 @@ def test_a_deleted_command_is_noticed(member):
     member.delete(member.path)
     assert member.signal.raised
     with pytest.raises(RegistrationLost):
-        member.group.need(fetching=True)
+        member.group.next_assignment(fetching=True)
 
 
 def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
@@ -297,7 +298,7 @@ def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
     member.lease.end_round()
     assert member.signal.raised
     with pytest.raises(RegistrationLost, match=fence):
-        member.group.need(fetching=True)
+        member.group.next_assignment(fetching=True)
 
 
 def test_an_answer_from_before_the_registration_is_checked(member):
@@ -307,7 +308,7 @@ def test_an_answer_from_before_the_registration_is_checked(member):
     member.delete(fence)
     member.lease.begin_round()
     member.server.perform(member.group.zk._client._session_id, Create(fence, b"", [], 1))
-    assert member.group.need(fetching=False).share == share(0)
+    assert member.group.next_assignment(fetching=False).share == share(0)
 
 
 def test_the_command_is_read_once(member):

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent_brokers, topic
+from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -13,11 +14,12 @@ from zkconsumer.errors import (
     GroupAuthorizationFailed,
     InstanceIdInUse,
     MemberRefused,
+    MembershipLost,
     ProtocolError,
     RebalanceAwaited,
-    SessionExpired,
     StrategyConflict,
 )
+from zkconsumer.group.kafka.rules.membership import MembershipState
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
@@ -52,7 +54,7 @@ class Member(FollowingMember):
         )
         subscription = subscription or Subscription({"t": 2}, weight=weight)
         super().__init__(config, KnownCluster(coordinator.broker), subscription)
-        self.group.open(lease_changed)
+        self.group.open(IdleThread(), lease_changed)
 
     def owns_everything(self):
         return self.owns(PARTITIONS)
@@ -79,7 +81,7 @@ def make(coordinator):
 
     yield start
     for member in made:
-        member.group.close()
+        member.group.leave()
 
 
 def ids(coordinator):
@@ -100,9 +102,11 @@ def subscribed_in(join):
 
 def rejoin(coordinator, member, count):
     """Let the member join again, and wait until it has joined by this many JoinGroup requests and owns everything."""
-    views = member.group.views
+    views = member.group.describe().views
     coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
-    member.until(lambda: len(ids(coordinator)) >= count and member.group.views > views and member.owns_everything())
+    member.until(
+        lambda: len(ids(coordinator)) >= count and member.group.describe().views > views and member.owns_everything()
+    )
     await_heartbeats(coordinator)
 
 
@@ -131,7 +135,9 @@ def test_a_member_counts_for_its_streams_times_its_weight(coordinator, make, wei
     (join,) = coordinator.asked(JOIN)
     (announced,) = join.protocols
     assert decode_subscription(announced.name, "", None, announced.metadata).streams == {"t": 2 * weight}
-    assert {thread.number for thread in member.group.held.values()} == {0, 1}, "it is divided over the streams only"
+    assert {thread.number for thread in member.group.held.partitions.values()} == {0, 1}, (
+        "it is divided over the streams only"
+    )
 
 
 def test_a_second_demand_for_an_id_is_an_error_and_not_followed_at_once(coordinator, make):
@@ -199,7 +205,7 @@ def test_a_fenced_member_stays_out(coordinator, make, api):
         coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
     member.until(lambda: member.errors)
     joins = len(ids(coordinator))
-    assert (member.group.held, member.losses) == ({}, 1)
+    assert (member.group.held.partitions, member.losses) == ({}, 1)
     for _ in range(3):
         member.follow()
     assert {type(error) for error in member.errors} == {InstanceIdInUse}
@@ -265,7 +271,7 @@ def test_topics_are_read_again_before_partitions_are_gained(coordinator, make):
     """Otherwise a partition of a topic that was created again begins at a position, and is then reset."""
     member = make(partition_assignment_strategy=EAGER)
     views = []
-    member.cluster.on_read = lambda: views.append(member.group.views)
+    member.cluster.on_read = lambda: views.append(member.group.describe().views)
     member.cluster.topics = {"t": topic("second")}  # which no poll has noticed yet
     rejoin(coordinator, member, 2)
     assert views[-1] == 1, "before the second assignment is published"
@@ -276,7 +282,7 @@ def test_a_member_with_a_filter_declares_new_topics_whenever_it_joins(coordinato
     member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
     member.cluster.topics = {**member.cluster.topics, "tu": topic("other"), "v": topic("not selected")}
     coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
-    member.until(lambda: len(member.group.held) == 6)
+    member.until(lambda: len(member.group.held.partitions) == 6)
     assert [subscribed_in(join) for join in coordinator.asked(JOIN)] == [{"t"}, {"t", "tu"}]
 
 
@@ -287,7 +293,7 @@ def test_a_topic_that_is_noticed_when_partitions_are_gained_is_declared_then(coo
     member.until(lambda: coordinator.asked(JOIN))
     member.cluster.topics = {**member.cluster.topics, "tu": topic("other")}
     coordinator.held[JOIN].set()
-    member.until(lambda: len(member.group.held) == 6)
+    member.until(lambda: len(member.group.held.partitions) == 6)
     assert [subscribed_in(join) for join in coordinator.asked(JOIN)] == [{"t"}, {"t", "tu"}]
 
 
@@ -311,15 +317,15 @@ def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, ma
     member = make(
         session_timeout_ms=SESSION_S * 1000, lease_changed=lambda: asked.append(sum(one.asked for one in silent))
     )
-    assert member.group.lease_lapses == 0
+    assert member.group.lease.lapses == 0
     with silent_brokers(member.cluster, 6) as brokers:
         silent += brokers
         coordinator.codes[BEAT].append(ErrorCode.NOT_COORDINATOR)
         eventually(lambda: any(one.asked for one in silent))
         member.skip(SESSION_S)
         eventually(lambda: asked)
-        assert member.group.lease_lapses == 1
-        assert not member.group.may_deliver()
+        assert member.group.lease.lapses == 1
+        assert not member.group.lease.holds()
         assert asked[0] < 6
 
 
@@ -331,12 +337,12 @@ def test_brokers_without_a_rebalance_timeout_wait_a_session_timeout(coordinator,
     coordinator.codes[BEAT] += [ErrorCode.REBALANCE_IN_PROGRESS] * 10_000
     member.skip(SESSION_S)
     await_heartbeats(coordinator)
-    assert not member.group.may_deliver()
-    assert member.group.held
+    assert not member.group.lease.holds()
+    assert member.group.held.partitions
     assert coordinator.codes[BEAT], "the coordinator answers"
     coordinator.codes[BEAT].clear()
     coordinator.held[JOIN].set()
-    member.until(member.group.may_deliver)
+    member.until(member.group.lease.holds)
 
 
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
@@ -351,7 +357,7 @@ def test_a_rebalance_that_follows_an_assignment_is_noticed_before_the_next_inter
 def test_the_leader_joins_again_when_a_topic_gets_partitions(coordinator, make):
     member = make()
     member.cluster.change(t=topic("first", partitions=5))
-    member.until(lambda: len(member.group.held) == 5)
+    member.until(lambda: len(member.group.held.partitions) == 5)
     assert ids(coordinator) == ["", "m1"]
 
 
@@ -368,7 +374,7 @@ def test_a_topic_with_another_id_is_taken_again_without_joining(coordinator, mak
 
 @pytest.mark.parametrize(("instance_id", "left"), [(None, ["m1"]), ("one", [])])
 def test_a_dynamic_member_leaves_and_a_static_one_does_not(coordinator, make, instance_id, left):
-    make(group_instance_id=instance_id).group.close()
+    make(group_instance_id=instance_id).group.leave()
     assert [one.member_id for one in coordinator.asked(LEAVE)] == left
 
 
@@ -377,8 +383,8 @@ def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, ma
     """Otherwise the other members wait for its session timeout."""
     member = make()
     coordinator.codes[BEAT].append(code)
-    eventually(member.group.is_lost)
-    member.group.close()
+    eventually(lambda: member.session.membership.state is MembershipState.FENCED)
+    member.group.leave()
     assert [one.member_id for one in coordinator.asked(LEAVE)] == left
 
 
@@ -387,7 +393,7 @@ def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, ma
     [
         (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceAwaited),
         (ErrorCode.ILLEGAL_GENERATION, RebalanceAwaited),
-        (ErrorCode.UNKNOWN_MEMBER_ID, SessionExpired),
+        (ErrorCode.UNKNOWN_MEMBER_ID, MembershipLost),
         (ErrorCode.FENCED_INSTANCE_ID, InstanceIdInUse),
         *((code, CoordinatorMoved) for code in MOVED),
     ],

@@ -26,7 +26,7 @@ def test_commits_need_a_connection_where_owners_or_offsets_are_in_zookeeper(stor
     zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
     group = ZooKeeperGroup(config, "g_a", RebalanceSignal(), zk=zk)
     if stays_out:
-        group.stay_out()
+        group.stand_alone()
     zk.open()
     assert group.can_commit
     zk._client.lose_connection()

@@ -1,0 +1,77 @@
+"""ConsumedTopics: the topics whose records a member has fetched, by identity: one may be deleted and created again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from zkconsumer.cluster.brokerznodes import BrokerZnodes
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.group.zookeeper.topicrecords import TopicRecords
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+
+
+class ConsumedTopics:
+    """Used by the rebalance thread only.
+
+    Args:
+        topic_znodes: where topics are read from, without watches, unless there is a ``cluster``.
+        records: in which the group keeps what its members have consumed.
+        cluster: where topics are read from; None for ZooKeeper.
+
+    Attributes:
+        noticed: a topic is not the one that was fetched; the next attempt looks at all.
+    """
+
+    def __init__(self, topic_znodes: BrokerZnodes, records: TopicRecords, cluster: ClusterSource | None) -> None:
+        self._topic_znodes = topic_znodes
+        self._records = records
+        self._cluster = cluster
+        self._consumed: dict[str, TopicIdentity] = {}
+        self._begun: dict[str, TopicIdentity] = {}  # those that are to be fetched when the attempt succeeds
+        self.noticed = False
+
+    def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """See :meth:`.GroupProtocol.recreated`; also partitions of topics that do not exist."""
+        consumed = {p.topic: self._consumed[p.topic] for p in partitions if p.topic in self._consumed}
+        now = self._identities(consumed)
+        gone = {topic for topic, identity in now.items() if identity is None} | self.others(now)
+        self.noticed |= bool(gone)
+        return frozenset(partition for partition in partitions if partition.topic in gone)
+
+    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+        """See :meth:`.GroupProtocol.consume`."""
+        now = self._identities(topics)
+        self._begun = {topic: identity for topic, identity in now.items() if identity is not None}
+        return self._records.consume(self._begun)
+
+    def fetched(self) -> None:
+        """The topics of the last :meth:`consume` are fetched."""
+        self._consumed.update(self._begun)
+        self._begun, self.noticed = {}, False
+
+    def others(self, now: Mapping[str, TopicIdentity | None]) -> set[str]:
+        """Those that exist and are not the ones that were fetched under these names."""
+        return {
+            topic
+            for topic, identity in now.items()
+            if identity is not None and topic in self._consumed and not identity.is_same_topic(self._consumed[topic])
+        }
+
+    def changed(self, partitions: Iterable[TopicPartition]) -> set[str]:
+        """:meth:`others` of the topics of these partitions, as they are now."""
+        return self.others(self._identities(partition.topic for partition in partitions))
+
+    def _identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
+        """The present identity of each topic, None if it does not exist; without those of which nothing is known."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        if self._cluster is None:
+            described = self._topic_znodes.describe_unwatched(names)
+        else:
+            snapshot = self._cluster.read(names)
+            if not (snapshot.brokers and snapshot.covers(names)):
+                return {}
+            described = snapshot.describe_topics(names)
+        return {name: described[name].identity if name in described else None for name in names}
