@@ -1,11 +1,9 @@
-from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.group.rules.attempts import (
     RebalanceCause,
     given_up,
     longest_settling_seconds,
     my_share,
     nudges,
-    outages_in_a_row,
     rebalance_cause,
     retry_seconds,
     settle_seconds,
@@ -22,17 +20,7 @@ def test_events_settle_for_a_tenth_of_the_backoff_at_most_50_ms():
     assert longest_settling_seconds(2000) == 1.0
 
 
-def test_pauses_grow_only_while_zookeeper_is_unreachable():
-    outages = 0
-    for failure, expected in [
-        (ZooKeeperUnavailable(), 1),
-        (ZooKeeperUnavailable(), 2),
-        (OwnershipConflict({}), 0),
-        (ZooKeeperUnavailable(), 1),
-        (ValueError("a listener's"), 0),
-    ]:
-        outages = outages_in_a_row(outages, failure)
-        assert outages == expected
+def test_pauses_grow_with_each_outage_to_half_a_minute():
     assert [retry_seconds(2000, outages) for outages in range(6)] == [2, 2, 4, 8, 16, 30]
     assert retry_seconds(2000, 1000) == 30
     assert retry_seconds(60_000, 3) == 60  # a longer backoff was configured

@@ -125,24 +125,23 @@ def test_a_member_is_registered_by_both_of_its_nodes(members, ours, expected):
 
 def test_the_cause_of_a_rebalance_is_what_changed_since_success():
     reader = Reader(group())
-    assert reader.shares.need(reader.shares.view()).cause == RebalanceCause.START
+    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.START
     assert reader.settle().keys() == {T0, T1}
-    need = reader.shares.need(reader.change(group((ME, JVM))))
-    assert (need.cause, need.changes) == (RebalanceCause.MEMBERS, "g_jvm joined")
+    assert reader.shares.cause(reader.change(group((ME, JVM)))) == (RebalanceCause.MEMBERS, "g_jvm joined")
     assert reader.settle().keys() == {T1}
     reader.shares.registered_again = True
-    assert reader.shares.need(reader.shares.view()).cause == RebalanceCause.SESSION
+    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.SESSION
     reader.shares.settled()
-    assert reader.shares.need(reader.shares.view()).cause == RebalanceCause.OWNERSHIP
+    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.OWNERSHIP
 
 
 def test_a_share_is_foreseen_only_for_the_assigned_view():
     reader = Reader(group())
     view = reader.shares.view()
-    assert reader.shares.need(view).share == {}
+    assert reader.shares.assigned(view) == {}
     reader.shares.assign(view)
-    assert reader.shares.need(view).share.keys() == {T0, T1}
-    assert reader.shares.need(reader.change(group())).share == {}
+    assert reader.shares.assigned(view).keys() == {T0, T1}
+    assert reader.shares.assigned(reader.change(group())) == {}
 
 
 def test_an_unreadable_member_is_reported_once_for_each_reason(caplog):

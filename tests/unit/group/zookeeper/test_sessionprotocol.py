@@ -1,12 +1,18 @@
-"""What members of groups in ZooKeeper do while there is no connection."""
+"""What members of groups in ZooKeeper do while there is no connection, and between their attempts."""
 
 import pytest
 
+from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
+from tests.fixtures.membersinturns import LeaseInTurns
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, OwnershipConflict, RegistrationLost, ZooKeeperUnavailable
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.rules.znodes import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -33,3 +39,61 @@ def test_commits_need_a_connection_where_owners_or_offsets_are_in_zookeeper(stor
     assert group.can_commit is while_away
     zk._client.connect()
     assert group.can_commit
+
+
+class Recorded(IdleThread):
+    """Records how long the member would wait, and in which state."""
+
+    def __init__(self):
+        self.state, self.waits = None, []
+
+    def enter_state(self, state):
+        self.state = state
+
+    def wait(self, seconds, *, until=lambda: False):
+        self.waits.append((self.state, seconds))
+
+
+@pytest.fixture
+def paused():
+    """A member that is not registered, on a thread that records its waits."""
+    server = ZooKeeperInMemory()
+    config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g", rebalance_backoff_ms=2000)
+    zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
+    group = ZooKeeperGroup(config, "g_a", RebalanceSignal(), zk=zk, make_lease=LeaseInTurns)
+    group.open(Recorded(), lambda: None)
+    return group
+
+
+def waited(group, *failures, starting=False):
+    group._thread.waits.clear()
+    for failure in failures:
+        group.pause(failure, starting=starting)
+    return group._thread.waits
+
+
+def test_pauses_grow_only_while_zookeeper_is_unreachable(paused):
+    outage, other = ZooKeeperUnavailable(), BrokerUnavailable()
+    waits = waited(paused, outage, outage, outage, other, outage, ValueError("a listener's"))
+    assert waits == [(MemberState.WAITING_TO_RETRY, seconds) for seconds in (2, 2, 4, 2, 2, 2)]
+    assert waited(paused, None, outage) == [(MemberState.WAITING_TO_RETRY, 2)]
+
+
+def test_pauses_of_a_start_do_not_grow(paused):
+    assert [seconds for _, seconds in waited(paused, *[ZooKeeperUnavailable()] * 4, starting=True)] == [2] * 4
+
+
+def test_after_a_damaged_registration_the_next_attempt_follows_at_once(paused):
+    assert waited(paused, RegistrationLost("gone")) == []
+
+
+def test_the_wait_for_former_owners_ends_when_they_have_released(paused):
+    ends = []
+    paused._thread.wait = lambda seconds, *, until: ends.append(until())
+    owner = GroupPaths("g").owner(TopicPartition("t", 0))
+    paused.zk.ensure_path(owner)
+    conflict = OwnershipConflict({TopicPartition("t", 0): "g_other-0"})
+    paused.pause(conflict)
+    paused.zk._client.delete(owner)
+    paused.pause(conflict)
+    assert ends == [False, True]

@@ -1,8 +1,8 @@
 """Documents in Burrow's format."""
 
 import pytest
-from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
 
+from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.operate.serve.burrow import not_found_document, status_document
 
 STALLED = [lag_sample(30.0), lag_sample(100.0)]

@@ -3,9 +3,8 @@
 import json
 from array import array
 
-from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
-
 from tests.fixtures.groups import group_znodes
+from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.groupsnapshots import LagRow

@@ -3,10 +3,10 @@
 import re
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
 
 from tests.fixtures.documents import ROOT
 from tests.fixtures.groups import group_znodes
+from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.exporter import METRICS, exposition
 

@@ -1,9 +1,9 @@
 """What a recorder keeps of samples."""
 
 import pytest
-from tests.unit.web.conftest import Sampled, lag_sample, snapshot
 
 from tests.fixtures.groups import group_znodes
+from tests.unit.operate.serve.conftest import Sampled, lag_sample, snapshot
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder, rebalance_between

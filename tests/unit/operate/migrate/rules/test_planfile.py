@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit.core.test_migrationplan import SEEN, SOURCE, TARGET
 
+from tests.unit.operate.migrate.rules.test_migrationplan import SEEN, SOURCE, TARGET
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
