@@ -65,9 +65,9 @@ def releases_nothing(monkeypatch):
 
 def forgets_claims_that_were_not_answered(monkeypatch):
     """Either of the two makes the next attempt repeat or undo them."""
-    need = CoordinatorGroup.need
+    need = CoordinatorGroup.next_assignment
     monkeypatch.setattr(
-        CoordinatorGroup, "need", lambda self, *, fetching, renew=False: need(self, fetching=True, renew=renew)
+        CoordinatorGroup, "next_assignment", lambda self, *, fetching, renew=False: need(self, fetching=True, renew=renew)
     )
     monkeypatch.setattr(PartitionOwnership, "is_certain", property(lambda self: True))
 

@@ -75,7 +75,7 @@ def waited(group, *failures, starting=False):
 def test_pauses_grow_only_while_zookeeper_is_unreachable(paused):
     outage, other = ZooKeeperUnavailable(), BrokerUnavailable()
     waits = waited(paused, outage, outage, outage, other, outage, ValueError("a listener's"))
-    assert waits == [(MemberState.WAITING_TO_RETRY, seconds) for seconds in (2, 2, 4, 2, 2, 2)]
+    assert waits == [(MemberState.WAITING_TO_RETRY, seconds) for seconds in (2, 4, 8, 2, 2, 2)]
     assert waited(paused, None, outage) == [(MemberState.WAITING_TO_RETRY, 2)]
 
 
@@ -91,7 +91,7 @@ def test_the_wait_for_former_owners_ends_when_they_have_released(paused):
     ends = []
     paused._thread.wait = lambda seconds, *, until: ends.append(until())
     owner = GroupPaths("g").owner(TopicPartition("t", 0))
-    paused.zk.ensure_path(owner)
+    paused.zk.ensure_path(owner, b"")
     conflict = OwnershipConflict({TopicPartition("t", 0): "g_other-0"})
     paused.pause(conflict)
     paused.zk._client.delete(owner)
