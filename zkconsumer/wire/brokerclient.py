@@ -355,9 +355,7 @@ class BrokerClient:
         for connection in list(self._connections.values()):
             connection.close()
 
-    def ask(
-        self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE
-    ) -> T:
+    def ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE) -> T:
         """Call ``question`` with a connection to ``broker``, and again with a new one if an old one broke.
 
         Raises:

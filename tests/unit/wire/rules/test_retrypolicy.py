@@ -32,7 +32,9 @@ def because(cause, error):
 SILENT = BrokerUnavailable("no answer in time")
 TIMED_OUT = because(TimeoutError(), BrokerUnavailable("no answer in time"))
 CLOSED = because(ConnectionResetError(), BrokerUnavailable("the broker closed the connection"))
-REFUSED = because(because(ConnectionRefusedError(), BrokerUnavailable("refused")), BrokerUnavailable("check the broker"))
+REFUSED = because(
+    because(ConnectionRefusedError(), BrokerUnavailable("refused")), BrokerUnavailable("check the broker")
+)
 MOVED = CoordinatorMoved("NOT_COORDINATOR")
 UNSETTLED = RebalanceAwaited("REBALANCE_IN_PROGRESS")
 FIRST, LAST = Course(), Course(attempts=3)
