@@ -104,8 +104,8 @@ class BrokerClient:
 
     One thread uses a client; any other thread may call :meth:`close`.
 
-    A question is part of an operation, which may have a deadline: nothing is begun after it, and no wait of a connection
-    goes beyond it. A broken connection is replaced, and the next broker asked, only before it.
+    A question is part of an operation, which may have a deadline: no wait of a connection goes beyond it, and after it
+    no broken connection is replaced, and no other broker asked.
 
     Args:
         live_brokers: returns the brokers to ask, called whenever any broker will do; may do I/O and raise.

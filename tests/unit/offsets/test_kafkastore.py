@@ -237,7 +237,7 @@ def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
     assert store.stored([T0])[T0].stamp is None
 
 
-# -- how long operations take, on a clock of the test's own -------------------------------------------------------------
+# -- how long operations take, on a clock of the test's own ------------------------------------------------------------
 
 
 def moves_for_ever(_, what):
