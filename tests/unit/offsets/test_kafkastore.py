@@ -1,5 +1,6 @@
 """KafkaOffsetStore and a coordinator that disconnects, moves or refuses: requests, repetitions and log lines."""
 
+import itertools
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -240,14 +241,12 @@ def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
 # -- how long operations take, on a clock of the test's own ------------------------------------------------------------
 
 
+NAMED = itertools.cycle([2, 1])
+
+
 def moves_for_ever(_, what):
     """Whoever is asked names the other one of two brokers, and neither of them is the coordinator."""
-    moves_for_ever.named = 3 - moves_for_ever.named
-    code = 0 if what in ("connect", "find") else ErrorCode.NOT_COORDINATOR
-    return Answer(9.5, code, moves_for_ever.named)
-
-
-moves_for_ever.named = 1
+    return Answer(9.5, 0 if what in ("connect", "find") else ErrorCode.NOT_COORDINATOR, next(NAMED))
 
 
 def is_always(code, seconds=0.0):
