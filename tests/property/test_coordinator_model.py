@@ -65,10 +65,12 @@ def releases_nothing(monkeypatch):
 
 def forgets_claims_that_were_not_answered(monkeypatch):
     """Either of the two makes the next attempt repeat or undo them."""
-    need = CoordinatorGroup.next_assignment
-    monkeypatch.setattr(
-        CoordinatorGroup, "next_assignment", lambda self, *, fetching, renew=False: need(self, fetching=True, renew=renew)
-    )
+    answer = CoordinatorGroup.next_assignment
+
+    def unchanged(self, *, fetching, renew=False):
+        return answer(self, fetching=True, renew=renew)
+
+    monkeypatch.setattr(CoordinatorGroup, "next_assignment", unchanged)
     monkeypatch.setattr(PartitionOwnership, "is_certain", property(lambda self: True))
 
 

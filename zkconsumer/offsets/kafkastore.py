@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from typing import TypeVar
 
-from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
+from zkconsumer.errors import LeaseLapsed, TopicUnreadable
 from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.offsetmessages import StoredOffsets
@@ -22,12 +21,12 @@ from zkconsumer.offsets.rules.storedoffsets import (
     topic_id_of,
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.errorcodes import error_name, is_refusal
 from zkconsumer.wire.rules.denials import PATIENCE
+from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class KafkaOffsetStore:
@@ -41,24 +40,28 @@ class KafkaOffsetStore:
 
     Args:
         coordinator: coordinator of the group.
-        retries: ``offsets.commit.max.retries``; attempts after the first.
-        wait_before_retry: returns True if there should be no further attempt, since other members wait for this one.
+        policy: how often a commit or a fetch is tried, and how long it may take in all.
+        wait_before_retry: waits for the given seconds; True if there should be no further attempt, since other members
+            wait for this one.
         on_close: called by :meth:`close`.
         stamp: returns the stamp of the offsets that are being committed; None for none.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         coordinator: OffsetCoordinator,
         *,
-        retries: int,
-        wait_before_retry: Callable[[], bool],
+        policy: RetryPolicy,
+        wait_before_retry: Callable[[float], bool],
         on_close: Callable[[], None] = lambda: None,
         stamp: Callable[[], Stamp | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._coordinator = coordinator
-        self._retries = retries
+        self._policy = policy
         self._wait_before_retry = wait_before_retry
+        self._clock = clock
         self._on_close = on_close
         self._stamp = stamp
         self._written = 0
@@ -88,12 +91,13 @@ class KafkaOffsetStore:
 
     def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
         """Read offsets, and again where a permission is newly missing: it may have been granted meanwhile."""
-        stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
+        attempts = self._attempts(self._policy)
+        stored = self._coordinator.fetch(partitions, attempts)
         for _ in range(1, PATIENCE):
             refused = {p for p, code in stored.errors.items() if is_refusal(code) and p not in self._errors}
-            if not refused or self._wait_before_retry():
+            if not refused or not attempts.pause():
                 break
-            again = self._attempt(partial(self._coordinator.fetch, refused), self._retries)
+            again = self._coordinator.fetch(refused, attempts)
             left = {partition: code for partition, code in stored.errors.items() if partition not in refused}
             stored = StoredOffsets(stored.found | again.found, left | again.errors, 0)
         return stored
@@ -123,9 +127,8 @@ class KafkaOffsetStore:
 
         stamp = None if self._stamp is None else self._stamp()
         marked = {partition: self._marked(partition, offset, stamp) for partition, offset in offsets.items()}
-        outcome = self._attempt(
-            lambda: self._coordinator.commit(marked, before_send=require_lease), self._retries if retry else 0
-        )
+        attempts = self._attempts(self._policy if retry else self._policy.once())
+        outcome = self._coordinator.commit(marked, before_send=require_lease, attempts=attempts)
         for partition, code in outcome.refused.items():
             _log.error(
                 "offset %d of %s is not stored in Kafka: %s; check the ACLs of group and topic",
@@ -171,14 +174,6 @@ class KafkaOffsetStore:
         """See :meth:`.OffsetStore.close`."""
         self._on_close()
 
-    def _attempt(self, request: Callable[[], T], retries: int) -> T:
-        for _ in range(retries):
-            try:
-                return request()
-            except LeaseLapsed:
-                raise
-            except RetriableError as error:
-                if self._wait_before_retry():
-                    raise
-                _log.info("offset coordinator: %s; trying again", error)
-        return request()
+    def _attempts(self, policy: RetryPolicy) -> Attempts:
+        """The attempts of an operation that begins now."""
+        return Attempts(policy, self._wait_before_retry, self._clock)

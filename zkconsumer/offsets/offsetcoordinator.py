@@ -20,6 +20,7 @@ from zkconsumer.offsets.offsetmessages import (
 )
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import describe_group
@@ -39,11 +40,6 @@ _OFFSET_FETCH: Final = 9
 _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
-
-_RESENDS: Final = 50
-_RESEND_S: Final = 0.1
-"""How often, and after how long, a request is sent again that was refused because the group rebalances: a leader
-assigns within 5 s unless no broker describes the topics to it."""
 
 _BETWEEN_GENERATIONS: Final = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
@@ -122,14 +118,16 @@ class OffsetCoordinator:
         *,
         before_send: Callable[[], None] = lambda: None,
         retention_ms: int | None = None,
+        attempts: Attempts | None = None,
     ) -> CommitOutcome:
         """Commit in one request; the marks become the metadata of the commits.
 
         Args:
             offsets: by partition.
-            before_send: called right before the request is sent, and again if it is sent again because the connection
-                was broken; its exception stops the commit.
+            before_send: called right before the request is sent, and each time that it is sent again; its exception
+                stops the commit.
             retention_ms: how long the coordinator keeps the offsets, in ms; None for the brokers' own setting.
+            attempts: of the operation; None for one attempt without a deadline.
 
         Raises:
             CoordinatorMoved: the coordinator moved to another broker, or is moving; try again.
@@ -141,14 +139,17 @@ class OffsetCoordinator:
             InstanceIdInUse: another consumer has taken the ``group.instance.id``; nothing is stored.
         """
         outcome = self._as_member(
-            lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member)
+            lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member),
+            attempts,
         )
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
             raise group_refused(self._group, READ, self._client.security)
         return outcome
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+    def fetch(self, partitions: Collection[TopicPartition], attempts: Attempts | None = None) -> StoredOffsets:
         """Committed offsets, marked with the metadata of their commits, and error codes of those that cannot be read.
+
+        ``attempts`` as in :meth:`commit`.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
@@ -156,12 +157,14 @@ class OffsetCoordinator:
             ProtocolError: the coordinator returned an error for the group; the message has it.
             RebalanceAwaited, MembershipLost: as :meth:`commit`, in a group with member epochs.
         """
-        stored = self._as_member(lambda connection, member: _fetch(connection, self._group, partitions, member))
+        stored = self._as_member(
+            lambda connection, member: _fetch(connection, self._group, partitions, member), attempts
+        )
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
 
-    def _as_member(self, request: Callable[[BrokerConnection, Committer], T]) -> T:
+    def _as_member(self, request: Callable[[BrokerConnection, Committer], T], attempts: Attempts | None) -> T:
         """Send a request that names the member, and again, for a while, where the group is between two generations.
 
         1. The coordinator answers JoinGroup, or a heartbeat, on the connection of another thread: the former generation
@@ -177,13 +180,10 @@ class OffsetCoordinator:
             topic_ids = self._membership.topic_ids if self._membership else None
             return request(connection, Committer(named, topic_ids() if topic_ids else None))
 
-        for _ in range(_RESENDS):
-            try:
-                return self._coordinator.ask_even_if_moved(ask)
-            except RebalanceAwaited:
-                if self._membership is None or not self._membership.await_renewed(named, _RESEND_S):
-                    raise
-        return self._coordinator.ask_even_if_moved(ask)
+        def await_renewed(seconds: float) -> bool:
+            return self._membership is not None and self._membership.await_renewed(named, seconds)
+
+        return self._coordinator.ask_repeatedly(ask, attempts or Attempts(), await_renewed)
 
     def can_list(self) -> bool:
         """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""

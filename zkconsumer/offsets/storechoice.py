@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import Broker, Stamp
@@ -13,6 +12,7 @@ from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordin
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 
 
 def open_store(
@@ -60,8 +60,8 @@ def open_kafka_store(
     client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
     return KafkaOffsetStore(
         OffsetCoordinator(client, config.group_id, identity, membership),
-        retries=config.offsets_commit_max_retries,
-        wait_before_retry=partial(wait_before_retry, config.offsets_channel_backoff_ms / 1000),
+        policy=RetryPolicy.from_config(config),
+        wait_before_retry=wait_before_retry,
         on_close=client.close,
         stamp=stamp,
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeVar
@@ -18,6 +18,7 @@ from typing import Final, Self, TypeVar
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.wire.apiversions import LIST_OFFSETS, METADATA
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
@@ -33,6 +34,7 @@ from zkconsumer.wire.metadatamessages import (
     encode_metadata,
     has_topic_ids,
 )
+from zkconsumer.wire.rules.askingorder import asking_order
 from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 LATEST: Final = -1
@@ -97,36 +99,13 @@ def list_offsets(
     return offsets
 
 
-def asking_order(brokers: Sequence[Broker], connected: Container[Broker], answered: Broker | None) -> list[Broker]:
-    """The order in which to ask brokers for what any of them can answer.
-
-    Brokers with an open connection come first: among a hundred brokers, each request would otherwise open a connection.
-    But the broker that answered last comes after one other. It may be cut off from the controller, and would repeat the
-    same outdated answer forever. So two connections are opened, and requests alternate between them.
-
-    Args:
-        brokers: in random order.
-        connected: brokers to which a connection is open.
-        answered: the broker that answered the last request, if any.
-
-    >>> a, b, c = (Broker(number, "host", 9092) for number in range(3))
-    >>> [broker.id for broker in asking_order([a, b, c], {c}, None)]
-    [2, 0, 1]
-    >>> [broker.id for broker in asking_order([a, b, c], {c}, c)]
-    [0, 2, 1]
-    >>> [broker.id for broker in asking_order([a, b, c], {b, c}, c)]
-    [1, 2, 0]
-    """
-    order = sorted((broker for broker in brokers if broker != answered), key=lambda broker: broker not in connected)
-    if answered is not None and answered in brokers:
-        order.insert(1, answered)
-    return order
-
-
 class BrokerClient:
     """Sends requests to a cluster, and keeps one connection to each broker that it has asked.
 
     One thread uses a client; any other thread may call :meth:`close`.
+
+    A question is part of an operation, which may have a deadline: no wait of a connection goes beyond it, and after it
+    no broken connection is replaced, and no other broker asked.
 
     Args:
         live_brokers: returns the brokers to ask, called whenever any broker will do; may do I/O and raise.
@@ -223,11 +202,11 @@ class BrokerClient:
         for partition in partitions:
             self._known_epochs.fenced(partition, now)
 
-    def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
+    def ask_any(self, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE) -> T:
         """Call ``question`` with a connection to one broker after the other until one answers.
 
         Raises:
-            BrokerUnavailable: no broker answered; the message has the last reason.
+            BrokerUnavailable: no broker answered, or none in time; the message has the last reason.
             AuthenticationFailed: no broker answered, and one refused the login or certificate; the message has the
                 reason.
             ConfigError: a file that the settings name cannot be used.
@@ -235,9 +214,13 @@ class BrokerClient:
         brokers = list(self._live_brokers())
         random.shuffle(brokers)
         failure: Exception | None = None
+        asked = 0
         for broker in asking_order(brokers, self._connections, self._answered):
+            if failure is not None and deadline.passed:
+                break
+            asked += 1
             try:
-                answer = self.ask(broker, question)
+                answer = self.ask(broker, question, deadline)
             except (BrokerUnavailable, ProtocolError) as error:
                 if not isinstance(failure, AuthenticationFailed):  # that error needs an operator, so it is kept
                     failure = error
@@ -251,7 +234,8 @@ class BrokerClient:
                 "no broker is registered in ZooKeeper; check that brokers run, and zookeeper.connect; for brokers "
                 "without ZooKeeper set bootstrap.servers"
             )
-        raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last error: {failure}") from failure
+        late = "" if asked == len(brokers) else " in time"
+        raise BrokerUnavailable(f"none of {len(brokers)} brokers answers{late}; last error: {failure}") from failure
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.
@@ -371,21 +355,23 @@ class BrokerClient:
         for connection in list(self._connections.values()):
             connection.close()
 
-    def ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
+    def ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE) -> T:
         """Call ``question`` with a connection to ``broker``, and again with a new one if an old one broke.
 
         Raises:
-            BrokerUnavailable: the broker cannot be reached, or this client is closed.
+            BrokerUnavailable: the broker cannot be reached, or not in time, or this client is closed.
             AuthenticationFailed: the broker refused the login or certificate, or its certificate is not trusted.
             ConfigError: a file that the settings name cannot be used.
             ProtocolError: the broker's answer is malformed.
         """
+        if deadline.passed:
+            raise BrokerUnavailable(f"broker {broker.host}:{broker.port}: not asked, since no time is left")
         if self._silent is None:
-            return self._ask(broker, question)
+            return self._ask(broker, question, deadline)
         if silence := self._silent.get((broker.host, broker.port)):
             raise silence
         try:
-            return self._ask(broker, question)
+            return self._ask(broker, question, deadline)
         except BrokerUnavailable as error:
             self._silent[broker.host, broker.port] = error
             raise
@@ -400,13 +386,13 @@ class BrokerClient:
         self._silent[broker.host, broker.port] = error
         return True
 
-    def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
+    def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
         connection = self._connections.get(broker)
         if connection is not None:
             try:
-                return self._put(question, broker, connection)
+                return self._put(question, broker, connection, deadline)
             except BrokerUnavailable as error:  # brokers close idle connections; a new one may work
-                if self._note(broker, error):
+                if self._note(broker, error) or deadline.passed:
                     raise
         connection = self._connection(broker.host, broker.port)
         self._connections[broker] = connection
@@ -414,16 +400,24 @@ class BrokerClient:
         if self._closed:
             raise BrokerUnavailable("this client is closed")
         try:
-            connection.connect()
+            with connection.within(deadline) if deadline.exists else nullcontext():
+                connection.connect()
         except BaseException:
             self._drop(broker, connection)
             raise
-        return self._put(question, broker, connection)
+        return self._put(question, broker, connection, deadline)
 
-    def _put(self, question: Callable[[BrokerConnection], T], broker: Broker, connection: BrokerConnection) -> T:
+    def _put(
+        self,
+        question: Callable[[BrokerConnection], T],
+        broker: Broker,
+        connection: BrokerConnection,
+        deadline: Deadline,
+    ) -> T:
         """Call ``question``, and keep the connection unless it cannot be used again."""
         try:
-            return question(connection)
+            with connection.within(deadline) if deadline.exists else nullcontext():
+                return question(connection)
         except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
             self._drop(broker, connection)
             raise

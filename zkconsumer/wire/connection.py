@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.model import Broker
+from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.wire.apiversions import (
     API_VERSIONS,
     LIST_OFFSETS,
@@ -180,6 +181,15 @@ class BrokerConnection:
             if not self._transport.closed:
                 with suppress(BrokerUnavailable):  # the connection broke: the caller gets its error
                     self._transport.receive_within(self._transport.timeout_ms)
+
+    @contextmanager
+    def within(self, deadline: Deadline) -> Iterator[None]:
+        """Inside of it, no wait goes beyond the deadline of an operation, also while connecting."""
+        self._transport.until(deadline)
+        try:
+            yield
+        finally:
+            self._transport.until(NO_DEADLINE)
 
     # -- versions -----------------------------------------------------------------------------------------------
 

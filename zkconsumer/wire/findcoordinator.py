@@ -6,14 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, RetriableError
 from zkconsumer.model import Broker
+from zkconsumer.process.deadline import NO_DEADLINE, Deadline
+from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.refusals import DESCRIBE, group_refused
+from zkconsumer.wire.rules.retrypolicy import Next
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
 
@@ -71,40 +74,61 @@ class CoordinatorClient:
         """Settings of the connections, for messages."""
         return self._client.security
 
-    def ask(self, question: Callable[[BrokerConnection], T]) -> T:
-        """Call ``question`` with a connection to the coordinator.
+    def ask(self, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE) -> T:
+        """Call ``question`` with a connection to the coordinator; one attempt.
 
         Raises:
             CoordinatorMoved: raised by ``question``, or no broker is the coordinator at the moment; try again.
             BrokerUnavailable: no broker answers; try again.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        coordinator = self._location.broker or self._locate()
+        coordinator = self._location.broker or self._locate(deadline)
         try:
-            return self._client.ask(coordinator, question)
+            return self._client.ask(coordinator, question, deadline)
         except (CoordinatorMoved, BrokerUnavailable):
             self._location.lost(coordinator)
             raise
 
-    def ask_even_if_moved(self, question: Callable[[BrokerConnection], T]) -> T:
-        """As :meth:`ask`; once more, at once, if another broker has become the coordinator since the last question.
+    def ask_repeatedly(
+        self,
+        question: Callable[[BrokerConnection], T],
+        attempts: Attempts,
+        await_renewed: Callable[[float], bool] = lambda _: False,
+    ) -> T:
+        """As :meth:`ask`, and again as ``attempts`` decides. The only loop of an operation at a coordinator (adr/0034).
 
-        Not after a broker that is silent: finding another one may take as long again.
+        Args:
+            question: sends a request; called again for each repetition.
+            attempts: of the operation that this request belongs to, which may have more of them.
+            await_renewed: see :meth:`.Attempts.next_step`.
+
+        Raises:
+            RetriableError: the last failure; see :meth:`ask` for these and others.
         """
-        former = self._location.broker
-        try:
-            return self.ask(question)
-        except (CoordinatorMoved, BrokerUnavailable) as error:
-            if former is None or not _is_answer(error) or self._locate() == former:
-                raise
-        return self.ask(question)
+        moved: tuple[Broker, RetriableError] | None = None  # who was the coordinator, and the answer that says so
+        while True:
+            known = self._location.broker
+            try:
+                if moved is not None:
+                    self._require_other(*moved, attempts.deadline)
+                return self.ask(question, attempts.deadline)
+            except RetriableError as error:
+                step = attempts.next_step(error, was_known=known is not None, await_renewed=await_renewed)
+                if step is Next.GIVE_UP:
+                    raise
+                moved = (known, error) if known is not None and step is Next.IF_MOVED else None
 
-    def _locate(self) -> Broker:
-        coordinator = self.find()
+    def _require_other(self, former: Broker, answer: RetriableError, deadline: Deadline) -> None:
+        """Find the coordinator; raises the former one's answer if it still is the coordinator."""
+        if self._locate(deadline) == former:
+            raise answer
+
+    def _locate(self, deadline: Deadline) -> Broker:
+        coordinator = self.find(deadline)
         self._location.found(coordinator)
         return coordinator
 
-    def find(self) -> Broker:
+    def find(self, deadline: Deadline = NO_DEADLINE) -> Broker:
         """Ask any broker for the coordinator; raises as :meth:`ask`."""
 
         def find(connection: BrokerConnection) -> Any:
@@ -116,7 +140,7 @@ class CoordinatorClient:
             )
             return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
 
-        answer = self._client.ask_any(find)
+        answer = self._client.ask_any(find, deadline)
         if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         if answer.error_code:
@@ -128,10 +152,3 @@ class CoordinatorClient:
     def close(self) -> None:
         """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
         self._client.close()
-
-
-def _is_answer(error: BaseException | None) -> bool:
-    """True if the broker has answered, or its host has refused or closed the connection."""
-    while error is not None and not isinstance(error, (CoordinatorMoved, ConnectionError)):
-        error = error.__cause__
-    return error is not None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from zkconsumer.errors import ThreadLimit
+from zkconsumer.process.deadline import Deadline
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import WakeUp
 
@@ -53,11 +53,11 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
         start_thread(threading.Thread(target=look_up, name=f"resolve {host}", daemon=True))
     except ThreadLimit as error:
         raise OSError(f"cannot resolve the host name: {error}") from error
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     while not (found or failed):
         if given_up():
             raise ConnectionAbortedError("looking up the host name failed: closed by this process")
-        if not wake.wait(max(0.0, deadline - time.monotonic())) and not (found or failed):
+        if not wake.wait(deadline.left()) and not (found or failed):
             raise TimeoutError("cannot resolve the host name: no answer from the name servers in time")
     if failed:
         raise OSError(f"cannot resolve the host name: {failed[0]}") from failed[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Final, cast
 
 _BUFFER_BYTES: Final = 1 << 18
@@ -23,10 +24,14 @@ class TlsStream:
         sock: connected; blocking mode and time limits are the caller's, and its errors are passed on.
         context: certificates to trust and to present.
         host: host name for which the server's certificate must be valid.
+        before_receive: called before each wait for bytes, to set a time limit; its OSErrors are passed on.
     """
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, host: str, before_receive: Callable[[], None]
+    ) -> None:
         self._socket = sock
+        self._before_receive = before_receive
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -88,6 +93,7 @@ class TlsStream:
         return filled
 
     def _receive(self) -> None:
+        self._before_receive()
         count = self._socket.recv_into(self._buffer)
         if count:
             self._incoming.write(self._buffer[:count])

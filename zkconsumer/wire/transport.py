@@ -19,9 +19,11 @@ import ssl
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.process.forks import Owner
 from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.wire.brokersecurity import BrokerSecurity
@@ -53,6 +55,9 @@ class Transport:
         self.host = host
         self.port = port
         self.timeout_ms = timeout_ms
+        self._receive_ms = timeout_ms
+        self._deadline = NO_DEADLINE
+        self._sets_limits = False  # before each wait: those of the socket do not last
         self._receive_buffer_bytes = receive_buffer_bytes
         self._security = security
         # Guards the attributes below; no operation under it blocks. It prevents this: the owner is about to call recv
@@ -102,7 +107,7 @@ class Transport:
             return resolve(
                 self.host,
                 self.port,
-                timeout_s=self.timeout_ms / 1000,
+                timeout_s=self._deadline.limit(self.timeout_ms / 1000),
                 wake=self._closing,
                 given_up=lambda: self._closed,
             )
@@ -139,7 +144,7 @@ class Transport:
     def _await_connected(self, sock: socket.socket) -> int:
         connected = select.poll()
         connected.register(sock, select.POLLOUT)
-        if not connected.poll(self.timeout_ms):
+        if not connected.poll(self._milliseconds(self.timeout_ms)):
             raise TimeoutError
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
@@ -147,7 +152,7 @@ class Transport:
         context = self._security.tls_context()
         try:
             with self._use("TLS handshake") as sock:
-                tls = TlsStream(sock, context, self.host)
+                tls = TlsStream(sock, context, self.host, before_receive=partial(self._renew_limits, sock))
                 tls.do_handshake()
                 self._tls = tls
         except AuthenticationFailed:
@@ -172,8 +177,29 @@ class Transport:
         Raises:
             BrokerUnavailable: there is no connection.
         """
+        self._receive_ms = timeout_ms
         with self._use("setting the timeout") as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_limit(timeout_ms))
+            self._set_limits(sock)
+
+    def until(self, deadline: Deadline) -> None:
+        """From now on no wait goes beyond the deadline of an operation; :data:`NO_DEADLINE` at its end."""
+        self._deadline = deadline
+        self._sets_limits = True
+
+    def _set_limits(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_limit(self._milliseconds(self._receive_ms)))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time_limit(self._milliseconds(self.timeout_ms)))
+        self._sets_limits = self._deadline.exists
+
+    def _renew_limits(self, sock: socket.socket) -> None:
+        if self._sets_limits:
+            self._set_limits(sock)
+
+    def _milliseconds(self, longest: int) -> int:
+        """How long to wait; at least 1 ms, since 0 is no limit to the kernel."""
+        if self._deadline.passed:
+            raise TimeoutError
+        return max(1, round(1000 * self._deadline.limit(longest / 1000)))
 
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent.
@@ -218,6 +244,8 @@ class Transport:
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
                 views = _unfilled(views, count)
+                if views:
+                    self._renew_limits(sock)
 
     def receive(self, view: memoryview, *, at_least: int) -> int:
         """Receive the available bytes into the view, and wait until there are enough.
@@ -241,6 +269,8 @@ class Transport:
                 return self._tls.fill(view, enough)
             while filled < enough and (count := sock.recv_into(view[filled:])):
                 filled += count
+                if filled < enough:
+                    self._renew_limits(sock)
             if filled < enough:
                 raise ConnectionResetError("the broker closed the connection")
         return filled
@@ -260,6 +290,8 @@ class Transport:
             self._in_use = True
         broken = True
         try:
+            if self._sets_limits:
+                self._set_limits(sock)
             yield sock
             broken = False
         except OSError as error:

@@ -1,15 +1,19 @@
 """KafkaOffsetStore and a coordinator that disconnects, moves or refuses: requests, repetitions and log lines."""
 
+import itertools
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from tests.fixtures.slowbrokers import CLOSES, SILENT, Answer, SlowBrokers, only
 from zkconsumer.errors import (
     BrokerUnavailable,
     CoordinatorMoved,
     GroupAuthorizationFailed,
     LeaseLapsed,
+    RetriableError,
     TopicAuthorizationFailed,
 )
 from zkconsumer.model import Broker, Stamp, TopicIdentity, TopicPartition
@@ -19,6 +23,7 @@ from zkconsumer.offsets.rules.storedoffsets import topic_id_of
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -66,6 +71,9 @@ class Connection:
     def connect(self):
         pass
 
+    def within(self, deadline):
+        return nullcontext()
+
     def close(self):
         pass
 
@@ -84,7 +92,12 @@ def make_store(broker):
         brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
         client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
         coordinator = OffsetCoordinator(client, "g")
-        return KafkaOffsetStore(coordinator, retries=retries, wait_before_retry=lambda: no_more_attempts, stamp=stamp)
+        return KafkaOffsetStore(
+            coordinator,
+            policy=RetryPolicy(1 + retries, 0.0, 60.0),
+            wait_before_retry=lambda _: no_more_attempts,
+            stamp=stamp,
+        )
 
     return make
 
@@ -223,3 +236,129 @@ def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
     assert topic_id_of(stored.mark) == "id", "also as earlier releases read it"
     store.commit({T0: 6})
     assert store.stored([T0])[T0].stamp is None
+
+
+# -- how long operations take, on a clock of the test's own ------------------------------------------------------------
+
+
+NAMED = itertools.cycle([2, 1])
+
+
+def moves_for_ever(_, what):
+    """Whoever is asked names the other one of two brokers, and neither of them is the coordinator."""
+    return Answer(9.5, 0 if what in ("connect", "find") else ErrorCode.NOT_COORDINATOR, next(NAMED))
+
+
+def is_always(code, seconds=0.0):
+    return lambda _, what: Answer(seconds, 0 if what in ("connect", "find") else code)
+
+
+def failing_seconds(brokers, operation):
+    """How long an operation takes that fails; nothing is begun after its deadline, nor sent without the lease."""
+
+    def fail():
+        with pytest.raises(RetriableError):
+            operation()
+
+    began = brokers.clock()
+    seconds = brokers.seconds(fail)
+    deadline = began + brokers.policy.total_s
+    assert all(one.at < deadline for one in brokers.begun)
+    assert brokers.count("commit") == brokers.asked_for_lease
+    return seconds
+
+
+SLOW = [
+    pytest.param(only(1, SILENT), id="the coordinator is silent"),
+    pytest.param(only(1, SILENT, at=["commit", "fetch"]), id="it is silent when asked to commit"),
+    pytest.param(lambda *_: SILENT, id="all brokers are silent"),
+    pytest.param(lambda *_: Answer(9.9, ErrorCode.COORDINATOR_NOT_AVAILABLE), id="none is the coordinator"),
+    pytest.param(moves_for_ever, id="it moves for ever"),
+    pytest.param(is_always(ErrorCode.REBALANCE_IN_PROGRESS), id="the group rebalances for ever"),
+    pytest.param(is_always(ErrorCode.REBALANCE_IN_PROGRESS, 9.9), id="and each answer takes its time"),
+    pytest.param(is_always(ErrorCode.REQUEST_TIMED_OUT, 9.9), id="its followers are slow"),
+]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("was_known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("answer", SLOW)
+def test_one_deadline_ends_a_commit(answer, count, was_known):
+    brokers = SlowBrokers(lambda *_: Answer(), count=count)
+    if was_known:
+        assert brokers.commit() == {T0}
+    brokers.answer = answer
+    assert failing_seconds(brokers, brokers.commit) <= 125
+    assert len(brokers.waits) <= 5
+
+
+@pytest.mark.parametrize("was_known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("answer", SLOW)
+def test_a_commit_that_others_wait_for_ends_sooner_and_waits_for_no_second_attempt(answer, was_known):
+    brokers = SlowBrokers(lambda *_: Answer())
+    if was_known:
+        assert brokers.commit() == {T0}
+    brokers.answer = answer
+    assert failing_seconds(brokers, lambda: brokers.commit(retry=False)) <= 20
+    assert not brokers.waits
+
+
+def test_one_deadline_ends_a_fetch_also_while_a_permission_is_missing():
+    brokers = SlowBrokers(
+        lambda _, what: Answer(5, TOPIC_AUTHORIZATION_FAILED if what == "fetch" else 0),
+        count=1,
+        offsets_channel_backoff_ms=30_000,
+        offsets_commit_max_retries=1,
+    )
+    assert brokers.policy.total_s == 70
+    assert brokers.seconds(lambda: brokers.store.fetch([T0])) == 55, "connecting, finding, and two requests"
+    assert brokers.waits == [30], "after a second pause the time would be over"
+
+
+@pytest.mark.parametrize(("retry", "seconds", "pauses"), [(True, 35.0, 5), (False, 5.0, 0)])
+def test_a_group_that_rebalances_for_ever_is_asked_for_a_while(retry, seconds, pauses):
+    """Each attempt lasts five seconds, as long as a leader takes to assign."""
+    brokers = SlowBrokers(is_always(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert failing_seconds(brokers, lambda: brokers.commit(retry=retry)) == pytest.approx(seconds, abs=0.7)
+    assert len(brokers.waits) == pauses
+
+
+def test_the_next_generation_ends_the_wait_at_once():
+    codes = [ErrorCode.REBALANCE_IN_PROGRESS, 0]
+    brokers = SlowBrokers(lambda _, what: Answer(code=codes.pop(0) if what == "commit" else 0), renews=True)
+    assert brokers.seconds(lambda: brokers.commit(retry=False)) < 0.1
+    assert brokers.count("commit") == 2
+
+
+def test_a_member_that_the_group_has_removed_does_not_try_again():
+    brokers = SlowBrokers(is_always(ErrorCode.REBALANCE_IN_PROGRESS), in_group=False)
+    assert failing_seconds(brokers, brokers.commit) < 1
+    assert brokers.count("commit") == 1
+
+
+def test_a_rebalance_or_the_end_of_the_member_ends_the_attempts():
+    brokers = SlowBrokers(is_always(ErrorCode.REQUEST_TIMED_OUT))
+    brokers.interrupted = True
+    assert failing_seconds(brokers, brokers.commit) == 1.0
+    assert brokers.count("commit") == 1
+
+
+def followed(first):
+    """Brokers whose second one has become the coordinator; the first one, which the member knows, does this."""
+    brokers = SlowBrokers(lambda *_: Answer())
+    brokers.commit()
+    brokers.answer = lambda number, what: first if number == 1 and what != "find" else Answer(coordinator=2)
+    return brokers
+
+
+@pytest.mark.parametrize("first", [Answer(code=ErrorCode.NOT_COORDINATOR), CLOSES], ids=["refuses", "closes"])
+def test_an_answer_is_followed_at_once_where_others_wait(first):
+    brokers = followed(first)
+    assert brokers.seconds(lambda: brokers.commit(retry=False)) == 0
+    assert brokers.begun[-1].broker == 2
+
+
+def test_a_silent_coordinator_is_not_followed_where_others_wait():
+    brokers = followed(SILENT)
+    assert failing_seconds(brokers, lambda: brokers.commit(retry=False)) == 20.0
+    assert brokers.begun[-1].broker == 1

@@ -45,10 +45,10 @@ class ScriptedBroker:
             topics.append(SimpleNamespace(name=name, partitions=[one]))
         return SimpleNamespace(topics=topics, **({} if self._error is None else {"error_code": self._error}))
 
-    def ask(self, _, question):
+    def ask(self, _, question, deadline):
         return question(self)
 
-    def ask_any(self, question):
+    def ask_any(self, question, deadline):
         return question(self)
 
 

@@ -1,5 +1,6 @@
 """BrokerClient.list_offsets with brokers that lead, move, die and refuse: which it asks, and the other errors."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
@@ -17,6 +18,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.process.deadline import Deadline
 from zkconsumer.wire.brokerclient import LATEST, BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.listoffsetsmessages import Offsets
@@ -174,6 +176,9 @@ class Connection:
     def exchange(self, key, version, body, decode, flexible=False):
         self.require_up()
         return decode(memoryview(self.cluster.answer(self.port, key, version, body)))
+
+    def within(self, deadline):
+        return nullcontext()
 
     def close(self):
         self.generation = None
@@ -345,6 +350,61 @@ def test_no_broker_answers(cluster, ask):
         ask(A0)
     cluster.down = {}
     assert ask(A0) == Offsets({A0: 100})
+
+
+class Clock:
+    """Seconds that pass while a broker is silent."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class SilentConnection(Connection):
+    """To a broker that is asked and does not answer for so long."""
+
+    seconds = 10.0
+
+    def require_up(self):
+        self.cluster.clock.now += self.deadline.limit(self.seconds)
+        raise BrokerUnavailable("no answer in time")
+
+    def within(self, deadline):
+        self.deadline = deadline
+        return nullcontext()
+
+
+@pytest.mark.parametrize(("seconds", "asked", "text"), [(25, 3, "answers; last"), (15, 2, "answers in time; last")])
+def test_no_broker_is_asked_after_the_deadline_of_an_operation(cluster, seconds, asked, text):
+    cluster.clock = Clock()
+    connection = partial(SilentConnection, cluster)
+    client = BrokerClient(cluster.brokers, client_id="test", timeout_ms=1000, connection=connection)
+    with pytest.raises(BrokerUnavailable, match=f"none of 3 brokers {text} error: no answer in time"):
+        client.ask_any(Connection.require_up, Deadline.after(seconds, cluster.clock))
+    assert len(cluster.connected) == asked
+    assert cluster.clock.now == seconds
+    with pytest.raises(BrokerUnavailable, match="broker host:1: not asked, since no time is left"):
+        client.ask(cluster.brokers()[0], Connection.require_up, Deadline.after(0, cluster.clock))
+
+
+@pytest.mark.parametrize(("seconds", "connected"), [(9, 0), (11, 1)])
+def test_a_broken_connection_is_replaced_before_the_deadline_only(cluster, ask, seconds, connected):
+    clock = Clock()
+    broker = cluster.brokers()[0]
+    ask.client.ask(broker, Connection.require_up)
+    cluster.connected.clear()
+    deadline = Deadline.after(seconds, clock)
+
+    def question(connection):
+        clock.now += deadline.limit(10)
+        connection.require_up()
+
+    cluster.hang_up()
+    cluster.down = {1: BrokerUnavailable("gone")}
+    with pytest.raises(BrokerUnavailable):
+        ask.client.ask(broker, question, deadline)
+    assert len(cluster.connected) == connected
 
 
 def test_a_closed_client_sends_no_request(cluster, ask):

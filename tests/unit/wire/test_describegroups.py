@@ -41,10 +41,10 @@ class ScriptedBroker:
         self.sent.append(request.name)
         return self._answers[request.name.removesuffix("Request")]
 
-    def ask(self, _, question):
+    def ask(self, _, question, deadline):
         return question(self)
 
-    def ask_any(self, question):
+    def ask_any(self, question, deadline):
         return question(self)
 
 

@@ -5,6 +5,7 @@ import itertools
 import random
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from tests.fixtures.waiting import error_of, eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import Broker
+from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.wire import transport as transport_module
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
@@ -291,6 +293,99 @@ def test_an_orderly_close_ends_a_receive_as_the_end_of_tcp_does(authority, versi
         error = error_of(receive)
     assert "the broker closed the connection" in str(error)
     assert isinstance(error.__cause__, ConnectionError)
+
+
+DRIP_S = 0.05
+
+
+def drip(sock):
+    """Send a byte now and then, until the client hangs up."""
+    with contextlib.suppress(OSError):
+        while True:
+            sock.sendall(b"x")
+            time.sleep(DRIP_S)
+
+
+@contextlib.contextmanager
+def plain_server(script):
+    """As :func:`tls_server`, without TLS."""
+    with socket.create_server((HOST, 0)) as listener:
+
+        def serve():
+            with contextlib.suppress(OSError), listener.accept()[0] as sock:
+                script(sock)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        port = listener.getsockname()[1]
+        transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=PLAINTEXT)
+        try:
+            yield transport
+        finally:
+            transport.close()
+            server.join(60)
+
+
+@pytest.mark.parametrize("script", [drip, lambda sock: sock.recv(1)], ids=["drips", "is silent"])
+@pytest.mark.parametrize("version", [None, *TLS])
+@pytest.mark.parametrize("receive", ["fill", "receive"])
+def test_a_deadline_ends_a_receive_also_from_a_broker_that_sends_now_and_then(authority, version, script, receive):
+    server = plain_server(script) if version is None else tls_server(authority, version, script)
+    with server as transport:
+        transport.connect()
+        deadline = Deadline.after(4 * DRIP_S)
+        transport.until(deadline)
+        view = memoryview(bytearray(100_000))
+        if receive == "fill":
+            error = error_of(lambda: transport.fill(view[:1], view[1:]))
+        else:
+            error = error_of(lambda: transport.receive(view, at_least=len(view)))
+        assert "no answer in time" in str(error)
+        assert deadline.passed
+        transport.close()
+
+
+def test_a_deadline_ends_an_attempt_to_connect(unanswered_port):
+    transport = Transport(HOST, unanswered_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=PLAINTEXT)
+    transport.until(Deadline.after(0.1))
+    assert "connecting failed: no answer in time" in str(error_of(transport.connect))
+
+
+def test_nothing_is_sent_after_a_deadline():
+    received = []
+    with plain_server(lambda sock: received.append(sock.recv(1))) as transport:
+        transport.connect()
+        transport.until(Deadline.after(0))
+        with pytest.raises(BrokerUnavailable, match="sending failed: no answer in time"):
+            transport.send(b"x")
+    assert received == [b""]
+
+
+def test_the_next_operation_has_its_own_time():
+    """The one before had a deadline that has passed since."""
+
+    def answer_late(sock):
+        sock.sendall(sock.recv(1))
+        sock.recv(1)
+        passed.wait(60)
+        time.sleep(DRIP_S)
+        sock.sendall(b"b")
+
+    passed = threading.Event()
+    with plain_server(answer_late) as transport:
+        transport.connect()
+        received = memoryview(bytearray(1))
+        first = Deadline.after(60)
+        transport.until(first)
+        transport.send(b"a")
+        transport.fill(received)
+        transport.until(NO_DEADLINE)
+        transport.send(b"a")
+        passed.set()
+        transport.fill(received)
+        assert bytes(received) == b"b"
+        limits = struct.unpack("@ll", transport._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
+        assert limits == (LONG_MS // 1000, 0)
 
 
 @pytest.mark.parametrize("farewell", [b"", b"\x15\x03\x03\x00\x02\x01\x00"], ids=["end of TCP", "close_notify"])

@@ -1,0 +1,60 @@
+"""How long an operation on a group's offsets takes, whatever the brokers do: one deadline ends it."""
+
+import math
+from itertools import chain, repeat
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.slowbrokers import Answer, SlowBrokers
+from zkconsumer.errors import RetriableError
+from zkconsumer.model import TopicPartition
+from zkconsumer.wire.errorcodes import ErrorCode
+
+CODES = [
+    0,
+    -1,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+]
+ANSWERS = st.builds(
+    Answer, st.sampled_from([0.0, 0.01, 0.9, 5.0, 9.9, math.inf]), st.sampled_from(CODES), st.sampled_from([1, 2, 3])
+)
+PROPERTIES = st.fixed_dictionaries(
+    {
+        "offsets_commit_max_retries": st.integers(0, 6),
+        "offsets_channel_backoff_ms": st.sampled_from([0, 1000, 20_000]),
+        "offsets_channel_socket_timeout_ms": st.sampled_from([10, 1000, 10_000]),
+    }
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    answers=st.lists(ANSWERS, min_size=1, max_size=40),
+    then=ANSWERS,
+    properties=PROPERTIES,
+    operation=st.sampled_from(["fetch", "commit", "commit once"]),
+    in_group=st.booleans(),
+    renews=st.booleans(),
+)
+def test_nothing_is_begun_after_the_deadline(answers, then, properties, operation, in_group, renews):
+    script = chain(answers, repeat(then))
+    brokers = SlowBrokers(lambda *_: next(script), in_group=in_group, renews=renews, **properties)
+    policy = brokers.policy.once() if operation == "commit once" else brokers.policy
+    began = brokers.clock()
+    try:
+        if operation == "fetch":
+            brokers.store.fetch([TopicPartition("t", 0)])
+        else:
+            brokers.commit(retry=operation == "commit")
+    except RetriableError:
+        pass
+    assert brokers.clock() - began <= policy.total_s + 1e-6
+    assert all(one.at < began + policy.total_s for one in brokers.begun)
+    assert brokers.asked_for_lease == brokers.count("commit"), "the lease is checked before each request"
+    if operation != "fetch":  # which also waits for a permission
+        assert len(brokers.waits) < policy.attempts
