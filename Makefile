@@ -24,7 +24,7 @@ $(STAMP): setup.cfg setup.py pyproject.toml $(wildcard zkconsumer/decode/native/
 	@touch $@
 
 demo: $(STAMP) ## the main job end to end on real servers and real data, verified
-	@$(BIN)/zkconsumer demo
+	@$(BIN)/python -m demo
 
 test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1

@@ -35,9 +35,7 @@ def main(package: Path) -> None:
         modules[room] += 1
     for room, lines in code.most_common():
         print(f"{room:<20} {lines:>7,} lines {modules[room]:>4} modules")
-    installed = sorted(code.keys() - {"bench", "demo"})
     print(f"\nall {code.total():>22,} lines {modules.total():>5} modules")
-    print(f"without bench and demo {sum(code[r] for r in installed):,} in {sum(modules[r] for r in installed)} modules")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def report(store: Path | None) -> None:
 @main.command(name="publish")
 @_STORE
 def publish_trials(store: Path | None) -> None:
-    """Write the stored trials to docs/trials.jsonl, and print the table of docs/reliability.md."""
+    """Write the stored trials to benchmarks/results/trials.jsonl, and print the table of docs/reliability.md."""
     publish(_store(store))
     click.echo(f"{PUBLISHED}\n{table(_store(store))}")
 

@@ -14,7 +14,7 @@ from typing import Final
 from tests.chaos.rows import ROWS
 
 _ROOT: Final = Path(__file__).parents[2]
-PUBLISHED: Final = _ROOT / "docs" / "trials.jsonl"
+PUBLISHED: Final = _ROOT / "benchmarks" / "results" / "trials.jsonl"
 
 _MEMBERS: Final[Mapping[str, str]] = {
     "": "ours",

@@ -31,7 +31,7 @@ class Run:
         environment = {**os.environ, "TMPDIR": str(self.temporary), **variables}
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "zkconsumer", "demo", "--png", str(self.picture), *arguments],
+                [sys.executable, "-m", "demo", "--png", str(self.picture), *arguments],
                 cwd=directory,
                 env=environment,
                 stdout=out,

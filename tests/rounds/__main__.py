@@ -71,7 +71,7 @@ def report(store: Path | None) -> None:
 @main.command(name="publish")
 @_STORE
 def publish_runs(store: Path | None) -> None:
-    """Write the stored runs to docs/rounds.jsonl, and print the table of docs/reliability.md."""
+    """Write the stored runs to benchmarks/results/rounds.jsonl, and print the table of docs/reliability.md."""
     publish(_store(store))
     click.echo(f"{PUBLISHED}\n{table(_store(store))}")
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-PUBLISHED: Final = Path(__file__).parents[2] / "docs" / "rounds.jsonl"
+PUBLISHED: Final = Path(__file__).parents[2] / "benchmarks" / "results" / "rounds.jsonl"
 
 KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "jvm": (

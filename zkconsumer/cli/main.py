@@ -25,10 +25,11 @@ EXIT_PROBLEM = 3
 
 _VERBOSE = "verbose"
 
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+"""Of the command of a process."""
+
 COMMANDS = {
-    "bench": "zkconsumer.cli.bench:bench",
     "consume": "zkconsumer.cli.consume:consume",
-    "demo": "zkconsumer.cli.demo:demo",
     "groups": "zkconsumer.cli.groups:groups",
     "health": "zkconsumer.cli.health:health",
     "migrate": "zkconsumer.cli.migrate:migrate",
@@ -39,9 +40,7 @@ COMMANDS = {
 """Subcommand to its module and attribute."""
 
 SUMMARIES = {
-    "bench": "Measure this consumer and its peers.",
     "consume": "Consume topics as a member of a group.",
-    "demo": "Show the whole system on real servers and real data, verified.",
     "groups": "Inspect consumer groups.",
     "health": "Check that a consumer process works, for container health checks.",
     "migrate": "Move the offsets of groups between ZooKeeper and Kafka.",
@@ -85,25 +84,31 @@ class LazyGroup(click.Group):
         return command
 
 
-class _RootGroup(LazyGroup):
-    """Lists subcommands without importing them."""
+class ProcessCommand(click.Command):
+    """The command of a process. It ends normally if the reader of its output ends; click makes that a failure."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        """Read the command line."""
         with _ended_by_reader():  # --help and --version print here
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and its subcommand."""
         with _ended_by_reader():
             return super().invoke(ctx)
+
+
+class _RootGroup(ProcessCommand, LazyGroup):
+    """Lists subcommands without importing them."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(sorted(SUMMARIES.items()))
 
 
-@click.group(cls=_RootGroup, elsewhere=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_RootGroup, elsewhere=COMMANDS, context_settings=SETTINGS)
 @click.version_option(package_name="zkconsumer")
 def command() -> None:
     """Kafka's ZooKeeper-based consumer groups: run a consumer, inspect a group, try both on real servers."""
@@ -149,12 +154,18 @@ def _ended_by_reader() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-def main() -> None:
-    """Run the command; print an error of ours as one line on standard error."""
+def main(started: click.Command = command, name: str = "zkconsumer") -> None:
+    """Run a command; print an error of ours as one line on standard error.
+
+    Args:
+        started: the command of this process; it accepts ``-v`` as ``zkconsumer`` does.
+        name: what its usage begins with.
+    """
+    _accept_verbose(started)
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
     try:
-        command(prog_name="zkconsumer")
+        started(prog_name=name)
     except ConfigError as error:
         click.echo("\n".join(f"error: {violation}" for violation in error.violations), err=True)
         sys.exit(EXIT_USAGE)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zkconsumer.demo.flights import Records
+from demo.flights import Records
 
 PARTITIONS = [0, 1, 0, 1, 0]
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from zkconsumer.demo.aggregate import FIGURES, differing, from_rows, from_source
-from zkconsumer.demo.flights import read_flights
+from demo.aggregate import FIGURES, differing, from_rows, from_source
+from demo.flights import read_flights
 
 
 def test_aggregate_of_all_flights_equals_a_plain_loop() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.demo import checks
-from zkconsumer.demo.delivery import Delivery
-from zkconsumer.demo.timeline import Sample
+from demo import checks
+from demo.delivery import Delivery
+from demo.timeline import Sample
 
 
 def sample(

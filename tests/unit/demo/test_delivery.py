@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.demo.delivery import Delivery, compare, read_output
-from zkconsumer.demo.flights import Records
+from demo.delivery import Delivery, compare, read_output
+from demo.flights import Records
 
 
 def line(source: Records, row: int, **changed: Any) -> str:

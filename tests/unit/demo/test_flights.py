@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from zkconsumer.demo.flights import FIELDS, Records, as_records, parse_flights, read_flights
+from demo.flights import FIELDS, Records, as_records, parse_flights, read_flights
 
 PARTITIONS = 8
 

@@ -1,7 +1,7 @@
 """When a member is in the middle of its work."""
 
-from zkconsumer.demo.midwork import MidWork
-from zkconsumer.demo.timeline import Sample
+from demo.midwork import MidWork
+from demo.timeline import Sample
 
 
 def sample(owners: str, committed: int, end: int = 100) -> Sample:

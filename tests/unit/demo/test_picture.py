@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.demo.picture import draw
-from zkconsumer.demo.timeline import Event, Sample, Timeline
+from demo.picture import draw
+from demo.timeline import Event, Sample, Timeline
 
 NAMES = {"a": "consumer-1", "b": "consumer-2"}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zkconsumer.demo.checks import Check
-from zkconsumer.demo.story import Story
+from demo.checks import Check
+from demo.story import Story
 from zkconsumer.sandbox.progress import Progress
 
 

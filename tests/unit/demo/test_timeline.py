@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.demo.timeline import Band, Sample, number_ranges, ownership_bands, shares_text, without_idle_start
+from demo.timeline import Band, Sample, number_ranges, ownership_bands, shares_text, without_idle_start
 
 
 def sample(at: float, *owners: str | None, committed: int | None = 0, end: int = 10, members: str = "") -> Sample:

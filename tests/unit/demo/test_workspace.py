@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.demo.workspace import Workspace
+from demo.workspace import Workspace
 from zkconsumer.errors import ZkConsumerError
 
 

@@ -8,11 +8,14 @@ import click
 import pytest
 
 import zkconsumer
+from benchmarks.__main__ import bench
+from demo.__main__ import demo
 from tests.fixtures.documents import PAGES, ROOT, examples, name_of, prose
 from zkconsumer import ConsumerConnector, MessageStream, SimpleConsumer
 from zkconsumer.cli.main import command
 
 OWNERS = {"connector": ConsumerConnector, "simple": SimpleConsumer, "stream": MessageStream}
+ROOTS = {"zkconsumer": command, "python -m benchmarks": bench, "python -m demo": demo}
 PYTHON = [pytest.param(page, id=name_of(page)) for page in PAGES if examples(page, "python")]
 
 
@@ -27,19 +30,20 @@ def test_examples_name_what_exists(page):
 
 
 def commands_in(page):
-    """Every command line of zkconsumer in a page, as words: in shell blocks, and in text where it has options."""
+    """Every command line of ours in a page, as the command and its words: in shell blocks, and in text."""
     lines = [line for block in examples(page, "sh") for line in block.splitlines()]
-    lines += re.findall(r"`(zkconsumer [^`\n]+)`", prose(page))
+    lines += re.findall(rf"`((?:{'|'.join(ROOTS)}) [^`\n]+)`", prose(page))
     for line in lines:
         for piece in re.split(r"\s(?:\|\||\||&&)\s", line):
             words = shlex.split(piece, comments=True)
-            if words[:1] == ["zkconsumer"] and "..." not in words:
-                yield words[1:]
+            for name, root in ROOTS.items():
+                count = len(name.split())
+                if words[:count] == name.split() and "..." not in words:
+                    yield root, words[count:]
 
 
-def resolve(words):
-    """The command that the words name, and the words after it."""
-    found = command
+def resolve(found, words):
+    """The command below another one that the words name, and the words after it."""
     while isinstance(found, click.Group) and words and not words[0].startswith("-"):
         below = found.get_command(click.Context(found), words[0])
         assert below is not None, f"no command {words[0]}"
@@ -49,13 +53,13 @@ def resolve(words):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_and_their_options_exist(page):
-    for words in commands_in(page):
-        if words[0] in ("COMMAND",):
+    for root, words in commands_in(page):
+        if words[:1] == ["COMMAND"]:
             continue
-        found, rest = resolve(words)
+        found, rest = resolve(root, words)
         options = {name for parameter in found.params for name in parameter.opts} | {"--help", "--version"}
         unknown = [word for word in rest if word.startswith("-") and word not in options | {"-vv"}]
-        assert unknown == [], f"zkconsumer {' '.join(words)}"
+        assert unknown == [], f"{found.name}: {' '.join(words)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -1,0 +1,132 @@
+"""The cost of ``zkconsumer serve``: CPU and memory while it samples many groups and is scraped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.groupznodes import create_wide_topics, own_topic, store_offsets
+from benchmarks.machine import peak_memory_mib
+from benchmarks.servers import bench_servers
+from zkconsumer.errors import SandboxError
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.session import ZkSession
+
+_START_S: Final = 120.0
+_SCRAPE_S: Final = 15.0
+_SAMPLE_S: Final = "zkconsumer_serve_sample_duration_seconds "
+
+
+@dataclass(frozen=True)
+class ServeSizes:
+    """The sizes of the measurement.
+
+    Attributes:
+        groups: number of groups, each of one member.
+        partitions: number of partitions that each of them owns.
+        topics: number of topics, which the groups share.
+        interval: seconds between samples.
+        seconds: how long CPU is measured, with a scrape every 15 s.
+    """
+
+    groups: int = 200
+    partitions: int = 50
+    topics: int = 20
+    interval: float = 10.0
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class ServeCost:
+    """What was measured.
+
+    Attributes:
+        cores: CPU time of the process in relation to time; 1 is one core.
+        memory_mib: peak resident memory; the history, which is not full yet, adds 8 bytes a sample and partition.
+        sample_s: how long the last sample took, in seconds.
+    """
+
+    cores: float
+    memory_mib: float
+    sample_s: float
+
+
+def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
+    """Serve a cluster of many groups, and measure.
+
+    Raises:
+        SandboxError: a server did not start.
+    """
+    with bench_servers(progress) as (sandbox, session):
+        _create(sandbox, session, sizes)
+        with _serving(sandbox.zookeeper_connect, f"--interval={sizes.interval}s") as (process, url):
+            _await(f"{url}healthz")
+            time.sleep(2 * sizes.interval)
+            began, before = time.monotonic(), _cpu_s(process.pid)
+            while time.monotonic() < began + sizes.seconds:
+                _get(f"{url}metrics")
+                time.sleep(min(_SCRAPE_S, max(0.0, began + sizes.seconds - time.monotonic())))
+            cores = (_cpu_s(process.pid) - before) / (time.monotonic() - began)
+            page = _get(f"{url}metrics").splitlines()
+            (sample_s,) = (float(line.split()[1]) for line in page if line.startswith(_SAMPLE_S))
+            return ServeCost(cores, peak_memory_mib(process.pid), sample_s)
+
+
+def _create(sandbox: Sandbox, session: ZkSession, sizes: ServeSizes) -> None:
+    """Topics, and groups of which each consumes one of them."""
+    topics = [f"topic-{number}" for number in range(sizes.topics)]
+    create_wide_topics(sandbox, dict.fromkeys(topics, sizes.partitions))
+    for number in range(sizes.groups):
+        group, topic = f"group-{number}", topics[number % len(topics)]
+        partitions = [TopicPartition(topic, n) for n in range(sizes.partitions)]
+        own_topic(session, group, topic, partitions)
+        store_offsets(session, group, partitions)
+
+
+@contextmanager
+def _serving(connect: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-m", "zkconsumer", "serve", "--zookeeper", connect, "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            if not url:
+                raise SandboxError("zkconsumer serve has not started; its error is printed above")
+            yield process, url
+        finally:
+            process.terminate()
+
+
+def _await(url: str) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            _get(url)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=_START_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
