@@ -124,8 +124,8 @@ class Readers:
         if name == JVM_WARM:
             return self._warm_jvm().read(task)
         if name in self._elsewhere:
-            reader, python = self._elsewhere[name]
-            return finish(name, start(reader, task, python, only_benchmarks(self._field.directory)))
+            original, python = self._elsewhere[name]
+            return finish(name, start(original, task, python, only_benchmarks(self._field.directory)))
         if name != JVM_FRESH:
             return finish(name, start(name, task))
         reader = JvmReader(self._field.directory, "fresh JVM")

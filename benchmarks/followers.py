@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.assembly.memberassembly import assemble_member
 from benchmarks.hostprocess import HostProcess
+from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CoordinatorUnknown, ShareChanged
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment

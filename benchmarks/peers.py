@@ -44,7 +44,7 @@ _TUNING: Final = {
 
 
 def read_batches(task: Task, pause_s: float = 0.0) -> Clock:
-    """zkconsumer as a member of a group, batch by batch; a slow reader pauses at each batch."""
+    """Zkconsumer as a member of a group, batch by batch; a slow reader pauses at each batch."""
     clock = Clock(task)
     connector, stream = _our_stream(task)
     with connector:

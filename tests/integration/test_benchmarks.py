@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import zkconsumer
-from tests.fixtures.members import Cluster
 from benchmarks.brokergroup import BrokerGroupSizes, run_broker_group_contests
 from benchmarks.contest import OURS
 from benchmarks.coordinator import CoordinatorField, one_leaves
@@ -17,6 +16,7 @@ from benchmarks.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSiz
 from benchmarks.handover import HandoverSizes, run_handover_contest
 from benchmarks.peers import CONFLUENT
 from benchmarks.start import StartSizes, run_start_contests
+from tests.fixtures.members import Cluster
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession

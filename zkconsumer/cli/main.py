@@ -90,10 +90,12 @@ class ProcessCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        """Read the command line."""
         with _ended_by_reader():  # --help and --version print here
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and its subcommand."""
         with _ended_by_reader():
             return super().invoke(ctx)
 

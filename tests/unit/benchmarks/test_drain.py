@@ -1,8 +1,8 @@
 import pytest
 
-from tests.fixtures.kafka import FetchRequest
 from benchmarks.drain import CUT_BYTES, Prepared, fetch_request, prepare
 from benchmarks.logsegment import Log
+from tests.fixtures.kafka import FetchRequest
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -1,8 +1,8 @@
 import pytest
 
-from tests.fixtures.decoding import rows, sent
 from benchmarks.datasets import DATA_SETS
 from benchmarks.logsegment import LogSizes, write_log
+from tests.fixtures.decoding import rows, sent
 from zkconsumer.decode.batchdecoder import BatchDecoder
 
 SMALL = LogSizes(block=50_000, roll=80_000, cut=30_000)

@@ -30,7 +30,7 @@ def test_examples_name_what_exists(page):
 
 
 def commands_in(page):
-    """Every command line of ours in a page, as its command and words: in shell blocks, and in text where it has words."""
+    """Every command line of ours in a page, as the command and its words: in shell blocks, and in text."""
     lines = [line for block in examples(page, "sh") for line in block.splitlines()]
     lines += re.findall(rf"`((?:{'|'.join(ROOTS)}) [^`\n]+)`", prose(page))
     for line in lines:
