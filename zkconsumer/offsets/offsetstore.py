@@ -27,7 +27,7 @@ class OffsetStore(Protocol):
                 that another client writes one, it returns what it knows, so that the next commit reports such a write.
 
         Raises:
-            RetriableError, SessionExpired: no offset could be read.
+            RetriableError, MembershipLost: no offset could be read.
             GroupAuthorizationFailed: Kafka stores the offsets, and a permission on the group is missing.
         """
 
@@ -48,7 +48,7 @@ class OffsetStore(Protocol):
 
         Raises:
             LeaseLapsed: ``may_send`` returned False.
-            RetriableError, SessionExpired: which of them were stored is unknown; storing them again is idempotent.
+            RetriableError, MembershipLost: which of them were stored is unknown; storing them again is idempotent.
         """
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
@@ -64,7 +64,7 @@ class OffsetStore(Protocol):
         """The stored offset of each partition with its mark, as this store last read or wrote it; None if unknown.
 
         Raises:
-            RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
+            RetriableError, MembershipLost: a mark has to be looked up, and the store does not answer.
         """
 
     def commits(self) -> dict[str, int]:
