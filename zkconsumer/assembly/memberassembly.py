@@ -26,7 +26,8 @@ from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.process.boottime import boot_seconds
 
 if TYPE_CHECKING:
-    from zkconsumer.group.kafka.membersession import MemberSession
+    from zkconsumer.group.kafka.brokersession import BrokerSession
+    from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 
 
 class MemberCallbacks(TypedDict, total=False):
@@ -106,10 +107,10 @@ def make_session(
     cluster: ClusterSource,
     changed: Callable[[], None],
     clock: Callable[[], float] = boot_seconds,
-) -> MemberSession:
+) -> BrokerSession[GroupMembership]:
     """The session of the protocol of brokers that ``group.protocol`` names.
 
-    For the arguments see :class:`~zkconsumer.group.consumer.heartbeatsession.ConsumerSession`.
+    For the arguments see :class:`~zkconsumer.group.kafka.brokersession.BrokerSession`.
     """
     if config.group_protocol == "consumer":
         from zkconsumer.group.consumer.heartbeatsession import ConsumerSession

@@ -13,8 +13,8 @@ from typing import Final
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
 from zkconsumer.group.groupprotocol import Need, NoNeed, Target
-from zkconsumer.group.kafka.membersession import MemberSession
-from zkconsumer.group.kafka.rules.membership import MembershipState
+from zkconsumer.group.kafka.brokersession import BrokerSession
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
@@ -40,7 +40,7 @@ class BrokerGroup:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        session: MemberSession,
+        session: BrokerSession[GroupMembership],
     ) -> None:
         self._group = config.group_id
         self._name = config.group_protocol
@@ -105,12 +105,12 @@ class BrokerGroup:
 
     def identity(self) -> CommitIdentity:
         """Whom commits name: the coordinator refuses those of an earlier generation."""
-        return NO_MEMBER if self._stays_out else self._membership.identity()
+        return NO_MEMBER if self._stays_out else self._membership.read(lambda member: member.identity)
 
     @property
     def commit_membership(self) -> CommitMembership:
         """The membership as commits need it."""
-        return CommitMembership(self._membership.await_renewed, self._session.topic_ids, self._session.location)
+        return CommitMembership(self._session.await_renewed, self._session.topic_ids, self._session.location)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class BrokerGroup:
 
     def is_lost(self) -> bool:
         """True if the coordinator has removed this member."""
-        return self._membership.state is MembershipState.FENCED
+        return self._membership.read(lambda member: member.state) is MembershipState.FENCED
 
     def join(self, subscription: Subscription) -> None:
         """Begin to join; :meth:`need` reports when there is an assignment."""
@@ -130,7 +130,8 @@ class BrokerGroup:
     def lose(self) -> None:
         """Record that the group has given everything to others."""
         self._joined, self._was_lost = False, True
-        self._membership.lose()
+        with self._membership.changing() as member:
+            member.lose()
         self._share = None
         self.releases += 1
 
@@ -155,20 +156,20 @@ class BrokerGroup:
             RebalanceAwaited: the assignment has not arrived yet.
             StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
         """
-        if self._membership.must_release():
+        if self._membership.read(lambda member: member.must_release()):
             changes = "a rebalance has begun: everything is released before joining"
             return Need(self._cause(), changes, {}, self.recreated(self.held))
-        usable = self._membership.usable()
+        usable, failure = self._membership.read(lambda member: (member.usable(), member.failure))
         if usable is None:
-            if self._session.failure is not None:
-                raise self._session.failure
+            if failure is not None:
+                raise failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
         held = self.held
         self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
         recreated = self.recreated(share.keys() | held.keys())
         if fetching and not renew and share == held and not recreated:
             return NoNeed.UNCHANGED
-        generation = self._membership.identity().generation
+        generation = self._membership.read(lambda member: member.identity).generation
         changes = f"assignment of generation {generation}: {len(share)} partitions"
         if recreated:
             names = name_some(sorted({partition.topic for partition in recreated}))
@@ -205,7 +206,7 @@ class BrokerGroup:
             RebalanceAwaited: an eager member has released everything, and joins now.
         """
         share = self._share
-        usable = self._membership.usable()
+        usable = self._membership.read(lambda member: member.usable())
         if share is None or usable is None:
             raise RebalanceAwaited(f"group {self._group} rebalances; everything has been released")
         return Target(share, dict(share), self._session.topics)
@@ -226,14 +227,14 @@ class BrokerGroup:
     @property
     def views(self) -> int:
         """How many assignments were received."""
-        return self._session.views
+        return self._membership.read(lambda member: member.views)
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """What this member uses; a part of its assignment."""
-        return self._membership.held
+        return self._membership.read(lambda member: member.held)
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Begin to use the share; no request is needed, since the assignment gives it to this member.
@@ -241,7 +242,9 @@ class BrokerGroup:
         Raises:
             ShareChanged: a newer assignment has arrived, or this member is joining again without these partitions.
         """
-        if not self._membership.acquire(share):
+        with self._membership.changing() as member:
+            is_ours = member.acquire(share)
+        if not is_ours:
             raise ShareChanged(f"group {self._group} is rebalancing again")
 
     def release(
@@ -250,8 +253,9 @@ class BrokerGroup:
         retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - nothing is retained
     ) -> None:
         """Stop using partitions; the session joins when nothing is left that it has to give up."""
-        if self._membership.release(partitions):
-            self.releases += 1
+        with self._membership.changing() as member:
+            is_empty = member.release(partitions)
+        self.releases += is_empty
 
     def verify(self) -> list[TopicPartition]:
         """Nothing: the coordinator checks each commit, and heartbeats report the loss of everything."""

@@ -24,8 +24,8 @@ PATHS = CoordinatorPaths("g")
 P = [TopicPartition("t", number) for number in range(3)]
 
 
-class LeaseInRounds(SessionLease):
-    """A lease whose rounds the test makes."""
+class LeaseInTurns(SessionLease):
+    """A lease whose turns the test makes."""
 
     def start(self, asked_for_session):
         self.grant(asked_for_session)
@@ -71,7 +71,7 @@ class Commanded:
         self.generation = 0
 
     def _make_lease(self, *arguments):
-        self.lease = LeaseInRounds(*arguments)
+        self.lease = LeaseInTurns(*arguments)
         return self.lease
 
     @property
@@ -293,8 +293,8 @@ def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
     member.obey()
     fence = member.group.fence()
     member.delete(fence)
-    member.lease.begin_round()
-    member.lease.end_round()
+    member.lease.watch.turn()
+    member.lease.watch.turn()  # it sees the answer
     assert member.signal.raised
     with pytest.raises(RegistrationLost, match=fence):
         member.group.need(fetching=True)
@@ -305,7 +305,7 @@ def test_an_answer_from_before_the_registration_is_checked(member):
     member.command(0)
     fence = member.group.fence()
     member.delete(fence)
-    member.lease.begin_round()
+    member.lease.watch.turn()
     member.server.perform(member.group.zk._client._session_id, Create(fence, b"", [], 1))
     assert member.group.need(fetching=False).share == share(0)
 
