@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from zkconsumer.assembly.clusterchoice import cluster_of_member
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
@@ -27,7 +27,6 @@ from zkconsumer.process.boottime import boot_seconds
 
 if TYPE_CHECKING:
     from zkconsumer.group.kafka.brokersession import BrokerSession
-    from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 
 
 class MemberCallbacks(TypedDict, total=False):
@@ -107,7 +106,7 @@ def make_session(
     cluster: ClusterSource,
     changed: Callable[[], None],
     clock: Callable[[], float] = boot_seconds,
-) -> BrokerSession[GroupMembership]:
+) -> BrokerSession[Any]:
     """The session of the protocol of brokers that ``group.protocol`` names.
 
     For the arguments see :class:`~zkconsumer.group.kafka.brokersession.BrokerSession`.

@@ -8,7 +8,7 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
@@ -16,6 +16,7 @@ from zkconsumer.group.groupprotocol import Need, NoNeed, Target
 from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
+from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId, Topic, TopicPartition
@@ -40,13 +41,13 @@ class BrokerGroup:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        session: BrokerSession[GroupMembership],
+        session: BrokerSession[Any],
     ) -> None:
         self._group = config.group_id
         self._name = config.group_protocol
         self._consumer_id = consumer_id
         self._session = session
-        self._membership = self._session.membership
+        self._membership: SharedMembership[GroupMembership] = self._session.membership
         # Written by the rebalance thread:
         self._joined = self._stays_out = False
         self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None

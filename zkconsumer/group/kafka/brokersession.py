@@ -12,14 +12,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Final, Generic
+from typing import Final, Generic, TypeVar
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.group.kafka.groupreactions import pause_s
-from zkconsumer.group.kafka.sharedmembership import M_co, SharedMembership
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
+from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.leasewatch import LeaseWatch
 from zkconsumer.group.rules.subscribedtopics import read_subscribed
 from zkconsumer.group.rules.subscription import Subscription
@@ -36,8 +37,10 @@ _events: Final = logging.getLogger("zkconsumer.events")
 
 _END_S: Final = 2.0
 
+M = TypeVar("M", bound=GroupMembership)
 
-class BrokerSession(ABC, Generic[M_co]):
+
+class BrokerSession(ABC, Generic[M]):
     """The membership of one consumer, and the threads that keep it; the rebalance thread of the member uses it.
 
     Args:
@@ -70,7 +73,7 @@ class BrokerSession(ABC, Generic[M_co]):
         consumer_id: str,
         cluster: ClusterSource,
         changed: Callable[[], None],
-        member: M_co,
+        member: M,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._config = config

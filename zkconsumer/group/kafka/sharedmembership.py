@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SharedMembership(Generic[M_co]):
-    """One member's state; every method may be called on any thread, and is a :class:`~zkconsumer.group.leasewatch.Lease`.
+    """One member's state, and its :class:`~zkconsumer.group.leasewatch.Lease`; any thread may call every method.
 
     Args:
         member: the state of a member that has not joined.
@@ -33,9 +33,7 @@ class SharedMembership(Generic[M_co]):
             before threads share this object.
     """
 
-    def __init__(
-        self, member: M_co, changed: Callable[[], None], clock: Callable[[], float] = boot_seconds
-    ) -> None:
+    def __init__(self, member: M_co, changed: Callable[[], None], clock: Callable[[], float] = boot_seconds) -> None:
         self._changed = changed
         self.clock = clock
         self.look: Callable[[], None] = lambda: None
@@ -81,7 +79,7 @@ class SharedMembership(Generic[M_co]):
         with self._condition:
             self._condition.wait_for(
                 lambda: self._member.has_left or reached(self._member) or self.clock() >= until,
-                min(max(0.0, seconds), threading.TIMEOUT_MAX),
+                None if seconds == inf else max(0.0, seconds),
             )
             return not self._member.has_left
 

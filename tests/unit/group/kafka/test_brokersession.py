@@ -1,4 +1,4 @@
-"""What the sessions of both protocols of brokers do alike; how they talk to a coordinator is tested with each of them."""
+"""What the sessions of both protocols of brokers do alike; their talks with a coordinator are tested with each."""
 
 import threading
 

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.kafka.test_groupstates import FOUND, ScriptedBroker
 
+from tests.unit.wire.test_describegroups import FOUND, ScriptedBroker
 from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, ProtocolError
 from zkconsumer.group.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, decode_consumers
 from zkconsumer.group.kafka.describedmembers import group_members

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from tests.fixtures.waiting import eventually
 from zkconsumer.errors import InstanceIdInUse
 from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership
@@ -24,7 +23,8 @@ class Shared(SharedMembership):
         self.look = lambda: self._record("look")
 
     def _record(self, call):
-        assert not self._condition._lock.locked(), "user code must not be called with the lock"
+        assert self._condition.acquire(timeout=30), "it is called with the lock"
+        self._condition.release()
         self.calls.append(call)
 
     def join(self):
@@ -73,9 +73,14 @@ def test_only_news_is_told_and_the_lease_is_looked_at_after_every_change(shared)
 
 def test_a_change_that_fails_is_told_as_far_as_it_got(shared):
     shared.join()
-    with pytest.raises(InstanceIdInUse), shared.changing() as member:
-        member.fence(stopped=InstanceIdInUse("another one"))
-        member.begin()
+
+    def begin_when_fenced():
+        with shared.changing() as member:
+            member.fence(stopped=InstanceIdInUse("another one"))
+            member.begin()
+
+    with pytest.raises(InstanceIdInUse):
+        begin_when_fenced()
     assert not shared.holds()
     assert shared.calls[-2:] == ["look", "changed"]
 
@@ -96,11 +101,11 @@ def test_a_wait_ends_when_its_time_has_passed_on_the_clock(shared):
     reached = []
     waiting = threading.Thread(target=lambda: reached.append(shared.wait(lambda member: False, 1000)))
     waiting.start()
-    eventually(lambda: shared._condition._waiters)
-    shared.now = 1000
-    with shared.changing():
-        pass
-    waiting.join()
+    while waiting.is_alive():
+        shared.now += 1000
+        with shared.changing():
+            pass
+        waiting.join(0.01)
     assert reached == [True]
     assert shared.wait(lambda member: False, -1)
 

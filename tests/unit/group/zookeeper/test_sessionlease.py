@@ -1,4 +1,4 @@
-"""SessionLease turn by turn of its thread, with a clock that the test turns and a session that answers when the test wants."""
+"""SessionLease turn by turn, with a clock that the test sets and a session that answers when the test wants."""
 
 import itertools
 

@@ -15,7 +15,7 @@ Two rules keep two members from owning a partition:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf

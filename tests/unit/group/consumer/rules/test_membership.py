@@ -290,6 +290,7 @@ def test_a_failure_is_over_with_the_next_answer(member):
 
 
 def test_a_release_and_the_wish_to_join_do_not_wait_for_the_next_heartbeat(member):
+    member.take_topics_change()
     beat(member, 1, ids(0))
     assert not member.has_work()
     member.release(parts(1))
