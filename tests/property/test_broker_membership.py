@@ -181,16 +181,22 @@ class BrokerGroups(RebalanceThreads):
         """
         if begun_by is not None:
             self.join_again(begun_by)
-        for number in (begun_by or 0, 0, 1, 2):
+        self._all_join((begun_by or 0, 0, 1, 2))
+        self._all_synchronise((0, 1, 2), owners, lost)
+
+    def _all_join(self, numbers):
+        for number in numbers:
             self.notice(number)
             self.look(number)
             self.release_what_is_not_in_the_share(number)
             self.join(number, arrives=True)
-        for number in range(3):
+
+    def _all_synchronise(self, numbers, owners, lost=()):
+        for number in numbers:
             self.synchronise(number, arrives=True, owners=owners)
-        for number in range(3):
+        for number in numbers:
             (self.lose_answer if number in lost else self.take_assignment)(number)
-        for number in range(3):
+        for number in numbers:
             self.own(number)
             self.no_partition_has_two_owners()
 
@@ -215,19 +221,27 @@ class BrokerGroups(RebalanceThreads):
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
-    @rule(number=NUMBERS)
-    def session_times_out(self, number):
+    @rule(number=NUMBERS, owners=OWNERS)
+    def session_times_out(self, number, owners):
+        """The others take what the member had, which may hold it still."""
+        others = {0, 1, 2} - {number}
         names = self.parties[number].ids & self.coordinator.members.keys()
         if names:
-            self.wait_until(max(self.heard[name] for name in names) + SESSION_S, alive={0, 1, 2} - {number})
+            self.wait_until(max(self.heard[name] for name in names) + SESSION_S, alive=others)
             self._remove(names)
+            self._all_join(others)
+            self._all_synchronise(others, owners)
 
-    @rule()
-    def rebalance_times_out(self):
-        """Those that have not joined are removed, although their heartbeats were answered."""
+    @rule(number=NUMBERS, owners=OWNERS)
+    def rebalance_times_out(self, number, owners):
+        """Those that have not joined are removed, although their heartbeats are answered, and the others go on."""
+        others = {0, 1, 2} - {number}
+        self.join_again(min(others))
+        self._all_join((min(others), *others))
         if self.rebalancing_since is not None:
             self.wait_until(self.rebalancing_since + REBALANCE_S, alive={0, 1, 2})
             self._remove(set(self.coordinator.time_out()))
+            self._all_synchronise(others, owners)
 
     def _remove(self, names):
         for name in names:

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import initialize, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
 from tests.fixtures.rebalancethreads import LEASE, NUMBERS, REBALANCE_S, SESSION_S, RebalanceThreads
@@ -89,6 +89,16 @@ class ConsumerGroups(RebalanceThreads):
         self.release_what_is_not_in_the_share(number)
         self.acquire(number)
 
+    @initialize(settled=st.booleans())
+    def settle(self, settled):
+        self.all_follow({0, 1, 2} if settled else ())
+
+    def all_follow(self, numbers):
+        for _ in range(2):
+            for number in numbers:
+                self.follow(number)
+                self.no_partition_has_two_owners()
+
     @rule(number=NUMBERS, partition=st.integers(0, 4), owner=NUMBERS)
     def report_while_one_is_renewed(self, number, partition, owner):
         """A partition that is to be taken again is not reported, and the coordinator gives it to another member."""
@@ -104,19 +114,24 @@ class ConsumerGroups(RebalanceThreads):
 
     @rule(number=NUMBERS)
     def session_times_out(self, number):
-        name = self.parties[number].member.member_id
+        """The others take what the member had, which may hold it still."""
+        name, others = self.parties[number].member.member_id, {0, 1, 2} - {number}
         if name in self.coordinator.members:
-            self.wait_until(self.heard[name] + SESSION_S, alive={0, 1, 2} - {number})
+            self.wait_until(self.heard[name] + SESSION_S, alive=others)
             self._remove(name)
+            self.all_follow(others)
 
-    @rule(number=NUMBERS)
-    def release_times_out(self, number):
-        """A member that has not released what it has to is removed, although its heartbeats were answered."""
-        name = self.parties[number].member.member_id
+    @rule(number=NUMBERS, owners=OWNERS)
+    def release_times_out(self, number, owners):
+        """A member that does not release what it has to is removed, although its heartbeats are answered."""
+        name, others = self.parties[number].member.member_id, {0, 1, 2} - {number}
+        self.coordinator.assign(owners)
+        self.keep_alive(number)
         if name in self.revoking_since:
             self.wait_until(self.revoking_since[name] + REBALANCE_S, alive={0, 1, 2})
-            if name in self.revoking_since:
-                self._remove(name)
+        if name in self.revoking_since:
+            self._remove(name)
+            self.all_follow(others)
 
     def _remove(self, name):
         self.coordinator.remove(name)
