@@ -105,6 +105,9 @@ class ConsumerGroups(RebalanceThreads):
         self.release_one(number, partition)
         self.coordinator.move(partition, owner)
         self.send(number, arrives=True)
+        self.look(number)
+        self.acquire(number)
+        self.follow(owner)
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
