@@ -272,4 +272,4 @@ class SessionGroup:
     @property
     def lease_lapses(self) -> int:
         """How often the lease has lapsed."""
-        return 0 if self._lease is None else self._lease.watch.lapses
+        return 0 if self._lease is None else self._lease.lapses
