@@ -51,15 +51,11 @@ class GroupSession(BrokerSession[BrokerMembership]):
     ) -> None:
         strategies = configured_strategies(config.partition_assignment_strategy)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
-        session_ms, rebalance_ms, instance_id = (
-            config.session_timeout_ms,
-            config.max_poll_interval_ms,
-            config.group_instance_id,
-        )
+        session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000)
-        member = BrokerMembership(self.cooperative, instance_id=instance_id, lease=lease)
+        member = BrokerMembership(self.cooperative, instance_id=config.group_instance_id, lease=lease)
         super().__init__(config, consumer_id, cluster, changed, member, clock)
-        settings = JoinSettings(self._group, session_ms, rebalance_ms, instance_id)
+        settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
         self._conversation = GroupConversation(config, settings, strategies, cluster, self.location)
         self._leaver = Heartbeats(
             self._group,

@@ -101,6 +101,11 @@ class SessionLease:
         """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
         return self._deadline - self._clock()
 
+    @property
+    def lapses(self) -> int:
+        """How often it has lapsed."""
+        return self.watch.lapses
+
     def _round(self) -> float:
         """Report what the lease's thread has just found, and probe; returns the seconds until the next probe."""
         if self._missing and self._missing == self._probed():

@@ -154,7 +154,7 @@ class SessionGroup:
     def describe(self) -> Standing:
         """See :meth:`.GroupProtocol.describe`."""
         return Standing(
-            self.zk.connected, self.zk.session_id, self.views, self._removals, self._lease.watch.lapses, self.excluded
+            self.zk.connected, self.zk.session_id, self.views, self._removals, self._lease.lapses, self.excluded
         )
 
     def _report_lease(self) -> None:
