@@ -14,7 +14,7 @@ from benchmarks.datasets import DataSet
 from benchmarks.drain import Prepared, drain, prepare
 from benchmarks.logsegment import Log, write_log
 from zkconsumer.errors import SandboxError
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
@@ -84,7 +84,7 @@ class FetchField:
     def brokers(self, protocol: str | None = None) -> dict[int, Broker]:
         """Brokers by id, with the endpoint for contestants or the one of a security protocol."""
         wanted = protocol or ("SSL" if self.ca_location else "PLAINTEXT")
-        return {broker.id: broker for broker in Registry(self._session, wanted).live_brokers()}
+        return {broker.id: broker for broker in GroupReader(self._session, wanted).live_brokers()}
 
     def fill(self) -> None:
         """Create and fill the topics, and wait until the brokers have opened them.

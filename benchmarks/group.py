@@ -19,7 +19,7 @@ from benchmarks.servers import bench_servers
 from benchmarks.zktrace import Settling, ZooKeeperTrace, settling
 from zkconsumer.errors import SandboxError
 from zkconsumer.group.rules.assignors import range_assignor
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
@@ -68,7 +68,7 @@ class GroupField:
     def __init__(self, sandbox: Sandbox, session: ZkSession, sizes: GroupSizes) -> None:
         self.sandbox = sandbox
         self.sizes = sizes
-        self._registry = Registry(session)
+        self._group_reader = GroupReader(session)
         self._groups = count()
         for partitions in sizes.partitions:
             self.create_topics({self.topic(partitions): partitions})
@@ -98,7 +98,7 @@ class GroupField:
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The brokers of the sandbox."""
-        return self._registry.live_brokers()
+        return self._group_reader.live_brokers()
 
     def produce_one_to_each(self, partitions: int) -> None:
         """Append one record to every partition of a topic."""
@@ -119,9 +119,9 @@ class GroupField:
     def _expect_owners(
         self, group: str, members: int, partitions: list[TopicPartition] | None, *, by_range: bool = True
     ) -> None:
-        view = self._registry.view(group)
+        view = self._group_reader.view(group)
         wanted = range_assignor(view.threads_by_topic(exclude_internal=True), view.partitions)
-        owners = self._registry.owner_threads(group, list(wanted) if partitions is None else partitions)
+        owners = self._group_reader.owner_threads(group, list(wanted) if partitions is None else partitions)
         wrong = [tp for tp, owner in owners.items() if owner is None or (by_range and owner != str(wanted.get(tp)))]
         if wrong or not owners or len(view.members) != members:
             raise SandboxError(

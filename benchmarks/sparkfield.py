@@ -14,7 +14,7 @@ from benchmarks.contest import OURS
 from benchmarks.servers import bench_servers
 from benchmarks.sparksession import CORES, spark_session
 from zkconsumer.errors import SandboxError
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
@@ -105,14 +105,14 @@ class SparkField:
 
     def __init__(self, sandbox: Sandbox, session: ZkSession, spark: SparkSession, directory: Path) -> None:
         self.endpoints = Endpoints(sandbox.zookeeper_connect, sandbox.bootstrap_servers)
-        self._registry = Registry(session)
+        self._group_reader = GroupReader(session)
         self._spark = spark
         self._directory = directory
         self._names = count()
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The brokers of the sandbox."""
-        return self._registry.live_brokers()
+        return self._group_reader.live_brokers()
 
     def new_name(self) -> str:
         """A new name for a group or a checkpoint."""

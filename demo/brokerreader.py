@@ -14,7 +14,7 @@ from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 
 class BrokerReader:
-    """A :class:`~demo.observer.GroupReader`; members are named by their ``client.id``.
+    """A :class:`~demo.observer.SampleReader`; members are named by their ``client.id``.
 
     Args:
         brokers: brokers of the cluster.
@@ -30,7 +30,7 @@ class BrokerReader:
         self._offsets = OffsetCoordinator(self._client, group)
 
     def read(self, at: float) -> Sample:
-        """See :meth:`GroupReader.read <demo.observer.GroupReader.read>`."""
+        """See :meth:`SampleReader.read <demo.observer.SampleReader.read>`."""
         members = group_members(self._coordinator, self.group)
         owners = {partition: member.client_id for member in members for partition in member.assigned}
         committed = self._offsets.fetch(self._partitions).found

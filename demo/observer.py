@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from demo.timeline import Sample, Timeline
 from zkconsumer.errors import LeaderUnknown, RetriableError, ZkConsumerError
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.wire.brokerclient import LATEST, BrokerClient
@@ -23,7 +23,7 @@ ANSWER_TIMEOUT_MS = 10_000
 CLIENT_ID = "zkconsumer-demo"
 
 
-class GroupReader(Protocol):
+class SampleReader(Protocol):
     """Reads one group. Used by one thread.
 
     Attributes:
@@ -44,7 +44,7 @@ class GroupReader(Protocol):
 
 
 class ZnodeReader:
-    """Reads members, owners and offsets from znodes, log ends from the brokers. See :class:`GroupReader`.
+    """Reads members, owners and offsets from znodes, log ends from the brokers. See :class:`SampleReader`.
 
     Args:
         session: an open session, which others may use too.
@@ -58,15 +58,15 @@ class ZnodeReader:
     ) -> None:
         self.group = group
         self._session = session
-        self._registry = Registry(session)
+        self._group_reader = GroupReader(session)
         self._offsets = ZooKeeperOffsetStore(session, group)
         self._client = BrokerClient(lambda: tuple(brokers), client_id=CLIENT_ID, timeout_ms=ANSWER_TIMEOUT_MS)
         self._partitions = tuple(partitions)
 
     def read(self, at: float) -> Sample:
-        """See :meth:`GroupReader.read`."""
+        """See :meth:`SampleReader.read`."""
         members = self._session.children(GroupPaths(self.group).ids) or ()
-        owners = self._registry.owner_threads(self.group, self._partitions)
+        owners = self._group_reader.owner_threads(self.group, self._partitions)
         committed = self._offsets.fetch(self._partitions)
         return Sample(
             at,
@@ -108,7 +108,7 @@ class Observer:
     """
 
     def __init__(
-        self, reader: GroupReader, timeline: Timeline, clock: Callable[[], float], alive: Callable[[], None]
+        self, reader: SampleReader, timeline: Timeline, clock: Callable[[], float], alive: Callable[[], None]
     ) -> None:
         self._reader = reader
         self._clock = clock

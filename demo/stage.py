@@ -12,7 +12,7 @@ from typing import Self
 
 from demo.brokerreader import BrokerReader
 from demo.flights import Records
-from demo.observer import GroupReader, ZnodeReader
+from demo.observer import SampleReader, ZnodeReader
 from demo.story import Story
 from demo.timeline import Event, Sample, Timeline
 from demo.workspace import Workspace
@@ -76,7 +76,7 @@ class Servers:
             return {"group.protocol": "kafka", "bootstrap.servers": self._sandbox.bootstrap_servers}
         return self._sandbox.connection
 
-    def reader(self, group: str) -> GroupReader:
+    def reader(self, group: str) -> SampleReader:
         """A reader of one group, to be closed by the caller."""
         if self._brokers_coordinate:
             return BrokerReader(self.brokers, group, self.partitions)

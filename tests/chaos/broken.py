@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
-from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset

@@ -13,7 +13,7 @@ from tests.fixtures.waiting import eventually
 from zkconsumer import StreamIdle
 from zkconsumer.errors import CoordinatorMoved, RetriableError
 from zkconsumer.group.kafka.groupmessages import JoinSettings, join_group, leave_group, sync_group
-from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_group

@@ -22,7 +22,7 @@ from zkconsumer import (
 )
 from zkconsumer.errors import MembershipLost, RebalanceAwaited
 from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consumer_heartbeat, leave_beat
-from zkconsumer.group.consumer.rules.membership import JOINING, LEAVING, Beat
+from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, Beat
 from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity

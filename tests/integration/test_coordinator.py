@@ -11,7 +11,7 @@ from tests.fixtures.groupprotocol import FetchInMemory
 from tests.fixtures.members import Cluster
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import break_connection, expire
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.cli.grouptables import coordinator_lines
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import MemberRefused, ZkConsumerError
@@ -462,7 +462,7 @@ def test_tools_describe_the_coordinator(group):
 
         eventually(is_complete)
         description = descriptions[-1]
-        znodes = read_group(session, open_registry(session, config), "g")
+        znodes = read_group(session, open_group_reader(session, config), "g")
     assert list(rebalance_findings(znodes)) == []
     assert list(explain_coordinator(znodes)) == []
     document = description_document(description)["coordinator"]

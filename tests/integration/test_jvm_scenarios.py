@@ -24,7 +24,7 @@ from zkconsumer import (
 )
 from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, UsageError
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode
@@ -335,7 +335,9 @@ def test_checked_ephemeral(sessions, zookeeper, unique_name):
     def register(membership):
         membership.register(Subscription.static({}), lambda: None, lambda seconds: False)  # waits for no conflict
 
-    one, two = (Membership(each, unique_name, f"{unique_name}_c", "range", lambda: 7) for each in (session, other))
+    one, two = (
+        MemberRegistration(each, unique_name, f"{unique_name}_c", "range", lambda: 7) for each in (session, other)
+    )
     register(one)  # all parents are missing
     path = f"/consumers/{unique_name}/ids/{unique_name}_c"
     assert zookeeper.get(path)[1].ephemeralOwner == session.session_id

@@ -7,9 +7,9 @@ from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import requests_sent
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.rules.attempts import orphan_delay_seconds
+from zkconsumer.group.rules.rebalancetimes import orphan_delay_seconds
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -71,8 +71,8 @@ def test_topics_of_others_do_not_concern_a_member_by_range(cluster, open_session
     member = cluster.member("a")
     member.join(Subscription.static({"mine": 1}))
     session = open_session(cluster.connect)
-    assert Registry(session).view("g", "g_a").partitions == {"mine": (0, 1)}
-    assert Registry(session).view("g").partitions == {"mine": (0, 1), "theirs": (0, 1)}
+    assert GroupReader(session).view("g", "g_a").partitions == {"mine": (0, 1)}
+    assert GroupReader(session).view("g").partitions == {"mine": (0, 1), "theirs": (0, 1)}
     assert member._protocol._shares._assigned_view.partitions == {"mine": (0, 1)}
 
 

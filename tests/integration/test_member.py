@@ -26,8 +26,8 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.rules.attempts import RebalanceCause, orphan_delay_seconds
 from zkconsumer.group.rules.memberstate import MemberState, illegal_transitions
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause, orphan_delay_seconds
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 

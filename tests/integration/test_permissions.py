@@ -31,7 +31,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.clientquotas import describe_quotas
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
@@ -371,7 +371,7 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         for topic in (allowed, denied):
             client.create(f"/consumers/{group}/offsets/{topic}/0", b"1", makepath=True)
         session.open()
-        brokers = Registry(session, config.security_protocol).live_brokers()
+        brokers = GroupReader(session, config.security_protocol).live_brokers()
         cluster = clusters.enter_context(closing(Cluster(config, brokers, session)))
         ends = MigrationEnds(session, cluster, End("zookeeper", group), End("kafka", group))
         eventually(lambda: f"Read on topic {denied};" in "".join(g.text for g in ends.observe().guards))

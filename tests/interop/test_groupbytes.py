@@ -18,7 +18,7 @@ from tests.fixtures.groupbytes import (
     SUBSCRIPTION_VERSIONS,
     USER_DATA,
 )
-from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription
 from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
 from zkconsumer.model import TopicPartition

@@ -6,7 +6,7 @@ from hypothesis.stateful import initialize, rule
 
 from tests.fixtures.brokergroupmodel import Coordinator, Phase, Request
 from tests.fixtures.rebalancethreads import LEASE, NUMBERS, PARTITION, REBALANCE_S, SESSION_S, RebalanceThreads
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -26,7 +26,7 @@ class _Party:
     """
 
     def __init__(self, cooperative):
-        self.member = BrokerMembership(cooperative, lease=LEASE)
+        self.member = GenerationMember(cooperative, lease=LEASE)
         self.waiting = self.beat = None
         self.share, self.ids = frozenset(), set()
 

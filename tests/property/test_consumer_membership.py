@@ -6,7 +6,7 @@ from hypothesis.stateful import initialize, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
 from tests.fixtures.rebalancethreads import LEASE, NUMBERS, REBALANCE_S, SESSION_S, RebalanceThreads
-from zkconsumer.group.consumer.rules.membership import LEAVING, Beat, ConsumerMembership, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import LEAVING, Beat, EpochMember, IdPartition
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset(IdPartition("id", number) for number in range(5))
@@ -22,7 +22,7 @@ class _Party:
     """
 
     def __init__(self, name):
-        self.member = ConsumerMembership(name, lease=LEASE)
+        self.member = EpochMember(name, lease=LEASE)
         self.member.name_topics({"t": "id"})
         self.waiting = None
         self.share = frozenset()

@@ -15,9 +15,9 @@ from tests.fixtures.coordinatedgroupmodel import (
 )
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
-from zkconsumer.group.coordinator.grants import Grants
-from zkconsumer.group.coordinator.ledgroup import LedGroup
+from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules import coordinatorplan
+from zkconsumer.group.coordinator.unclaimedcommands import UnclaimedCommands
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 
@@ -75,8 +75,8 @@ def forgets_claims_that_were_not_answered(monkeypatch):
 
 
 def never_looks_for_damaged_registrations(monkeypatch):
-    find = LedGroup._roles
-    monkeypatch.setattr(LedGroup, "_roles", lambda self, view: (find(self, view)[0], set()))
+    find = LeaderView._roles
+    monkeypatch.setattr(LeaderView, "_roles", lambda self, view: (find(self, view)[0], set()))
 
 
 def frees_before_the_lease_has_lapsed(monkeypatch):
@@ -87,7 +87,7 @@ def frees_before_the_lease_has_lapsed(monkeypatch):
 
 
 def announces_no_topics(monkeypatch):
-    monkeypatch.setattr(LedGroup, "_announce_changes", lambda self, members: None)
+    monkeypatch.setattr(LeaderView, "_announce_changes", lambda self, members: None)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_the_model_finds_partitions_that_are_freed_too_early(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_model_finds_partitions_that_a_member_does_not_claim(monkeypatch):
-    monkeypatch.setattr(Grants, "unclaimed", lambda self, commanded: {})
+    monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded: {})
     with pytest.raises(AssertionError, match="has no owner"):
         run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
 

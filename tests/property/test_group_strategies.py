@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember, JoinStep
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinStep
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -74,7 +74,7 @@ class _Group(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.members = {name: BrokerMembership(self.cooperative, lease=LEASE) for name in "abc"}
+        self.members = {name: GenerationMember(self.cooperative, lease=LEASE) for name in "abc"}
         self.known = {}  # member id to what it declared, of the present generation
         self.parked = {}
         self.pending = {}  # assignments that members have not received yet

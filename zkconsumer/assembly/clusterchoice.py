@@ -10,7 +10,7 @@ from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.zookeeper.session import ZkSession
 
 _log: Final = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ def cluster_of_member(config: ConsumerConfig, owner: str) -> ClusterSource | Non
     return PolledCluster(config, owner)
 
 
-def open_registry(session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False) -> Registry:
-    """The registry for a client that is not a member.
+def open_group_reader(session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False) -> GroupReader:
+    """The group_reader for a client that is not a member.
 
     What it reads from ZooKeeper it reads each time. With ``bootstrap.servers`` it describes the cluster as of its first
     question, so that one run of a tool asks brokers once; its methods raise BrokerUnavailable if no broker answers.
@@ -44,14 +44,14 @@ def open_registry(session: ZkSession, config: ConsumerConfig, *, without_brokers
         without_brokers: if no broker answers, log it and read what ZooKeeper has: nothing, for brokers without it.
     """
     if config.bootstrap_servers is None:
-        return Registry(session, config.security_protocol)
+        return GroupReader(session, config.security_protocol)
     from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
 
     read = RememberedCatalog(BrokerCatalog(config).read).read
     if without_brokers:
         read_cluster = _with_fallback(read, BrokerZnodes(session, config.security_protocol))
-        return Registry(session, config.security_protocol, read_cluster=read_cluster)
-    return Registry(session, config.security_protocol, read_cluster=read)
+        return GroupReader(session, config.security_protocol, read_cluster=read_cluster)
+    return GroupReader(session, config.security_protocol, read_cluster=read)
 
 
 def _with_fallback(read: ReadCluster, znodes: ClusterCatalog) -> ReadCluster:

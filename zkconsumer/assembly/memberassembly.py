@@ -18,7 +18,7 @@ from zkconsumer.group.groupprotocol import BrokerSource
 from zkconsumer.group.grouprefusals import OnRefusal
 from zkconsumer.group.member import GroupMember, MemberParts
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import Stamp
 from zkconsumer.offsets.storechoice import open_kafka_store, open_store
@@ -65,7 +65,7 @@ def assemble_parts(
     if cluster is not None:
         brokers = cluster
     else:
-        brokers = group if isinstance(group, CoordinatorGroup) else Registry(group.zk, config.security_protocol)
+        brokers = group if isinstance(group, CoordinatorGroup) else GroupReader(group.zk, config.security_protocol)
     store = open_store(
         config,
         ZooKeeperOffsetStore(group.zk, config.group_id, group.fence, stamp),

@@ -40,7 +40,7 @@ def explain(
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
     ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings.
     """
-    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
     from zkconsumer.operate.groups.explanation import explain_group
     from zkconsumer.operate.groups.groupznodes import read_group
@@ -51,9 +51,9 @@ def explain(
     with tool_session(config) as session, progress("reading") as advance:
         for number, name in enumerate(names):
             advance(number, len(names))
-            registry = open_registry(session, config, without_brokers=True)
-            znodes = read_group(session, registry, name)
-            facts = read_cluster_facts(session, config, registry, znodes, storage=storage, metrics=metrics)
+            group_reader = open_group_reader(session, config, without_brokers=True)
+            znodes = read_group(session, group_reader, name)
+            facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
             found[name] = explain_group(znodes, facts)
     if as_json:
         documents = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     all_groups,
     all_option,
@@ -24,7 +25,6 @@ from zkconsumer.cli.groupoptions import (
 )
 from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.rarecollections import rare_collections
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:

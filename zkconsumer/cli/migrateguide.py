@@ -35,7 +35,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     offsets. Nothing is written. The exit code is 3 if the next step must not be taken yet, or some members have not
     taken the last one, or it is unknown.
     """
-    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.groupznodes import read_group
     from zkconsumer.operate.migrate.guidewatch import GroupWatch, watch_group
     from zkconsumer.operate.migrate.rules.guidance import Stage, guide
@@ -44,7 +44,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     (name,) = connection.group_names(() if group is None else (group,))
     config = connection.config()
     with tool_session(config) as session, progress("watching, in seconds") as advance:
-        found = read_group(session, open_registry(session, config), name)
+        found = read_group(session, open_group_reader(session, config), name)
         partitions = [partition for partition in found.partitions if found.exists(partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,

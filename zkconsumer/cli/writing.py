@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.rarecollections import rare_collections
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 

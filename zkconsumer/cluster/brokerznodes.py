@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class BrokerZnodes:
-    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/registry.py``."""
+    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``."""
 
     def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
         self._session = session

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.connector.versionzero import commit_through_broker, fetch_through_broker, segment_offsets
+from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.errors import (
     CorruptRecord,
     LeaderUnknown,

@@ -19,7 +19,7 @@ from zkconsumer.decode.columns import trim as trim_columns
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.kernels import IndexTask, Kernels, Survey
 from zkconsumer.decode.memory import ChunkMemory
-from zkconsumer.decode.placement import integer, plausible
+from zkconsumer.decode.offsetchecks import integer, plausible
 from zkconsumer.decode.records import Records
 from zkconsumer.decode.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.decode.unpack import Unpacker

@@ -33,8 +33,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from zkconsumer.group.rules.assignors import Assignment
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, Topic, TopicPartition

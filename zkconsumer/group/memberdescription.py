@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.group.rules.memberstate import Entered
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState, step_name
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.memberstats import RebalanceCounts
 from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState, step_name
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
 
 _log = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignme
 from zkconsumer.group.committer import OffsetCommitter
 from zkconsumer.group.groupprotocol import GroupProtocol, NextAssignment, NoNeed, Target
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipState
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -72,17 +72,17 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
 
 
 def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
-    from zkconsumer.assembly.clusterchoice import open_registry
+    from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.zookeeper.session import ZkSession
 
     config = options.config
     session = ZkSession.from_config(config)
     session.open()
     try:
-        registry = open_registry(session, config)
-        partitions = _partitions(registry.partitions(options.select(registry.topics())))
-        brokers = registry.live_brokers()
-        group = registry.view(config.group_id)
+        group_reader = open_group_reader(session, config)
+        partitions = _partitions(group_reader.partitions(options.select(group_reader.topics())))
+        brokers = group_reader.live_brokers()
+        group = group_reader.view(config.group_id)
         committed, refused = _fetch(_store(config, session, brokers), partitions) if with_offsets else _NOTHING_STORED
         return ClusterView(
             brokers=brokers,

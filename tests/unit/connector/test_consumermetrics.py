@@ -1,7 +1,7 @@
 from zkconsumer.connector.consumermetrics import MinuteRates
 from zkconsumer.group.memberstats import RebalanceCounts
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState, step_name
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 
 
 def test_rates_are_those_of_the_last_minute():

@@ -6,8 +6,8 @@ from tests.fixtures.groupprotocol import Member
 from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
 from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.spark.rules.microbatch import Span

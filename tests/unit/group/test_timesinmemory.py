@@ -8,7 +8,7 @@ from kazoo.protocol.serialization import Delete
 from tests.fixtures.groupmodel import PATHS, SUBSCRIPTIONS, GroupModel
 from tests.fixtures.membersinturns import SESSION_S
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import TopicPartition
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.connector.versionzero import commit_through_broker, fetch_through_broker
+from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker
 from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator

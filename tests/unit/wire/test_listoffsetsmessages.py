@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse
-from zkconsumer.connector.versionzero import segment_offsets
+from zkconsumer.connector.versionzerorequests import segment_offsets
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.apiversions import LIST_OFFSETS, NO_OFFSETS_WANTED

@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.errors import SessionExpired
-from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.zookeeper.multiread import ArmWatches, in_requests
 
 
@@ -26,6 +26,6 @@ def test_watches_are_registered_when_their_request_is_sent():
 
 def test_without_a_registration_there_is_no_fence():
     """The root must not be used: it always exists, so nothing would be fenced."""
-    membership = Membership(None, "g", "g_a", "range", lambda: 0)
+    membership = MemberRegistration(None, "g", "g_a", "range", lambda: 0)
     with pytest.raises(SessionExpired, match="g_a is not registered"):
         _ = membership.fence

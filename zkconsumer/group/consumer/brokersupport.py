@@ -12,7 +12,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     consumer_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.membership import LEAVING
+from zkconsumer.group.consumer.rules.epochmember import LEAVING
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection

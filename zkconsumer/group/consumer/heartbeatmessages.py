@@ -13,7 +13,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-from zkconsumer.group.consumer.rules.membership import Beat, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import Beat, IdPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import Fields, encode_compact_array, encode_compact_string, reporting_malformed

@@ -23,11 +23,11 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     consumer_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.membership import LEAVING, Beat, ConsumerMembership
+from zkconsumer.group.consumer.rules.epochmember import LEAVING, Beat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -44,7 +44,7 @@ _SESSION_VALID_S: Final = 60.0
 """How often the session timeout is read, which an operator may change while the group is running."""
 
 
-class ConsumerSession(BrokerSession[ConsumerMembership]):
+class ConsumerSession(BrokerSession[EpochMember]):
     """The membership of one consumer, and the thread that keeps it; for the arguments see :class:`BrokerSession`."""
 
     _timeout = f"the session timeout ({_SESSION_TIMEOUT})"
@@ -59,7 +59,7 @@ class ConsumerSession(BrokerSession[ConsumerMembership]):
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         lease = BrokerLease(config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000)
-        member = ConsumerMembership(str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
+        member = EpochMember(str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
         super().__init__(config, consumer_id, cluster, changed, member, clock)
         self._settings = HeartbeatSettings(self._group, config.max_poll_interval_ms, config.group_remote_assignor)
         self.topic_ids = lambda: self.membership.read(lambda member: member.topic_ids())

@@ -13,11 +13,11 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.coordinator.commands import EpochEnded
 from zkconsumer.group.coordinator.election import Election
-from zkconsumer.group.coordinator.ledgroup import LedGroup
+from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules.candidacy import look_interval
 from zkconsumer.group.coordinator.rules.coordinatorplan import longest_wait_seconds
-from zkconsumer.group.rules.attempts import orphan_delay_seconds, settle_seconds
-from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.rules.rebalancetimes import orphan_delay_seconds, settle_seconds
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.zookeeper.session import ZkSession
@@ -59,7 +59,7 @@ class Coordinator:
         config: ConsumerConfig,
         consumer_id: str,
         session: ZkSession,
-        membership: Membership,
+        membership: MemberRegistration,
         cluster: ClusterSource | None = None,
         *,
         wake: Wake | None = None,
@@ -84,7 +84,7 @@ class Coordinator:
             clock,
         )
         self._epoch: int | None = None
-        self._led: LedGroup | None = None
+        self._led: LeaderView | None = None
         self._group_changed = False
         self._failed = False
         self._refusal = ""
@@ -191,7 +191,7 @@ class Coordinator:
         if epoch != self._epoch:
             self._epoch, self._led, self._tend_at = epoch, None, None
         if epoch is not None and self._led is None:
-            self._led = LedGroup(
+            self._led = LeaderView(
                 self._config,
                 self._session,
                 self._membership,
@@ -206,7 +206,7 @@ class Coordinator:
         self._group_changed = True
         self._wake.set()
 
-    def _settle(self, led: LedGroup) -> None:
+    def _settle(self, led: LeaderView) -> None:
         """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
 
         The watch on ``ids`` fires once until they are listed again, so their version shows whether more have come.
@@ -224,7 +224,7 @@ class Coordinator:
             changed = self._group_changed or version != before
         self._group_changed = False
 
-    def _plan(self, led: LedGroup) -> None:
+    def _plan(self, led: LeaderView) -> None:
         for number in range(_MOST_PLANS):
             if self._closing.is_set() or (self._group_changed and number):
                 return  # a change has set the wake-up, and its events settle first
@@ -232,7 +232,7 @@ class Coordinator:
                 return
         self._wake.set()
 
-    def _tend(self, led: LedGroup) -> None:
+    def _tend(self, led: LeaderView) -> None:
         """Look after JVM members that may have given up, as long as there are any."""
         if not led.has_jvm_members:
             self._tend_at = None

@@ -26,12 +26,12 @@ from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, PausingThread, Target
-from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.membership import Membership
-from zkconsumer.group.zookeeper.registry import Registry
-from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.group.zookeeper.deliverylease import SessionLease
+from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
@@ -42,7 +42,7 @@ from zkconsumer.zookeeper.watchedreads import WatchedReads
 _NAMED_S: Final = 3.0
 """How long the brokers that a new command names are used: a fetcher starts right after it."""
 
-MakeCoordinator = Callable[[ConsumerConfig, str, ZkSession, Membership, ClusterSource | None], Coordinator]
+MakeCoordinator = Callable[[ConsumerConfig, str, ZkSession, MemberRegistration, ClusterSource | None], Coordinator]
 """Makes the member's part in leading; the arguments are those of :class:`Coordinator`."""
 
 
@@ -103,7 +103,7 @@ class CoordinatorGroup(SessionGroup):
         )
         self._exclude_internal = config.exclude_internal_topics
         self._security_protocol = config.security_protocol
-        self._registry = Registry(
+        self._group_reader = GroupReader(
             self.zk,
             config.security_protocol,
             read_cluster=None if cluster is None else partial(read_known, cluster),
@@ -151,7 +151,7 @@ class CoordinatorGroup(SessionGroup):
 
     @property
     def obeying(self) -> int | None:
-        """See :attr:`Membership.obeying`."""
+        """See :attr:`MemberRegistration.obeying`."""
         return self._membership.obeying
 
     def lose(self) -> None:
@@ -166,7 +166,7 @@ class CoordinatorGroup(SessionGroup):
 
     def has_others(self) -> bool:
         """True if another consumer is registered."""
-        return len(self._registry.member_ids(self._group)) > 1
+        return len(self._group_reader.member_ids(self._group)) > 1
 
     # -- the assignment ---------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class CoordinatorGroup(SessionGroup):
         named = self._named
         if named is not None and named.brokers and self._clock() < named.until:
             return named.brokers
-        return self._registry.live_brokers()
+        return self._group_reader.live_brokers()
 
     def _late(self, path: str) -> str:
         """Why a command is missing, as text for an error; empty at first, since the coordinator reacts to a join."""
@@ -270,7 +270,7 @@ class CoordinatorGroup(SessionGroup):
 
     def _subscribed(self) -> dict[str, Topic]:
         """The topics that this member subscribes to; read without watches, since the leader watches topics."""
-        return self._registry.describe_subscribed(self._subscription, exclude_internal=self._exclude_internal)
+        return self._group_reader.describe_subscribed(self._subscription, exclude_internal=self._exclude_internal)
 
     def fetched(self) -> None:
         """The command has been carried out."""

@@ -25,8 +25,8 @@ from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Topic, TopicPartition

@@ -11,8 +11,8 @@ from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact, expect_coordinator
 from zkconsumer.group.kafka.groupmessages import heartbeat
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, reaction_to
+from zkconsumer.group.kafka.rules.generationmember import Beat, GenerationMember
 from zkconsumer.group.kafka.rules.heartbeattimes import heartbeat_pause
-from zkconsumer.group.kafka.rules.membership import Beat, BrokerMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
@@ -46,7 +46,7 @@ class Heartbeats:
         interval_s: float,
         owner: str,
         coordinator: CoordinatorContact,
-        membership: SharedMembership[BrokerMembership],
+        membership: SharedMembership[GenerationMember],
         *,
         why_stopped: Callable[[int], ZkConsumerError | None],
         silent: Callable[[], None],

@@ -12,7 +12,7 @@ from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.describedmembers import describe_members
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.group.kafka.groupreactions import Reaction, reaction_to
-from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, GroupStrategy
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription, encode_assignment, encode_subscription
 from zkconsumer.model import TopicPartition

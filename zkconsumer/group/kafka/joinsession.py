@@ -20,8 +20,8 @@ from zkconsumer.group.kafka.groupmessages import JoinSettings, leave_group
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
 from zkconsumer.group.kafka.heartbeats import Heartbeats
 from zkconsumer.group.kafka.joinconversation import GroupConversation
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
 from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.group.rules.groupview import format_partitions
@@ -35,7 +35,7 @@ from zkconsumer.wire.rules.outage import Outage
 _log: Final = logging.getLogger(__name__)
 
 
-class GroupSession(BrokerSession[BrokerMembership]):
+class GroupSession(BrokerSession[GenerationMember]):
     """The membership of one consumer, and the threads that keep it; for the arguments see :class:`BrokerSession`."""
 
     _timeout = "session.timeout.ms"
@@ -53,7 +53,7 @@ class GroupSession(BrokerSession[BrokerMembership]):
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000)
-        member = BrokerMembership(self.cooperative, instance_id=config.group_instance_id, lease=lease)
+        member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
         super().__init__(config, consumer_id, cluster, changed, member, clock)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
         self._conversation = GroupConversation(config, settings, strategies, cluster, self.location)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from zkconsumer.errors import ProtocolError
-from zkconsumer.group.kafka.rules.membership import JoinIntent
+from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.rules.strategies import NO_GENERATION, MemberSubscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.fields import by_topic

@@ -13,10 +13,17 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import StrategyConflict
 from zkconsumer.group.groupprotocol import ChangeSignal, Target
 from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
-from zkconsumer.group.rules.attempts import RebalanceCause, given_up, held_by_others, my_share, nudges, rebalance_cause
 from zkconsumer.group.rules.groupview import GroupView, describe_changes
+from zkconsumer.group.rules.rebalancetimes import (
+    RebalanceCause,
+    given_up,
+    held_by_others,
+    my_share,
+    nudges,
+    rebalance_cause,
+)
 from zkconsumer.group.rules.reconcile import Share
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -29,7 +36,7 @@ class AssignmentReader:
     Args:
         config: the consumer's properties.
         consumer_id: id of this member.
-        registry: reads the group, with watches.
+        group_reader: reads the group, with watches.
         signal: raised by those watches; its token shows whether a view is outdated.
         changes: notes each reading, where members do not get watch events for changes of topics and partitions.
 
@@ -42,13 +49,13 @@ class AssignmentReader:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        registry: Registry,
+        group_reader: GroupReader,
         signal: ChangeSignal,
         changes: ClusterChanges | None = None,
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
-        self._registry = registry
+        self._group_reader = group_reader
         self._signal = signal
         self._changes = changes
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
@@ -87,9 +94,9 @@ class AssignmentReader:
     def _read(self) -> GroupView:
         group = self._config.group_id
         if self._changes is None:
-            return self._registry.view(group, self._topics_of)
-        events = self._registry.group_events(group)
-        view = self._registry.view(group, self._topics_of)
+            return self._group_reader.view(group, self._topics_of)
+        events = self._group_reader.group_events(group)
+        view = self._group_reader.view(group, self._topics_of)
         self._changes.read(view, events)
         return view
 
@@ -154,7 +161,7 @@ class AssignmentReader:
     # -- JVM members that gave up -----------------------------------------------------------------------------------
 
     def nudges(self) -> bool:
-        """True if this member is the one that nudges; see :func:`~zkconsumer.group.rules.attempts.nudges`.
+        """True if this member is the one that nudges; see :func:`~zkconsumer.group.rules.rebalancetimes.nudges`.
 
         Also if its last view is outdated: then a rebalance follows, after which this is called again.
         """
@@ -171,7 +178,7 @@ class AssignmentReader:
             return [], False
         assignment = self._of_all_topics()
         theirs = [p for p, thread in assignment.items() if thread.consumer_id in self._jvm_members]
-        owners = self._registry.owner_threads(self._config.group_id, theirs)
+        owners = self._group_reader.owner_threads(self._config.group_id, theirs)
         return given_up(assignment, owners, self._jvm_members), held_by_others(assignment, owners, self._jvm_members)
 
     def _of_all_topics(self) -> Assignment:
@@ -180,7 +187,7 @@ class AssignmentReader:
         if view is None or self._topics_of is None:
             return self._group_assignment
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        others = self._registry.partitions(sorted(threads.keys() - view.partitions.keys()))
+        others = self._group_reader.partitions(sorted(threads.keys() - view.partitions.keys()))
         return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **others})
 
     def _report_missing_topics(self, view: GroupView) -> None:

@@ -27,7 +27,7 @@ class Shares(Protocol):
 
 
 class Nudge(Protocol):
-    """The method of :class:`~zkconsumer.group.zookeeper.membership.Membership` that is used here."""
+    """The method of :class:`~zkconsumer.group.zookeeper.registration.MemberRegistration` that is used here."""
 
     def nudge(self) -> None:
         """Make every member of the group rebalance."""

@@ -20,18 +20,18 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThread, StandAloneLease, Standing
 from zkconsumer.group.rules.assignors import assignor_name
-from zkconsumer.group.rules.attempts import (
+from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.rebalancetimes import (
     longest_settling_seconds,
     retry_seconds,
     settle_seconds,
     total_wait_covers_session,
 )
-from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.consumedtopics import ConsumedTopics
-from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
-from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -43,7 +43,7 @@ _log: Final = logging.getLogger(__name__)
 _ALWAYS_THERE: Final = "/"
 
 MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[[], None], str], SessionLease]
-"""Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.sessionlease.SessionLease`."""
+"""Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
 
 
 class SessionGroup:
@@ -86,7 +86,7 @@ class SessionGroup:
         self._clock = clock
         self._cluster = cluster
         self.zk = ZkSession.from_config(config, self.connection_changed) if zk is None else zk
-        self._membership = Membership(
+        self._membership = MemberRegistration(
             self.zk,
             config.group_id,
             consumer_id,

@@ -16,14 +16,14 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import OwnershipConflict, RegistrationLost
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, Target
-from zkconsumer.group.rules.attempts import orphan_delay_seconds, retry_window_seconds
+from zkconsumer.group.rules.rebalancetimes import orphan_delay_seconds, retry_window_seconds
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
+from zkconsumer.group.zookeeper.deliverylease import SessionLease
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
-from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
-from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
@@ -70,13 +70,13 @@ class ZooKeeperGroup(SessionGroup):
             cluster=cluster,
         )
         self._changes = None if cluster is None else ClusterChanges()
-        self._registry = Registry(
+        self._group_reader = GroupReader(
             self.zk,
             config.security_protocol,
             WatchedReads(self.zk, signal.raise_flag),
             read_cluster=None if cluster is None else cluster.read,
         )
-        self._shares = AssignmentReader(config, consumer_id, self._registry, signal, self._changes)
+        self._shares = AssignmentReader(config, consumer_id, self._group_reader, signal, self._changes)
         self._orphans = OrphanWatch(
             config.group_id,
             retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
@@ -99,7 +99,7 @@ class ZooKeeperGroup(SessionGroup):
 
     def has_others(self) -> bool:
         """True if another consumer is registered; the watch that this leaves raises the signal."""
-        return len(self._registry.member_ids(self._group)) > 1
+        return len(self._group_reader.member_ids(self._group)) > 1
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
         """As of :class:`SessionGroup`; after a conflict only former owners have to release: the view is still valid."""
@@ -131,7 +131,7 @@ class ZooKeeperGroup(SessionGroup):
 
     def _has_no_brokers(self) -> bool:
         """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""
-        return self._cluster is not None or not self._registry.live_brokers(self._signal.raise_flag)
+        return self._cluster is not None or not self._group_reader.live_brokers(self._signal.raise_flag)
 
     def _announce_changes(self) -> None:
         """Nudge the group if this member may be the only one that knows of new topics or partitions.

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
 from zkconsumer.operate.groups.clientquotas import describe_quotas
@@ -98,7 +98,7 @@ class ClusterFacts:
 def read_cluster_facts(
     session: ZkSession,
     config: ConsumerConfig,
-    registry: Registry,
+    group_reader: GroupReader,
     znodes: GroupZnodes,
     *,
     storage: OffsetStorage = "auto",
@@ -110,19 +110,19 @@ def read_cluster_facts(
     Args:
         session: an open session.
         config: how brokers are reached.
-        registry: with which the group was read.
+        group_reader: with which the group was read.
         znodes: the group.
         storage: whose committed offset counts.
         bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
         metrics: addresses of members' metrics pages (``metrics.port``).
     """
     problems: list[str] = []
-    brokers = tuple(bootstrap) or registry.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
+    brokers = tuple(bootstrap) or group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
     reachable: list[Broker] = []
     with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
         unreachable = _reach(asked.client, brokers)
         reachable += (broker for broker in brokers if broker not in unreachable)
-        in_kafka = read_offsets_in_kafka(registry, asked, [znodes], storage)
+        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import name_some
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.subscription import Blacklist, Subscription
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
@@ -161,15 +161,15 @@ def describe_groups(
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
-    registry = open_registry(session, config, without_brokers=True)
-    found = read_groups(session, registry, groups).required(skipped)
-    brokers = bootstrap or registry.live_brokers()
+    group_reader = open_group_reader(session, config, without_brokers=True)
+    found = read_groups(session, group_reader, groups).required(skipped)
+    brokers = bootstrap or group_reader.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(registry, asked, found, storage, is_elsewhere=bool(bootstrap))
+        in_kafka = read_offsets_in_kafka(group_reader, asked, found, storage, is_elsewhere=bool(bootstrap))
         partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
         logs = asked.logs(partitions, with_starts=with_log_starts)
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
-    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not registry.topics()
+    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
     return [
         _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
         for znodes in found
@@ -204,7 +204,7 @@ def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka) -> list[TopicP
 
 
 def read_offsets_in_kafka(
-    registry: Registry,
+    group_reader: GroupReader,
     asked: BrokerOffsets,
     found: Sequence[GroupZnodes],
     storage: OffsetStorage,
@@ -217,13 +217,13 @@ def read_offsets_in_kafka(
     has an offset in Kafka, so nothing is asked.
 
     Args:
-        registry: of the cluster.
+        group_reader: of the cluster.
         asked: its brokers.
         found: the groups.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
     """
-    may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and counts_in_kafka(storage))
+    may_ask = OFFSETS_TOPIC in group_reader.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
         return {znodes.group: Answer({}) for znodes in found}
     groups = {znodes.group: znodes.partitions for znodes in found}

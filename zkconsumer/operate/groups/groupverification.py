@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
@@ -44,7 +44,7 @@ def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> Reba
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    znodes = read_group(session, open_registry(session, config), group)
+    znodes = read_group(session, open_group_reader(session, config), group)
     return RebalanceVerification(group, tuple(rebalance_findings(znodes)))
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
@@ -49,11 +49,11 @@ def plan_delete(
     Raises:
         ZkConsumerError: a group does not exist, has nothing of the topic, or ZooKeeper cannot be read.
     """
-    registry = Registry(session)
-    names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, registry, topic, store)
+    group_reader = GroupReader(session)
+    names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, group_reader, topic, store)
     plans = []
     for group in names:
-        if not registry.group_exists(group):
+        if not group_reader.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         guards = Guards(session, live)
         known = partitions_to_hold(session, cluster.config, group)
@@ -66,12 +66,12 @@ def plan_delete(
 
 
 def _groups_of(
-    session: ZkSession, cluster: Cluster, registry: Registry, topic: str | None, store: Store | None
+    session: ZkSession, cluster: Cluster, group_reader: GroupReader, topic: str | None, store: Store | None
 ) -> list[str]:
     """Groups that store something of the topic, also in Kafka if that is written; those with members keep it."""
     if topic is None:
         raise ZkConsumerError("specify a group or a topic")
-    groups = registry.groups()
+    groups = group_reader.groups()
     found = session.get_many(
         path
         for group in groups
@@ -210,10 +210,10 @@ def plan_rename(
         ZkConsumerError: the source does not exist or has no offsets, the destination exists, or ZooKeeper cannot be
             read.
     """
-    registry = Registry(session)
-    if not registry.group_exists(source):
+    group_reader = GroupReader(session)
+    if not group_reader.group_exists(source):
         raise ZkConsumerError(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
-    if registry.group_exists(destination):
+    if group_reader.group_exists(destination):
         raise ZkConsumerError(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
     deletion = plan_delete(session, cluster, [source], None, store=store).groups[0]
     nodes = offset_nodes(session, source)
@@ -267,7 +267,7 @@ def plan_clean(
         wanted = re.compile(match or ".*", re.DOTALL)
     except re.error as error:
         raise ZkConsumerError(f"--match {match!r} is not a regex: {error}") from None
-    groups = [group for group in Registry(session).groups() if wanted.fullmatch(group)]
+    groups = [group for group in GroupReader(session).groups() if wanted.fullmatch(group)]
     members = session.children_of(GroupPaths(group).ids for group in groups).existing()
     limit = now_ms() - older_than_ms
     plans, trees = [], {}

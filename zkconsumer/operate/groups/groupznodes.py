@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name
@@ -103,17 +103,17 @@ class GroupReads(NamedTuple):
         return list(self.groups.values())
 
 
-def read_group(session: ZkSession, registry: Registry, group: str) -> GroupZnodes:
+def read_group(session: ZkSession, group_reader: GroupReader, group: str) -> GroupZnodes:
     """Read one group; see :func:`read_groups`.
 
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    (found,) = read_groups(session, registry, [group]).required()
+    (found,) = read_groups(session, group_reader, [group]).required()
     return found
 
 
-def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -> GroupReads:
+def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[str]) -> GroupReads:
     """Read groups, each step for all of them at once: a round trip costs more than what is read.
 
     The members are read again after the owners: an owner claims its partitions after it has registered, so an owner
@@ -121,18 +121,18 @@ def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -
 
     Args:
         session: an open session.
-        registry: of the same session.
+        group_reader: of the same session.
         groups: their names.
 
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.
     """
     paths, failures = _existing_groups(session, groups)
-    views = registry.views(paths)
+    views = group_reader.views(paths)
     failures.update(views.failures)
     coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
     partly = _read_topics(session, paths, views.views, failures)
-    existing = registry.partitions(sorted({topic for one in partly.values() for topic in one.topics}))
+    existing = group_reader.partitions(sorted({topic for one in partly.values() for topic in one.topics}))
     parents = session.children_of(parent for one in partly.values() for parent in one.parents())
     found = {group: _partitions(one, existing, parents) for group, one in partly.items()}
     owner_paths = [paths[group].owner(p) for group, one in found.items() for p in one.partitions]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
 from zkconsumer.operate.groups.groupdescription import (
@@ -98,16 +98,16 @@ class LagSampler:
             ZooKeeperUnavailable: no server answers.
             ZkConsumerError: a required group cannot be read.
         """
-        registry = self._open_registry()
-        reads = read_groups(self._session, registry, groups)
+        group_reader = self._open_registry()
+        reads = read_groups(self._session, group_reader, groups)
         if required:
             reads.required()
         problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
         found = list(reads.groups.values())
-        self._brokers = self._bootstrap or registry.live_brokers()
+        self._brokers = self._bootstrap or group_reader.live_brokers()
         self._asked.begin_round()
         elsewhere = bool(self._bootstrap)
-        in_kafka = read_offsets_in_kafka(registry, self._asked, found, self._storage, is_elsewhere=elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, self._asked, found, self._storage, is_elsewhere=elsewhere)
         partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
         logs = self._asked.logs(partitions)
         for znodes in found:
@@ -118,9 +118,9 @@ class LagSampler:
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
         self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
 
-    def _open_registry(self) -> Registry:
+    def _open_registry(self) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_registry(self._session, self._config, without_brokers=True)
+        return open_group_reader(self._session, self._config, without_brokers=True)
 
     def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
         former, offsets = self._samples.get(znodes.group, {}), offsets_of(in_kafka.found)

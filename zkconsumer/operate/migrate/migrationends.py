@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
@@ -61,7 +61,7 @@ class _GroupInZooKeeper:
         self._session, self._config, self._end = session, cluster.config, end
 
     def as_source(self) -> _Seen:
-        znodes = read_group(self._session, open_registry(self._session, self._config), self._end.group)
+        znodes = read_group(self._session, open_group_reader(self._session, self._config), self._end.group)
         seen = self._read({partition.topic for partition in znodes.partitions})
         seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
         return seen

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
@@ -45,14 +45,14 @@ def read_survey_facts(
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    registry = open_registry(session, config, without_brokers=True)
-    found = read_groups(session, registry, groups).required(skipped)
+    group_reader = open_group_reader(session, config, without_brokers=True)
+    found = read_groups(session, group_reader, groups).required(skipped)
     is_elsewhere = config.bootstrap_servers is not None
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
         existing = cluster.offsets.existing({partition.topic for znodes in found for partition in znodes.partitions})
         partitions = existing_partitions(found) if existing.problems else existing.found
-        in_kafka = read_offsets_in_kafka(registry, cluster.offsets, found, "kafka", is_elsewhere=is_elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, found, "kafka", is_elsewhere=is_elsewhere)
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in found])
     problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -16,7 +16,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
@@ -133,8 +133,8 @@ def partitions_to_hold(
     found = set(more)
     topics = {partition.topic for partition in found}
     topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
-    registry = Registry(session) if config is None else open_registry(session, config, without_brokers=True)
-    for topic, numbers in registry.partitions(sorted(topics)).items():
+    group_reader = GroupReader(session) if config is None else open_group_reader(session, config, without_brokers=True)
+    for topic, numbers in group_reader.partitions(sorted(topics)).items():
         found |= {TopicPartition(topic, number) for number in numbers}
     parents = {path: t for t in sorted(topics) for path in (paths.owner_topic(t), paths.offset_topic(t))}
     for path, names in session.children_of(parents).existing().items():
@@ -167,7 +167,7 @@ class Cluster:
         """The brokers of ``bootstrap.servers`` where it is set, else those that are registered in ZooKeeper."""
         if config.bootstrap_servers is not None:
             return cls(config, bootstrap_brokers(config.bootstrap_servers), None)
-        return cls(config, Registry(session, config.security_protocol).live_brokers(), session)
+        return cls(config, GroupReader(session, config.security_protocol).live_brokers(), session)
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""

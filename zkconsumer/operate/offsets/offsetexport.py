@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.zookeeper.session import ZkSession
@@ -42,10 +42,10 @@ def export_offsets(
         ZkConsumerError: a group of ``groups`` does not exist, its list of topics may not be read, or ZooKeeper cannot
             be reached.
     """
-    registry = Registry(session)
+    group_reader = GroupReader(session)
     rows: list[GroupOffset] = []
     problems: list[str] = []
-    names = sorted(set(groups)) or registry.groups()
+    names = sorted(set(groups)) or group_reader.groups()
     for number, group in enumerate(names):
         advance(number, len(names))
         try:
@@ -55,7 +55,7 @@ def export_offsets(
                 raise
             problems.append(f"group {group}: {refused}")
             continue
-        if not found.nodes and groups and not registry.group_exists(group):
+        if not found.nodes and groups and not group_reader.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         problems += found.problems
         rows += [GroupOffset(group, partition, offset) for partition, offset in found.offsets().items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
@@ -79,7 +79,7 @@ def existing_partitions(
 ) -> dict[str, frozenset[TopicPartition]]:
     """The partitions of those topics of ``partitions`` that exist."""
     topics = sorted({partition.topic for partition in partitions})
-    found = open_registry(session, cluster.config).partitions(topics)
+    found = open_group_reader(session, cluster.config).partitions(topics)
     return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
 
 

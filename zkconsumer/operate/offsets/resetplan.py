@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from zkconsumer.errors import ZkConsumerError, name_some
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
@@ -52,7 +52,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     in_kafka = read_kafka(cluster, group, partitions, store)
     stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
-    if not (create or stored or Registry(session).group_exists(group)):
+    if not (create or stored or GroupReader(session).group_exists(group)):
         guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
@@ -88,7 +88,7 @@ def _partitions(
         wanted = set(spec.offsets)
         existing = existing_partitions(session, cluster, wanted)
     elif topics is None:
-        names = {partition.topic for partition in stored} | set(Registry(session).owned_topics(group))
+        names = {partition.topic for partition in stored} | set(GroupReader(session).owned_topics(group))
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
         wanted = {partition for theirs in existing.values() for partition in theirs}
     else:

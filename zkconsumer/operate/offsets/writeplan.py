@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
@@ -313,7 +313,7 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     Raises:
         ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
     """
-    described = open_registry(session, cluster.config).describe_topics(sorted(topics))
+    described = open_group_reader(session, cluster.config).describe_topics(sorted(topics))
     return {topic: one.identity for topic, one in described.items()}
 
 

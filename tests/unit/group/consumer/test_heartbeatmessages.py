@@ -10,7 +10,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     encode_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.membership import Beat, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import Beat, IdPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 
 ONE, TWO = "AQIDBAUGBwgJCgsMDQ4PEA", "__________4AAAAAAAAAAw"

@@ -18,8 +18,8 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.consumer import heartbeatsession as consumersession
 from zkconsumer.group.consumer.heartbeatmessages import CONSUMER_GROUP_HEARTBEAT
-from zkconsumer.group.consumer.rules.membership import IdPartition
-from zkconsumer.group.kafka.rules.membership import MembershipState
+from zkconsumer.group.consumer.rules.epochmember import IdPartition
+from zkconsumer.group.kafka.rules.generationmember import MembershipState
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode

@@ -22,14 +22,14 @@ from zkconsumer.group.coordinator import commands
 from zkconsumer.group.coordinator.commands import CommandNodes, EpochEnded
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.election import Election
-from zkconsumer.group.coordinator.ledgroup import LedGroup
+from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules.candidacy import free_slot
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, LeaderNode, Status, StatusNode
 from zkconsumer.group.rules.assignors import roundrobin_assignor
-from zkconsumer.group.rules.attempts import nudges
+from zkconsumer.group.rules.rebalancetimes import nudges
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.membership import Membership
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.multiread import MultiRead
@@ -51,7 +51,7 @@ class Member:
         self.zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
         self.client = self.zk._client
         self.zk.open()
-        self.membership = Membership(self.zk, group, name, "range", lambda: 0, lambda: self.now, "coordinator")
+        self.membership = MemberRegistration(self.zk, group, name, "range", lambda: 0, lambda: self.now, "coordinator")
         self.register()
         self.ownership = PartitionOwnership(
             self.zk, group, self.fence, lambda: self.membership.registered_session, lambda: None
@@ -577,7 +577,7 @@ class Led:
 
     def lead(self):
         """Begin as a member that knows nothing of what was planned before."""
-        self.group = LedGroup(
+        self.group = LeaderView(
             self.config,
             self.leader.zk,
             self.leader.membership,
@@ -662,8 +662,8 @@ def test_a_thousand_events_cost_one_plan(led, members, monkeypatch):
     """A flag is raised, however often."""
     coordinator = coordinator_of(led.leader, Joining(led.server, led.leader, ()))
     coordinator.act()
-    planned, advance = [], LedGroup.advance
-    monkeypatch.setattr(LedGroup, "advance", lambda group: planned.append(group) or advance(group))
+    planned, advance = [], LeaderView.advance
+    monkeypatch.setattr(LeaderView, "advance", lambda group: planned.append(group) or advance(group))
     for _ in range(1000):
         coordinator.cluster_changed()
     coordinator.act()
@@ -674,7 +674,7 @@ def test_a_change_while_the_leader_plans_settles_first(led, members, monkeypatch
     """Otherwise each member of a stream would cost a plan."""
     joining = Joining(led.server, led.leader, range(1))
     coordinator = coordinator_of(led.leader, joining)
-    planned, advance = [], LedGroup.advance
+    planned, advance = [], LeaderView.advance
 
     def joins_meanwhile(group):
         done = advance(group)
@@ -682,7 +682,7 @@ def test_a_change_while_the_leader_plans_settles_first(led, members, monkeypatch
         led.leader.client.deliver()
         return done
 
-    monkeypatch.setattr(LedGroup, "advance", joins_meanwhile)
+    monkeypatch.setattr(LeaderView, "advance", joins_meanwhile)
     coordinator.act()
     assert len(planned) == 1
 
@@ -1334,7 +1334,7 @@ def test_a_successor_waits_a_whole_session_timeout_again(evicting, slow, members
     evicting.leader.zk.close()
     members[:] = [successor, slow]
     epoch = successor.election.look()
-    group = LedGroup(
+    group = LeaderView(
         ConsumerConfig(zookeeper_connect="memory:1", group_id="g", coordinator_evict_slow_ms=5000),
         successor.zk,
         successor.membership,

@@ -13,9 +13,9 @@ from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, Status, StatusNode
 from zkconsumer.group.groupprotocol import NoNeed
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.sessionlease import SessionLease
+from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.znodes import GroupPaths

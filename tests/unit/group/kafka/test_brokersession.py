@@ -8,7 +8,7 @@ from tests.fixtures.followingmember import KnownCluster, topic
 from zkconsumer.assembly.memberassembly import make_session
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.group.kafka.rules.membership import Assigned
+from zkconsumer.group.kafka.rules.generationmember import Assigned
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker
 

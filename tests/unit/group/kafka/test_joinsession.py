@@ -19,9 +19,9 @@ from zkconsumer.errors import (
     RebalanceAwaited,
     StrategyConflict,
 )
-from zkconsumer.group.kafka.rules.membership import MembershipState
+from zkconsumer.group.kafka.rules.generationmember import MembershipState
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription
-from zkconsumer.group.rules.attempts import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from zkconsumer.errors import InstanceIdInUse
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 
 
@@ -16,7 +16,7 @@ class Shared(SharedMembership):
     def __init__(self):
         self.now, self.calls = 0.0, []
         super().__init__(
-            BrokerMembership(cooperative=True, lease=BrokerLease(10, 100)),
+            GenerationMember(cooperative=True, lease=BrokerLease(10, 100)),
             lambda: self._record("changed"),
             clock=lambda: self.now,
         )

@@ -7,8 +7,8 @@ import pytest
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import StrategyConflict
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
@@ -30,8 +30,8 @@ def group(members=(ME,), ours=(ME,), identity="id", assignor="range", **changes)
     )
 
 
-class RegistryInMemory:
-    """A registry of one group."""
+class GroupReaderInMemory:
+    """A reader of one group."""
 
     def __init__(self, view):
         self.now = view
@@ -54,10 +54,10 @@ class Reader:
     """A share reader of this member, and what it reads."""
 
     def __init__(self, view, **config):
-        self.registry = RegistryInMemory(view)
+        self.group_reader = GroupReaderInMemory(view)
         self.signal = RebalanceSignal()
         properties = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
-        self.shares = AssignmentReader(properties, ME, self.registry, self.signal)
+        self.shares = AssignmentReader(properties, ME, self.group_reader, self.signal)
 
     def settle(self):
         """Rebalance successfully to the present group."""
@@ -67,7 +67,7 @@ class Reader:
 
     def change(self, view):
         """The group changes, and a watch fires."""
-        self.registry.now = view
+        self.group_reader.now = view
         self.signal.raise_flag()
         return self.shares.view()
 
@@ -76,7 +76,7 @@ def test_a_view_is_kept_until_a_watch_fires():
     reader = Reader(group())
     first = reader.shares.view()
     assert reader.shares.view() is first
-    assert (reader.shares.views, reader.registry.reads) == (1, [("g", ME)])
+    assert (reader.shares.views, reader.group_reader.reads) == (1, [("g", ME)])
     reader.change(group((ME, JVM)))
     assert reader.shares.views == 2
     reader.shares.forget_view()
@@ -86,7 +86,7 @@ def test_a_view_is_kept_until_a_watch_fires():
 
 def test_a_change_during_the_read_makes_the_view_outdated():
     reader = Reader(group())
-    reader.registry.view = lambda *_: reader.signal.raise_flag() or reader.registry.now
+    reader.group_reader.view = lambda *_: reader.signal.raise_flag() or reader.group_reader.now
     reader.shares.view()
     reader.shares.view()
     assert reader.shares.views == 2
@@ -95,7 +95,7 @@ def test_a_change_during_the_read_makes_the_view_outdated():
 def test_round_robin_reads_the_topics_of_all_members():
     reader = Reader(group(assignor="roundrobin"), partition_assignment_strategy="roundrobin")
     reader.shares.view()
-    assert reader.registry.reads == [("g", None)]
+    assert reader.group_reader.reads == [("g", None)]
 
 
 def test_a_share_is_this_members_part_of_the_assignment():
@@ -184,7 +184,7 @@ def test_the_smallest_id_of_our_members_nudges(ours, expected):
 def test_orphans_are_partitions_that_a_jvm_member_should_own(owners, orphans, held):
     reader = Reader(group((ME, JVM)))
     reader.settle()
-    reader.registry.owners = owners
+    reader.group_reader.owners = owners
     assert reader.shares.orphans() == (orphans, held)
 
 

@@ -8,10 +8,10 @@ from tests.fixtures.groups import GroupSession, znodes_of_a_group
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.members import JVM
 from tests.fixtures.stubbroker import running_stub_broker
-from zkconsumer.assembly.clusterchoice import open_registry
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
 from zkconsumer.operate.groups.explanation import explain_group
@@ -32,7 +32,7 @@ def znodes():
 
 
 def read(session, group="g"):
-    return read_group(session, Registry(session), group)
+    return read_group(session, GroupReader(session), group)
 
 
 def test_a_group_is_read(znodes):
@@ -51,7 +51,7 @@ def test_many_groups_are_read_as_each_alone(znodes):
     znodes.write("/consumers/offsets/offsets/gone/0-3", b"7")
     znodes.write("/consumers/empty", b"")
     names = ["g", "filtered", "offsets", "empty"]
-    found = read_groups(znodes, Registry(znodes), names)
+    found = read_groups(znodes, GroupReader(znodes), names)
     assert found.failures == {}
     assert found.groups == {name: read(znodes, name) for name in names}
     assert found.groups["filtered"].partitions == (TopicPartition("u", 0),)
@@ -62,7 +62,7 @@ def test_many_groups_are_read_as_each_alone(znodes):
 def test_a_group_that_may_not_be_read_costs_only_itself(znodes, parent):
     znodes.write("/consumers/h/offsets/t/0", b"1")
     znodes.refused.add(f"/consumers/h/{parent}")
-    found = read_groups(znodes, Registry(znodes), ["h", "..", "missing", "g"])
+    found = read_groups(znodes, GroupReader(znodes), ["h", "..", "missing", "g"])
     assert list(found.groups) == ["g"]
     assert f"/consumers/h/{parent}" in str(found.failures["h"])
     assert "does not exist" in str(found.failures["missing"])
@@ -175,9 +175,9 @@ def asking(servers):
 
 
 def read_facts(session, config):
-    registry = open_registry(session, config, without_brokers=True)
-    group = read_group(session, registry, "g")
-    return group, read_cluster_facts(session, config, registry, group)
+    group_reader = open_group_reader(session, config, without_brokers=True)
+    group = read_group(session, group_reader, "g")
+    return group, read_cluster_facts(session, config, group_reader, group)
 
 
 def test_a_description_asks_brokers_for_topics_once(without_brokers, stub):
@@ -195,10 +195,10 @@ def test_an_explanation_asks_brokers_for_topics_once(without_brokers, stub):
 
 def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
     stub.hangs_up = True
-    registry = open_registry(without_brokers, asking(f"127.0.0.1:{stub.port}"), without_brokers=True)
-    assert read_group(without_brokers, registry, "g").partitions == (P0, P1)
+    group_reader = open_group_reader(without_brokers, asking(f"127.0.0.1:{stub.port}"), without_brokers=True)
+    assert read_group(without_brokers, group_reader, "g").partitions == (P0, P1)
     stub.hangs_up = False
-    assert registry.live_brokers() == ()
+    assert group_reader.live_brokers() == ()
     assert stub.described == []
 
 
@@ -225,7 +225,7 @@ def test_a_group_is_described_although_no_broker_answers(without_brokers, stub):
     assert [(p.partition, p.committed, p.log_end) for p in found.partitions] == [(0, 5, None), (1, 5, None)]
     assert any(problem.startswith("log ends are unknown: none of 1 brokers") for problem in found.problems)
     with pytest.raises(BrokerUnavailable):
-        open_registry(without_brokers, config).topics()
+        open_group_reader(without_brokers, config).topics()
 
 
 def test_facts_are_read_from_brokers(without_brokers, stub):
@@ -262,7 +262,7 @@ def test_facts_around_a_group_are_read(znodes):
     group = read(znodes)
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end = 9, 4
-        facts = read_cluster_facts(znodes, CONFIG, Registry(znodes), group, bootstrap=[stub.broker])
+        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
     assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
     assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
     assert (facts.zookeeper, facts.topic_created, facts.user) == (

@@ -14,8 +14,8 @@ from zlib import crc32
 
 from zkconsumer.group.coordinator.rules.coordinatorznodes import STICKY
 from zkconsumer.group.rules.assignors import ASSIGNORS, Assignment, Threads
-from zkconsumer.group.rules.attempts import longest_settling_seconds
 from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.rebalancetimes import longest_settling_seconds
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.stickyassignor import sticky_assignor
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -42,7 +42,8 @@ def longest_wait_seconds(backoff_ms: int, session_timeout_s: float, *, patient: 
         backoff_ms: ``rebalance.backoff.ms``.
         session_timeout_s: the negotiated session timeout.
         patient: True if all members obey commands. JVM consumers wait half a backoff at most
-            (:func:`~zkconsumer.group.rules.attempts.longest_settling_seconds`); a group of thousands joins for longer.
+            (:func:`~zkconsumer.group.rules.rebalancetimes.longest_settling_seconds`); a group of thousands joins for
+            longer.
     """
     shortest = longest_settling_seconds(backoff_ms)
     return max(shortest, session_timeout_s / 2) if patient else shortest

@@ -1,4 +1,4 @@
-"""LedGroup: a group as its leader sees it in one epoch: its members, their commands, and the owners (adr/0017)."""
+"""LeaderView: a group as its leader sees it in one epoch: its members, their commands, and the owners (adr/0017)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.evictions import Evictions
-from zkconsumer.group.coordinator.grants import Grants
 from zkconsumer.group.coordinator.ownernodes import OwnerNodes
 from zkconsumer.group.coordinator.rules.coordinatorplan import (
     Awaited,
@@ -32,13 +31,14 @@ from zkconsumer.group.coordinator.rules.coordinatorplan import (
 )
 from zkconsumer.group.coordinator.rules.coordinatorznodes import STICKY, PolicyNode, Status, consumer_id_of
 from zkconsumer.group.coordinator.rules.eviction import owner_of
+from zkconsumer.group.coordinator.unclaimedcommands import UnclaimedCommands
 from zkconsumer.group.rules.assignors import SHARED_WITH_JVM, Assignment, assignor_name
-from zkconsumer.group.rules.attempts import given_up, held_by_others, retry_window_seconds
 from zkconsumer.group.rules.groupview import GroupView
-from zkconsumer.group.zookeeper.membership import Membership
+from zkconsumer.group.rules.rebalancetimes import given_up, held_by_others, retry_window_seconds
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.registrationreads import RegistrationReads
-from zkconsumer.group.zookeeper.registry import Registry
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
@@ -77,7 +77,7 @@ class _Basis(NamedTuple):
     refused: frozenset[str]
 
 
-class LedGroup:
+class LeaderView:
     """Plans, and writes what is planned. Used by the coordinator's thread only.
 
     Args:
@@ -95,7 +95,7 @@ class LedGroup:
         self,
         config: ConsumerConfig,
         session: ZkSession,
-        membership: Membership,
+        membership: MemberRegistration,
         epoch: int,
         group_changed: Watch,
         released: Watch,
@@ -113,7 +113,7 @@ class LedGroup:
         self._watched = WatchedReads(session, self.note_change)
         self._policy_reads = WatchedReads(session, self.note_change)  # of its own: a call forgets what others have read
         self._registrations = RegistrationReads(session)
-        self._registry = Registry(
+        self._group_reader = GroupReader(
             session,
             config.security_protocol,
             self._watched,
@@ -127,7 +127,7 @@ class LedGroup:
         self._owners = OwnerNodes(session, config.group_id, released)
         self._topic_records = TopicRecords(session, config.group_id, lambda: membership.fence)
         self._evictions = Evictions(config, membership.consumer_id, self._commands, clock)
-        self._grants = Grants(session, config.group_id, clock)
+        self._grants = UnclaimedCommands(session, config.group_id, clock)
         self._changed = True
         self._connections = -1
         self._members = _Members(GroupView({}, {}), Roles(frozenset(), frozenset()), frozenset(), 0)
@@ -362,9 +362,9 @@ class LedGroup:
 
     def _read_view(self, version: int) -> GroupView:
         group = self._config.group_id
-        events = self._registry.group_events(group)
+        events = self._group_reader.group_events(group)
         try:
-            view = self._registry.view(group)
+            view = self._group_reader.view(group)
         except BrokerUnavailable as error:
             # Without topics the plan would withdraw every partition. Candidates see that this leader is not stuck.
             self._refusal = str(error)
@@ -403,7 +403,7 @@ class LedGroup:
         """
         aim, jvm = self._intended, self._jvm_members()
         theirs = [partition for partition, thread in aim.items() if thread.consumer_id in jvm]
-        owners = self._registry.owner_threads(self._config.group_id, theirs)
+        owners = self._group_reader.owner_threads(self._config.group_id, theirs)
         return given_up(aim, owners, jvm), held_by_others(aim, owners, jvm)
 
     # -- what a plan needs ------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 import pytest
 
 from zkconsumer.errors import InstanceIdInUse, RebalanceAwaited
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.generationmember import Assigned, Beat, GenerationMember, JoinStep
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
-from zkconsumer.group.kafka.rules.membership import Assigned, Beat, BrokerMembership, JoinStep
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 
@@ -15,7 +15,7 @@ SESSION_S, REBALANCE_S = 10, 100
 
 def make(*, cooperative, instance_id=None):
     """A member that has not joined."""
-    return BrokerMembership(cooperative, instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
+    return GenerationMember(cooperative, instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
 
 
 def joined(member, generation):
@@ -79,14 +79,14 @@ def _in_state(state):
 
 
 _EVENTS = {
-    "begin": BrokerMembership.begin,
+    "begin": GenerationMember.begin,
     "synchronised": lambda one: synchronised(one, 1, 0),
-    "join ended": BrokerMembership.join_ended,
+    "join ended": GenerationMember.join_ended,
     "rebalance begun": rebalance_begun,
-    "join again": BrokerMembership.join_again,
-    "fence": BrokerMembership.fence,
-    "lose": BrokerMembership.lose,
-    "leave": BrokerMembership.leave,
+    "join again": GenerationMember.join_again,
+    "fence": GenerationMember.fence,
+    "lose": GenerationMember.lose,
+    "leave": GenerationMember.leave,
 }
 _UNJOINED, _REBALANCING, _STABLE, _LEAVING, _FENCED = MembershipState
 _CHANGES = {
@@ -431,7 +431,7 @@ def test_brokers_may_have_a_shorter_rebalance_timeout(member):
     assert member.term.until == 14
 
 
-@pytest.mark.parametrize("end", [BrokerMembership.fence, BrokerMembership.leave])
+@pytest.mark.parametrize("end", [GenerationMember.fence, GenerationMember.leave])
 def test_the_lease_ends_with_the_membership(member, end):
     end(member)
     assert not member.term.holds(0.5)

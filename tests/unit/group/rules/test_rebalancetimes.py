@@ -1,4 +1,5 @@
-from zkconsumer.group.rules.attempts import (
+from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.rebalancetimes import (
     RebalanceCause,
     given_up,
     longest_settling_seconds,
@@ -9,7 +10,6 @@ from zkconsumer.group.rules.attempts import (
     settle_seconds,
     total_wait_covers_session,
 )
-from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 

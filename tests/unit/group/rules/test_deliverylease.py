@@ -1,4 +1,4 @@
-from zkconsumer.group.rules.leasetimes import silence_report_is_due
+from zkconsumer.group.rules.deliverylease import silence_report_is_due
 
 
 def test_a_silence_is_reported_at_once_and_then_at_growing_intervals():

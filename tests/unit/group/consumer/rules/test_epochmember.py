@@ -3,14 +3,8 @@
 import pytest
 
 from zkconsumer.errors import ProtocolError
-from zkconsumer.group.consumer.rules.membership import (
-    JOINING,
-    LEAVING,
-    LEAVING_FOR_A_WHILE,
-    ConsumerMembership,
-    IdPartition,
-)
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, LEAVING_FOR_A_WHILE, EpochMember, IdPartition
+from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
@@ -22,7 +16,7 @@ SESSION_S, REBALANCE_S = 10, 100
 
 def make(instance_id=None):
     """A member that has not joined."""
-    return ConsumerMembership("m", instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
+    return EpochMember("m", instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
 
 
 def ids(*numbers, topic_id="id"):

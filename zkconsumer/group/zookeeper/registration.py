@@ -1,4 +1,4 @@
-"""Membership: registers this consumer in its group and removes the registration (jvm-consumer.md#conflicts)."""
+"""MemberRegistration: registers this consumer in its group and removes the registration (jvm-consumer.md#conflicts)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconsumer.zookeeper.transaction import Operation
 _log = logging.getLogger(__name__)
 
 
-class Membership:
+class MemberRegistration:
     """This consumer's registration: the ``ids`` node and, in the same transaction, the session node.
 
     With ``group.protocol=coordinator`` also the node of its command (adr/0017).

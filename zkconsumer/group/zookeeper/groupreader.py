@@ -1,4 +1,4 @@
-"""Registry: reads groups from ZooKeeper, and brokers and topics from there or from the brokers. It never writes."""
+"""GroupReader: reads groups from ZooKeeper, and brokers and topics from there or from the brokers. It never writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupViews(NamedTuple):
     failures: dict[str, ZkConsumerError]
 
 
-class Registry:
+class GroupReader:
     """Consumer groups as ZooKeeper has them, and the brokers and topics of their cluster.
 
     Args:

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 
 from zkconsumer.group.leasewatch import LeaseWatch
-from zkconsumer.group.rules.attempts import retry_seconds
-from zkconsumer.group.rules.leasetimes import lease_deadline, probe_interval, silence_report_is_due
+from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval, silence_report_is_due
+from zkconsumer.group.rules.rebalancetimes import retry_seconds
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 

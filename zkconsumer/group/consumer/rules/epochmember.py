@@ -1,4 +1,4 @@
-"""ConsumerMembership: the state of one member of a group in which the broker assigns (KIP-848, adr/0022).
+"""EpochMember: the state of one member of a group in which the broker assigns (KIP-848, adr/0022).
 
 A pure state machine. Two threads report events to it: the rebalance thread acquires and releases partitions, the
 session thread sends heartbeats and receives their answers.
@@ -59,7 +59,7 @@ class _Reported(NamedTuple):
 
 
 @dataclass
-class ConsumerMembership(GroupMembership):
+class EpochMember(GroupMembership):
     """One member's state, which is REBALANCING until the first answer; for more see :class:`GroupMembership`.
 
     Attributes:

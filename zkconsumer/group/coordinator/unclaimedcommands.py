@@ -1,4 +1,4 @@
-"""Grants: which partitions of the commands are not owned by the members that were commanded to own them (adr/0017)."""
+"""UnclaimedCommands: the partitions of commands that the commanded members do not own (adr/0017)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_LOOK_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 8.0
 
 
-class Grants:
+class UnclaimedCommands:
     """Looks whether commands are obeyed. Used by the coordinator's thread only.
 
     Owner znodes that do not exist are not watched: of a new group all watches would fire when its members claim. So

@@ -1,4 +1,4 @@
-"""Where a registry reads the cluster: from znodes, or from brokers, which leaves no request to ``/brokers``."""
+"""Where a group_reader reads the cluster: from znodes, or from brokers, which leaves no request to ``/brokers``."""
 
 import json
 from contextlib import closing
@@ -11,8 +11,8 @@ from tests.fixtures.znodes import ZnodesInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.membership import Membership
-from zkconsumer.group.zookeeper.registry import Registry
+from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.model import Broker, Topic, TopicIdentity
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
@@ -56,10 +56,10 @@ class Brokers:
 def test_a_view_is_the_same_from_znodes_and_from_brokers(znodes, registration, asked_for, partitions):
     register(znodes, "g_a", **registration)
     brokers = Brokers()
-    from_znodes = Registry(znodes).view("g")
+    from_znodes = GroupReader(znodes).view("g")
     assert any(path.startswith("/brokers") for path in znodes.read)
     znodes.read.clear()
-    from_brokers = Registry(znodes, read_cluster=brokers.read).view("g")
+    from_brokers = GroupReader(znodes, read_cluster=brokers.read).view("g")
     assert not any(path.startswith("/brokers") for path in znodes.read)
     assert brokers.asked == [asked_for]
     assert from_brokers.partitions == from_znodes.partitions == partitions
@@ -69,29 +69,29 @@ def test_a_view_is_the_same_from_znodes_and_from_brokers(znodes, registration, a
 
 def test_brokers_topics_and_partitions_come_from_brokers(znodes):
     brokers = Brokers()
-    registry = Registry(znodes, read_cluster=brokers.read)
-    assert registry.live_brokers() == (BROKER,)
-    assert registry.topics() == {"t", "t2", "u"}
-    assert registry.partitions(["u"]) == {"u": (0, 1)}
+    group_reader = GroupReader(znodes, read_cluster=brokers.read)
+    assert group_reader.live_brokers() == (BROKER,)
+    assert group_reader.topics() == {"t", "t2", "u"}
+    assert group_reader.partitions(["u"]) == {"u": (0, 1)}
     assert (brokers.asked, znodes.read) == ([(), None, ["u"]], [])
 
 
 def test_events_of_the_group_are_counted_with_watches(znodes):
     register(znodes, "g_a", **STATIC)
-    assert Registry(znodes).group_events("g") == 0
-    registry = Registry(znodes, watched=WatchedReads(znodes, lambda: None))
-    registry.view("g")
-    assert registry.group_events("g") == 0
+    assert GroupReader(znodes).group_events("g") == 0
+    group_reader = GroupReader(znodes, watched=WatchedReads(znodes, lambda: None))
+    group_reader.view("g")
+    assert group_reader.group_events("g") == 0
     register(znodes, "g_b", **STATIC)
-    assert registry.group_events("g") == 1
+    assert group_reader.group_events("g") == 1
 
 
 def test_members_that_do_not_share_the_group_are_known():
     server = ZooKeeperInMemory()
     with closing(session_in_memory(server)) as one, closing(session_in_memory(server)) as other:
         for session, name, shares in ((one, "g_sole", False), (other, "g_b", True)):
-            member = Membership(session, "g", name, "range", lambda: 7, shares=shares)
+            member = MemberRegistration(session, "g", name, "range", lambda: 7, shares=shares)
             member.register(Subscription.static({"t": 1}), lambda _: None, lambda _: False)
-        view = Registry(one).view("g")
+        view = GroupReader(one).view("g")
     assert view.members.keys() == view.our_clients.keys() == {"g_sole", "g_b"}
     assert view.unshared == {"g_sole"}

@@ -1,4 +1,4 @@
-"""BrokerMembership: the state of one member of a group whose members assign, and what it may do in it.
+"""GenerationMember: the state of one member of a group whose members assign, and what it may do in it.
 
 A pure state machine. Three threads report events to it: the rebalance thread acquires and releases partitions, the
 session thread joins and synchronises, the heartbeat thread learns that the lease is extended, that a rebalance has
@@ -79,7 +79,7 @@ class JoinIntent(NamedTuple):
 
 
 @dataclass
-class BrokerMembership(GroupMembership):
+class GenerationMember(GroupMembership):
     """One member's state; for the other attributes see :class:`GroupMembership`.
 
     Attributes:
