@@ -56,11 +56,18 @@ COOPERATIVE = [strategy for strategy in STRATEGIES.values() if strategy.cooperat
 
 @given(groups(), st.sampled_from(COOPERATIVE))
 def test_cooperative_rounds_end_with_every_partition_assigned(group, strategy):
-    """Each member gives up what it does not get, and the next round assigns it."""
+    """Each member gives up what it does not get, and the next round assigns it.
+
+    Mostly the second round is the last. Where members have different weights and subscriptions, a later round may find a
+    better place for a partition that has just been assigned, which takes a round more.
+    """
     members, partitions = group
-    for _ in range(3):
-        assigned = strategy.assign(members, partitions)
-        members = [replace(one, owned=assigned[one.member_id], generation=4) for one in members]
+    assigned: dict[str, frozenset[TopicPartition]] = {}
+    for _ in range(8):
+        before, assigned = assigned, strategy.assign(members, partitions)
+        members = [replace(member, owned=assigned[member.member_id], generation=4) for member in members]
+        if assigned == before:
+            break
     wanted = {topic for member in members for topic in member.topics}
     everything = {TopicPartition(topic, n) for topic in wanted for n in partitions[topic]}
     assert set().union(*assigned.values()) == everything
