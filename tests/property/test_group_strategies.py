@@ -58,8 +58,8 @@ COOPERATIVE = [strategy for strategy in STRATEGIES.values() if strategy.cooperat
 def test_cooperative_rounds_end_with_every_partition_assigned(group, strategy):
     """Each member gives up what it does not get, and the next round assigns it.
 
-    Mostly the second round is the last. Where members have different weights and subscriptions, a later round may find a
-    better place for a partition that has just been assigned, which takes a round more.
+    Mostly the second round is the last. Where members have different weights and subscriptions, a later round may find
+    a better place for a partition that has just been assigned, which takes a round more.
     """
     members, partitions = group
     assigned: dict[str, frozenset[TopicPartition]] = {}

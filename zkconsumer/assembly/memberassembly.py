@@ -112,12 +112,12 @@ def make_session(
     For the arguments see :class:`~zkconsumer.group.kafka.brokersession.BrokerSession`.
     """
     if config.group_protocol == "consumer":
-        from zkconsumer.group.consumer.heartbeatsession import ConsumerSession
+        from zkconsumer.group.consumer.heartbeatsession import HeartbeatSession
 
-        return ConsumerSession(config, consumer_id, cluster, changed, clock)
-    from zkconsumer.group.kafka.joinsession import GroupSession
+        return HeartbeatSession(config, consumer_id, cluster, changed, clock)
+    from zkconsumer.group.kafka.joinsession import JoinSession
 
-    return GroupSession(config, consumer_id, cluster, changed, clock)
+    return JoinSession(config, consumer_id, cluster, changed, clock)
 
 
 def assemble_member(

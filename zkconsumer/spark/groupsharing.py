@@ -24,7 +24,7 @@ class GroupSharing:
 
     def __init__(self, config: ConsumerConfig, read_cluster: Callable[[], ClusterView]) -> None:
         self._group, self._shares = config.group_id, config.group_share
-        session_ms = config.session_timeout_ms if config.brokers_coordinate else config.zookeeper_session_timeout_ms
+        session_ms = config.membership_timeout_ms
         self._patience_s = _PATIENCE * session_ms / 1000
         self._read_cluster = read_cluster
         self._checked: int | None = None

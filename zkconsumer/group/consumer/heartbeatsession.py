@@ -1,4 +1,4 @@
-"""ConsumerSession: keeps one consumer in a group in which the broker assigns (KIP-848, adr/0022).
+"""HeartbeatSession: keeps one consumer in a group in which the broker assigns (KIP-848, adr/0022).
 
 The *session thread* sends heartbeats, by which a member joins, reports what it owns, is assigned partitions, and
 leaves.
@@ -44,7 +44,7 @@ _SESSION_VALID_S: Final = 60.0
 """How often the session timeout is read, which an operator may change while the group is running."""
 
 
-class ConsumerSession(BrokerSession[EpochMember]):
+class HeartbeatSession(BrokerSession[EpochMember]):
     """The membership of one consumer, and the thread that keeps it; for the arguments see :class:`BrokerSession`."""
 
     _timeout = f"the session timeout ({_SESSION_TIMEOUT})"

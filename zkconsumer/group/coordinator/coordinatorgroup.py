@@ -32,7 +32,7 @@ from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.registration import MemberRegistration
-from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
+from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionProtocol
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
@@ -60,7 +60,7 @@ class _NamedBrokers(NamedTuple):
     until: float
 
 
-class CoordinatorGroup(SessionGroup):
+class CoordinatorGroup(SessionProtocol):
     """One member's registration, command, claims and lease. Threads and errors are those of the protocol.
 
     Args:

@@ -1,4 +1,4 @@
-"""GroupConversation: one member's JoinGroup and SyncGroup requests, and the assignment if the member leads."""
+"""JoinConversation: one member's JoinGroup and SyncGroup requests, and the assignment if the member leads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Synchronised(NamedTuple):
     assignment: bytes = b""
 
 
-class GroupConversation:
+class JoinConversation:
     """Joins and synchronises. One thread uses it; any other thread may call :meth:`interrupt` and :meth:`close`.
 
     Args:

@@ -1,4 +1,4 @@
-"""GroupSession: keeps one consumer in a group whose members assign.
+"""JoinSession: keeps one consumer in a group whose members assign.
 
 - The *session thread* joins and synchronises, on a connection of its own: the answer to JoinGroup comes when all
   members have joined, which may take the rebalance timeout.
@@ -19,7 +19,7 @@ from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.groupmessages import JoinSettings, leave_group
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
 from zkconsumer.group.kafka.heartbeats import Heartbeats
-from zkconsumer.group.kafka.joinconversation import GroupConversation
+from zkconsumer.group.kafka.joinconversation import JoinConversation
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
 from zkconsumer.group.kafka.rules.strategies import configured_strategies
@@ -35,7 +35,7 @@ from zkconsumer.wire.rules.outage import Outage
 _log: Final = logging.getLogger(__name__)
 
 
-class GroupSession(BrokerSession[GenerationMember]):
+class JoinSession(BrokerSession[GenerationMember]):
     """The membership of one consumer, and the threads that keep it; for the arguments see :class:`BrokerSession`."""
 
     _timeout = "session.timeout.ms"
@@ -56,7 +56,7 @@ class GroupSession(BrokerSession[GenerationMember]):
         member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
         super().__init__(config, consumer_id, cluster, changed, member, clock)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self._conversation = GroupConversation(config, settings, strategies, cluster, self.location)
+        self._conversation = JoinConversation(config, settings, strategies, cluster, self.location)
         self._leaver = Heartbeats(
             self._group,
             config.heartbeat_interval_ms / 1000,

@@ -1,4 +1,4 @@
-"""SessionGroup: what the group protocols over ZooKeeper share: the session, registration, ownership and the lease."""
+"""SessionProtocol: what the group protocols over ZooKeeper share: the session, registration, ownership and the lease."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[
 """Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
 
 
-class SessionGroup:
+class SessionProtocol:
     """The part of a :class:`~zkconsumer.group.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
 
     Args:

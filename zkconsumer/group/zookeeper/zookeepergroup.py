@@ -24,13 +24,13 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
-from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionGroup
+from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionProtocol
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
-class ZooKeeperGroup(SessionGroup):
+class ZooKeeperGroup(SessionProtocol):
     """One member's registration, claims and lease. Threads and errors are those of the protocol.
 
     Args:
@@ -102,7 +102,7 @@ class ZooKeeperGroup(SessionGroup):
         return len(self._group_reader.member_ids(self._group)) > 1
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
-        """As of :class:`SessionGroup`; after a conflict only former owners have to release: the view is still valid."""
+        """As of :class:`SessionProtocol`; after a conflict only former owners have to release: the view is still valid."""
         if not isinstance(failure, OwnershipConflict):
             self._shares.forget_view()
         super().pause(failure, starting=starting)

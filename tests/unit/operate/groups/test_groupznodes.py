@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.fixtures.groups import GroupSession, znodes_of_a_group
+from tests.fixtures.groups import JoinSession, znodes_of_a_group
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.members import JVM
 from tests.fixtures.stubbroker import running_stub_broker
@@ -121,7 +121,7 @@ def test_the_layout_of_a_group(znodes):
 
 
 def test_chroots_are_found():
-    root = GroupSession()
+    root = JoinSession()
     for path in ("/consumers", "/a/b/consumers/g", "/c/brokers/ids", "/zookeeper/consumers", "/d/e/f/g/h/consumers"):
         root.write(path, b"")
     root.refused.add("/secret")
