@@ -1,4 +1,4 @@
-"""SessionProtocol: what the group protocols over ZooKeeper share: the session, registration, ownership and the lease."""
+"""SessionProtocol: what the protocols over ZooKeeper share: the session, registration, ownership and the lease."""
 
 from __future__ import annotations
 

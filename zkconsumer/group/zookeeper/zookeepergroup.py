@@ -102,7 +102,7 @@ class ZooKeeperGroup(SessionProtocol):
         return len(self._group_reader.member_ids(self._group)) > 1
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
-        """As of :class:`SessionProtocol`; after a conflict only former owners have to release: the view is still valid."""
+        """As of :class:`SessionProtocol`; after a conflict the view is valid: only former owners have to release."""
         if not isinstance(failure, OwnershipConflict):
             self._shares.forget_view()
         super().pause(failure, starting=starting)
