@@ -36,7 +36,7 @@ from zkconsumer.spark.worker import PooledConnection
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
-from zkconsumer.wire.errorcodes import ErrorCode, error_name, verdict_on
+from zkconsumer.wire.errorcodes import ErrorCode, error_name, is_refusal, verdict_on
 from zkconsumer.wire.fetchconversation import FetchConversation
 from zkconsumer.wire.fetchmessages import FetchedPartition
 from zkconsumer.wire.fetchsession import PartitionFetch
@@ -466,7 +466,7 @@ class RangeFetcher(threading.Thread):
             return None
         offset = answer.found.get(partition)
         if offset is None:
-            if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
+            if is_refusal(code):
                 raise self._refused(partition, code, DESCRIBE)
             raise BrokerUnavailable(f"{self.broker} cannot look up the log ends of {partition}: {error_name(code)}")
         return offset

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
+from zkconsumer.group.rules.deliverylease import SHARE_OF_TIMEOUT
 from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.spark.rules.querystate import QueryState
 
@@ -22,19 +23,18 @@ _log = logging.getLogger(__name__)
 _LONGEST_DRAIN_MS = 4000
 _LONGEST_HEARTBEAT_MS = 15_000
 """Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
-_SHARE_OF_REBALANCE_TIMEOUT = 0.8
 
 
 def drain_timeout_ms(config: ConsumerConfig) -> float:
     """How long releasing partitions may wait for the batch in flight, in ms.
 
     JVM members try to claim at 0, 1, .. times the backoff and then give up for good, so half of that window remains for
-    them (architecture.md#spark-source). In a group that brokers coordinate the limit is 0.8 of the rebalance timeout,
-    as that of the lease, which ends so long after the last heartbeat before the rebalance; the member learns of the
-    rebalance by the next one.
+    them (architecture.md#spark-source). In a group that brokers coordinate the limit is the same share of the rebalance
+    timeout as that of the lease, which ends so long after the last heartbeat before the rebalance; the member learns of
+    the rebalance by the next one.
     """
     if config.brokers_coordinate:
-        limit_ms = _SHARE_OF_REBALANCE_TIMEOUT * config.max_poll_interval_ms
+        limit_ms = SHARE_OF_TIMEOUT * config.max_poll_interval_ms
         by_broker = config.group_protocol == "consumer"
         return max(0, limit_ms - (_LONGEST_HEARTBEAT_MS if by_broker else config.heartbeat_interval_ms))
     return max(0, min(_LONGEST_DRAIN_MS, (config.rebalance_max_retries - 1) * config.rebalance_backoff_ms / 2))

@@ -128,6 +128,15 @@ def test_a_missing_permission_ends_the_task(stub_broker, read, fetch_error):
     assert isinstance(ended.error, TopicAuthorizationFailed)
 
 
+def test_an_answer_that_waiting_does_not_change_ends_the_task(stub_broker, read):
+    """Also where the broker is asked for the ends of a log: it is refused there by the rule that fetches follow."""
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
+    stub_broker.offset_errors[T0] = ErrorCode.UNSUPPORTED_VERSION
+    _, ended = read({T0: Span(2, 8)})
+    assert isinstance(ended.error, TopicUnreadable)
+
+
 def ten_records(offset):
     return build([Record(b"v")] * 10, offset=offset)
 
