@@ -162,17 +162,17 @@ def describe_groups(
     """
     bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
     group_reader = open_group_reader(session, config, without_brokers=True)
-    found = read_groups(session, group_reader, groups).required(skipped)
+    groups_znodes = read_groups(session, group_reader, groups).required(skipped)
     brokers = bootstrap or group_reader.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(group_reader, asked, found, storage, is_elsewhere=bool(bootstrap))
-        partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
+        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=bool(bootstrap))
+        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=bool(bootstrap))
         logs = asked.logs(partitions, with_starts=with_log_starts)
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
     unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
     return [
         _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
-        for znodes in found
+        for znodes in groups_znodes
     ]
 
 
@@ -181,7 +181,7 @@ OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
 
 
 def existing_partitions(
-    found: Sequence[GroupZnodes],
+    groups: Sequence[GroupZnodes],
     in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
     *,
     is_elsewhere: bool = False,
@@ -189,12 +189,12 @@ def existing_partitions(
     """The partitions of groups that brokers can be asked about.
 
     Args:
-        found: the groups.
+        groups: what was read of the groups from ZooKeeper.
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
     """
-    known = {p for znodes in found for p in znodes.partitions}
-    existing = {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    known = {p for znodes in groups for p in znodes.partitions}
+    existing = {p for znodes in groups for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
@@ -206,7 +206,7 @@ def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka) -> list[TopicP
 def read_offsets_in_kafka(
     group_reader: GroupReader,
     asked: BrokerOffsets,
-    found: Sequence[GroupZnodes],
+    groups: Sequence[GroupZnodes],
     storage: OffsetStorage,
     *,
     is_elsewhere: bool = False,
@@ -219,15 +219,15 @@ def read_offsets_in_kafka(
     Args:
         group_reader: of the cluster.
         asked: its brokers.
-        found: the groups.
+        groups: what was read of the groups from ZooKeeper.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
     """
     may_ask = OFFSETS_TOPIC in group_reader.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
-        return {znodes.group: Answer({}) for znodes in found}
-    groups = {znodes.group: znodes.partitions for znodes in found}
-    return asked.committed(groups, with_others=counts_in_kafka(storage))
+        return {znodes.group: Answer({}) for znodes in groups}
+    partitions = {znodes.group: znodes.partitions for znodes in groups}
+    return asked.committed(partitions, with_others=counts_in_kafka(storage))
 
 
 def _description(

@@ -233,15 +233,15 @@ class MigrationEnds:
 
 
 def _those(
-    partitions: Collection[TopicPartition], found: dict[TopicPartition, int], *, others: bool
+    partitions: Collection[TopicPartition], offsets: dict[TopicPartition, int], *, others: bool
 ) -> dict[TopicPartition, int]:
-    return found if others else {partition: found[partition] for partition in partitions if partition in found}
+    return offsets if others else {partition: offsets[partition] for partition in partitions if partition in offsets}
 
 
-def _empty_in_kafka(group: str, found: KafkaGroup) -> Guard:
-    if found.has_members:
-        return Guard("kafka", False, f"group {group} lives in Kafka ({found.state}); stop its consumers")
-    return Guard("kafka", True, f"group {group} in Kafka has no members ({found.state})")
+def _empty_in_kafka(group: str, described: KafkaGroup) -> Guard:
+    if described.has_members:
+        return Guard("kafka", False, f"group {group} lives in Kafka ({described.state}); stop its consumers")
+    return Guard("kafka", True, f"group {group} in Kafka has no members ({described.state})")
 
 
 def _readable(nodes: OffsetNodes) -> Guard:
@@ -261,7 +261,7 @@ def _layout_guard(end: End, *, is_other: bool) -> Guard:
 
 def _cluster_id(data: bytes | None) -> str | None:
     try:
-        found = parse_json(data or b"{}").get("id")
+        identity = parse_json(data or b"{}").get("id")
     except (ValueError, AttributeError):
         return None
-    return found if isinstance(found, str) else None
+    return identity if isinstance(identity, str) else None

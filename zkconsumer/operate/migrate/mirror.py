@@ -188,7 +188,11 @@ class Mirror:
 
     def _kept(self, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> tuple[NodeChange, ...]:
         """What the file has of each partition: also of those that this copy does not write."""
-        known = {} if self._file.snapshot is None else {c.path: c for g in self._file.snapshot.groups for c in g.nodes}
+        known = (
+            {}
+            if self._file.snapshot is None
+            else {change.path: change for group_change in self._file.snapshot.groups for change in group_change.nodes}
+        )
         for row in copy.rows:
             state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
             path = self._paths.offset(row.partition)

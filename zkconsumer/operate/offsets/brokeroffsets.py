@@ -107,8 +107,8 @@ class BrokerOffsets:
         """
         starts = self._offsets(partitions, EARLIEST, "log starts") if with_starts else Answer({})
         ends = self._offsets(partitions, LATEST, "log ends")
-        found = Logs(_without_none(starts.found), _without_none(ends.found))
-        return Answer(found, (*ends.problems, *starts.problems), ends.error or starts.error)
+        logs = Logs(_without_none(starts.found), _without_none(ends.found))
+        return Answer(logs, (*ends.problems, *starts.problems), ends.error or starts.error)
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
@@ -141,7 +141,7 @@ class BrokerOffsets:
             metadata = self.client.metadata(possible)
         except ZkConsumerError as error:
             return Answer(set(), (str(error),), error)
-        refused = sorted((t, code) for t, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
+        refused = sorted((topic, code) for topic, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
         reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in refused)
         problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if refused else ()
         return Answer({*metadata.leaders, *metadata.leaderless}, problems)
@@ -157,7 +157,7 @@ class BrokerOffsets:
             groups: partitions to ask for, by name of the group; None for all, which brokers before 0.10.2 refuse.
             with_others: also of all other partitions, if the brokers can list them.
         """
-        found: dict[str, Answer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(groups, Answer({}))
+        committed: dict[str, Answer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(groups, Answer({}))
         wanted: dict[str, list[TopicPartition] | None] = {}
         for group, partitions in groups.items():
             possible = [partition for partition in partitions or () if is_encodable(partition.topic)]
@@ -171,11 +171,11 @@ class BrokerOffsets:
             return (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
 
         stored, unknown = self.ask_coordinators(wanted, ask)
-        found |= {group: _committed(offsets) for group, offsets in stored.items()}
+        committed |= {group: _committed(offsets) for group, offsets in stored.items()}
         for reason, names in _by_reason(unknown).items():
             why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
-            found |= {name: Answer({}, (why,), unknown[name]) for name in names}
-        return found
+            committed |= {name: Answer({}, (why,), unknown[name]) for name in names}
+        return committed
 
     def ask_coordinators(
         self, groups: Collection[str], question: Callable[[str, OffsetCoordinator], F]
@@ -186,7 +186,7 @@ class BrokerOffsets:
         """
         from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 
-        found: dict[str, F] = {}
+        answers: dict[str, F] = {}
         unknown: dict[str, ZkConsumerError] = {}
         left = list(groups)
         for attempt in range(self._coordinator_attempts):
@@ -196,11 +196,11 @@ class BrokerOffsets:
                 unknown.pop(group, None)
                 coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self.client, group))
                 try:
-                    found[group] = question(group, coordinator)
+                    answers[group] = question(group, coordinator)
                 except ZkConsumerError as error:
                     unknown[group] = error
             left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
-        return found, unknown
+        return answers, unknown
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -222,7 +222,7 @@ def offsets_answer(answer: Offsets, what: str) -> Answer[dict[TopicPartition, in
 
 def _committed(stored: StoredOffsets) -> Answer[dict[TopicPartition, StoredOffset]]:
     return Answer(
-        {partition: one for partition, one in stored.found.items() if one.offset is not None},
+        {partition: offset for partition, offset in stored.found.items() if offset.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
     )
 

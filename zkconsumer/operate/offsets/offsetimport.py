@@ -79,8 +79,11 @@ def existing_partitions(
 ) -> dict[str, frozenset[TopicPartition]]:
     """The partitions of those topics of ``partitions`` that exist."""
     topics = sorted({partition.topic for partition in partitions})
-    found = open_group_reader(session, cluster.config).partitions(topics)
-    return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
+    numbers_by_topic = open_group_reader(session, cluster.config).partitions(topics)
+    return {
+        topic: frozenset(TopicPartition(topic, number) for number in numbers)
+        for topic, numbers in numbers_by_topic.items()
+    }
 
 
 def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
@@ -140,8 +143,8 @@ def plan_copy(
     """
     if source == destination:
         raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
-    found = offset_nodes(session, source, None if topics is None else tuple(topics))
-    wanted = {p: offset for p, offset in found.offsets().items() if _is_wanted(p, topics)}
+    stored = offset_nodes(session, source, None if topics is None else tuple(topics))
+    wanted = {p: offset for p, offset in stored.offsets().items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:

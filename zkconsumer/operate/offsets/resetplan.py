@@ -90,7 +90,7 @@ def _partitions(
     elif topics is None:
         names = {partition.topic for partition in stored} | set(GroupReader(session).owned_topics(group))
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
-        wanted = {partition for theirs in existing.values() for partition in theirs}
+        wanted = {partition for partitions in existing.values() for partition in partitions}
     else:
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
         wanted = {

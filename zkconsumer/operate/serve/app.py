@@ -75,8 +75,8 @@ def plotly_script() -> Path:
     Raises:
         UsageError: it is not installed.
     """
-    found = importlib.util.find_spec("plotly")
-    places = [] if found is None else [*(found.submodule_search_locations or ())]
+    package = importlib.util.find_spec("plotly")
+    places = [] if package is None else [*(package.submodule_search_locations or ())]
     for place in places:
         script = Path(place, "package_data", "plotly.min.js")
         if script.exists():

@@ -43,16 +43,18 @@ def status_document(snapshot: Snapshot, cluster: str, group: GroupSnapshot, *, e
         group: the group.
         every_partition: also those that are OK.
     """
-    partitions = [_partition(snapshot, group, one) for one, lag in group.lag.partitions.items() if lag.lag is not None]
+    partitions = [
+        _partition(snapshot, group, partition) for partition, lag in group.lag.partitions.items() if lag.lag is not None
+    ]
     total = len(group.lag.partitions)
     status = {
         "cluster": cluster,
         "group": group.znodes.group,
         "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
-        "complete": sum(one["complete"] == 1.0 for one in partitions) / total if total else 0.0,
-        "partitions": [one for one in partitions if every_partition or one["status"] != "OK"],
+        "complete": sum(partition["complete"] == 1.0 for partition in partitions) / total if total else 0.0,
+        "partitions": [partition for partition in partitions if every_partition or partition["status"] != "OK"],
         "partition_count": len(partitions),
-        "maxlag": max(partitions, key=lambda one: one["current_lag"], default=None),
+        "maxlag": max(partitions, key=lambda partition: partition["current_lag"], default=None),
         "totallag": group.lag.lag,
     }
     return {"error": False, "message": "consumer status returned", "status": status}

@@ -27,7 +27,7 @@ def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
     return {
         **_sampled(snapshot, now),
         "problems": list(snapshot.problems),
-        "groups": [_line(one) for one in snapshot.groups.values()],
+        "groups": [_line(group) for group in snapshot.groups.values()],
     }
 
 
@@ -58,7 +58,7 @@ def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: i
         **_sampled(snapshot, now),
         "group": group.znodes.group,
         "at_ms": [row.at_ms for row in group.history],
-        "rebalances": [one._asdict() for one in group.rebalances],
+        "rebalances": [rebalance._asdict() for rebalance in group.rebalances],
         "partition_count": len(newest.partitions),
     }
     yield _text(head)[:-1] + ',"partitions":['
@@ -106,5 +106,5 @@ def _line(group: GroupSnapshot) -> dict[str, Any]:
 
 def _sum(lag: GroupLag, rate: str) -> float | None:
     """The sum of a rate of the partitions where it is known; None if it is unknown for all."""
-    known = [value for one in lag.partitions.values() if (value := getattr(one, rate)) is not None]
+    known = [value for partition_lag in lag.partitions.values() if (value := getattr(partition_lag, rate)) is not None]
     return sum(known) if known else None

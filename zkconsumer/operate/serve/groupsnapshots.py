@@ -161,11 +161,11 @@ def _row(
 
 
 def _rebalances(former: GroupSnapshot, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
-    found = rebalance_between(former.znodes, znodes, at_ms)
+    newest = rebalance_between(former.znodes, znodes, at_ms)
     known = former.rebalances
-    if found is None and (not known or known[0].at_ms >= since_ms):
+    if newest is None and (not known or known[0].at_ms >= since_ms):
         return known
-    return (*(one for one in known if one.at_ms >= since_ms), *(() if found is None else (found,)))
+    return (*(rebalance for rebalance in known if rebalance.at_ms >= since_ms), *(() if newest is None else (newest,)))
 
 
 def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Rebalance | None:
@@ -181,7 +181,7 @@ def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Re
     partitions = before.owners.keys() | after.owners.keys()
     return Rebalance(
         at_ms,
-        sum(before.owners.get(one) != after.owners.get(one) for one in partitions),
+        sum(before.owners.get(partition) != after.owners.get(partition) for partition in partitions),
         tuple(sorted(after.live - before.live)),
         tuple(sorted(before.live - after.live)),
     )

@@ -146,8 +146,8 @@ def _storage(_target: Target, value: str, given: Given) -> NextLine:
     if value.lower() == "zookeeper":
         return NextLine("", note="no successor: offsets are stored in Kafka; move them with `zkconsumer migrate plan`")
     dual = given.get("dual.commit.enabled", "true") == "true"
-    more = "; first check with `zkconsumer migrate survey` that Kafka has them all" if dual else ""
-    return NextLine("", note=f"no successor: offsets are stored in Kafka, where they are already{more}")
+    check_first = "; first check with `zkconsumer migrate survey` that Kafka has them all" if dual else ""
+    return NextLine("", note=f"no successor: offsets are stored in Kafka, where they are already{check_first}")
 
 
 def _filters(option: str) -> _Rule:
