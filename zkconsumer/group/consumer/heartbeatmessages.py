@@ -109,8 +109,8 @@ def _nullable(text: str | None) -> bytes:
 
 def _by_id(owned: Collection[IdPartition]) -> list[bytes]:
     grouped: dict[str, list[bytes]] = defaultdict(list)
-    for one in sorted(owned):
-        grouped[one.topic_id].append(_INT32.pack(one.partition))
+    for partition in sorted(owned):
+        grouped[partition.topic_id].append(_INT32.pack(partition.partition))
     return [
         urlsafe_b64decode(topic_id + "==") + encode_compact_array(partitions) + _NO_TAGS
         for topic_id, partitions in grouped.items()

@@ -96,7 +96,7 @@ class ConsumerSession(BrokerSession[EpochMember]):
 
     def _read_topics(self) -> bool:
         changed = super()._read_topics()
-        ids = {name: one.identity.topic_id for name, one in self.topics.items()}
+        ids = {name: topic.identity.topic_id for name, topic in self.topics.items()}
         # After the topics: the rebalance thread must not use a topic whose identity it cannot compare.
         with self.membership.changing() as member:
             member.name_topics({name: topic_id for name, topic_id in ids.items() if topic_id is not None})
@@ -178,8 +178,8 @@ class ConsumerSession(BrokerSession[EpochMember]):
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
-            found = self._contact.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
-            timeout_ms = int(found[_SESSION_TIMEOUT] or "")
+            settings = self._contact.ask(lambda connection: group_settings(connection, self._group, [_SESSION_TIMEOUT]))
+            timeout_ms = int(settings[_SESSION_TIMEOUT] or "")
         except (BrokerUnavailable, CoordinatorMoved) as error:
             if not self.membership.read(lambda member: member.in_group):
                 self._session_due = -inf

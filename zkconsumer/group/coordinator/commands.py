@@ -88,9 +88,9 @@ class CommandNodes:
         self._known = known
         self._listed = frozenset(known)
         newest: dict[str, str] = {}
-        for name, one in known.items():
+        for name, command_node in known.items():
             present = newest.setdefault(consumer_id_of(name), name)
-            if known[present].czxid < one.czxid:
+            if known[present].czxid < command_node.czxid:
                 newest[consumer_id_of(name)] = name
         self._newest = newest
 
@@ -137,8 +137,8 @@ class CommandNodes:
 
     def commanded(self, consumer_ids: Iterable[str]) -> dict[str, Share]:
         """The present command of each of these members; empty for one that has none."""
-        found = {name: self._known[self._newest[name]].command for name in consumer_ids}
-        return {name: {} if command is None else command.share for name, command in found.items()}
+        commands = {name: self._known[self._newest[name]].command for name in consumer_ids}
+        return {name: {} if command is None else command.share for name, command in commands.items()}
 
     def write(
         self,
@@ -170,9 +170,9 @@ class CommandNodes:
         generation = self._generation
         written = self._new_commands(followers, shares, refused, brokers)
         changes = [
-            Operation("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
-            for name, one in written.items()
-            if one.command is not None
+            Operation("set", self._path(name), CommandNode.encode(node.command), node.version - 1)
+            for name, node in written.items()
+            if node.command is not None
         ]
         for name in self._superfluous(damaged):
             changes.append(Operation("delete", self._path(name), version=self._known[name].version))
@@ -218,12 +218,12 @@ class CommandNodes:
 
     def evicted(self) -> dict[str, tuple[str, Command]]:
         """Members whose session node a leader has deleted: by consumer id the name and content of their command."""
-        found = {}
+        evicted = {}
         for consumer_id, name in self._newest.items():
             command = self._known[name].command if name in self._known else None
             if command is not None and command.evicted_ms:
-                found[consumer_id] = name, command
-        return found
+                evicted[consumer_id] = name, command
+        return evicted
 
     def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool) -> None:
         """Delete the session node of a member, and withdraw all its partitions.
@@ -241,19 +241,19 @@ class CommandNodes:
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
         """
         name = self._newest[consumer_id]
-        one = self._known.pop(name)  # if this fails, it is read again
+        node = self._known.pop(name)  # if this fails, it is read again
         command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
         changes = [
             self._epoch_check,
             Operation("delete", session_node_of(self._group, name)),
-            Operation("set", self._path(name), CommandNode.encode(command), one.version),
+            Operation("set", self._path(name), CommandNode.encode(command), node.version),
         ]
         if itself:
             changes.append(Operation("delete", self._paths.leader))
         conflict = self._session.commit_changes(self._fence(), changes)
         if conflict is None:
             self._generation += 1
-            self._known[name] = one._replace(version=one.version + 1, command=command)
+            self._known[name] = node._replace(version=node.version + 1, command=command)
             if itself:
                 raise EpochEnded(f"epoch {self._epoch} has ended: the member that led is evicted, since {reason}")
         else:
@@ -310,10 +310,10 @@ class CommandNodes:
         written: dict[str, _Known] = {}
         generation = self._generation + 1
         for consumer_id in sorted(followers):
-            one = self._known[self._newest[consumer_id]]
-            present = Command({}, 0, 0) if one.command is None else one.command
+            node = self._known[self._newest[consumer_id]]
+            present = Command({}, 0, 0) if node.command is None else node.command
             share, reason = shares.get(consumer_id, present.share), refused.get(consumer_id, "")
-            if one.command is None or consumer_id in shares or reason != present.refused:
+            if node.command is None or consumer_id in shares or reason != present.refused:
                 command = Command(
                     share,
                     self._epoch,
@@ -323,7 +323,7 @@ class CommandNodes:
                     brokers_for(consumer_id, brokers),
                     self._security_protocol,
                 )
-                written[self._newest[consumer_id]] = one._replace(version=one.version + 1, command=command)
+                written[self._newest[consumer_id]] = node._replace(version=node.version + 1, command=command)
         self._generation += bool(written)
         return written
 

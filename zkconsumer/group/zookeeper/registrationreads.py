@@ -67,4 +67,4 @@ class RegistrationReads:
             if names and node is not None:
                 known[path] = _Read(names, node)
         self._known = known
-        return Reads({**reads.nodes, **{path: one.node for path, one in known.items()}}, reads.refused)
+        return Reads({**reads.nodes, **{path: known_read.node for path, known_read in known.items()}}, reads.refused)

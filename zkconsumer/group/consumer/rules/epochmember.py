@@ -133,7 +133,7 @@ class EpochMember(GroupMembership):
 
     def has_unnamed(self) -> bool:
         """True if the target has partitions of topics that no broker has described yet."""
-        return any(one.topic_id not in self._names for one in self.target or ())
+        return any(partition.topic_id not in self._names for partition in self.target or ())
 
     def beat(self, topics: tuple[str, ...]) -> Beat | None:
         """A heartbeat is about to be sent; None outside of the group.
@@ -215,7 +215,7 @@ class EpochMember(GroupMembership):
         return self._revoked
 
     def _owned(self) -> frozenset[IdPartition]:
-        return frozenset(IdPartition(self._held_ids[one], one.partition) for one in self.held)
+        return frozenset(IdPartition(self._held_ids[partition], partition.partition) for partition in self.held)
 
     # -- any thread -------------------------------------------------------------------------------------------------
 
@@ -234,9 +234,9 @@ class EpochMember(GroupMembership):
             return None
         allowed = self.target if self._limit is None else self.target & self._limit
         return {
-            TopicPartition(self._names[one.topic_id], one.partition): one.topic_id
-            for one in allowed
-            if one.topic_id in self._names
+            TopicPartition(self._names[partition.topic_id], partition.partition): partition.topic_id
+            for partition in allowed
+            if partition.topic_id in self._names
         }
 
     def topic_ids(self) -> dict[str, str]:
