@@ -39,7 +39,7 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
     from zkconsumer.operate.migrate.rules.nextconfig import next_config
     from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
 
-    (chosen,) = (one for one in TARGETS if one == target)
+    (chosen,) = (known for known in TARGETS if known == target)
     lines = next_config(load_properties(file), chosen, bootstrap_server)
     if as_json:
         click.echo(json.dumps([{**line._asdict(), "successors": dict(line.successors)} for line in lines]))

@@ -40,10 +40,10 @@ def parse_end_option(_context: click.Context, _parameter: click.Parameter, value
 def _parse_retention(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
-    found = _DURATION.fullmatch(value)
-    if found is None or not int(found[1]):
+    match = _DURATION.fullmatch(value)
+    if match is None or not int(match[1]):
         raise click.BadParameter(f"{value}: write it as 30d, 12h or 90m")
-    return int(found[1]) * _UNIT_MS[found[2]]
+    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -108,8 +108,8 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
         if source.kind == "zookeeper" or source.servers in (None, session.address):
             yield MigrationEnds(session, cluster, source, target)
         else:
-            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as other:
-                yield MigrationEnds(session, cluster, source, target, source_session=other)
+            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as source_session:
+                yield MigrationEnds(session, cluster, source, target, source_session=source_session)
 
 
 def _names_servers(connection: ToolConnection) -> bool:
