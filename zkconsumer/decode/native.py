@@ -162,11 +162,16 @@ class NativeKernels:
         return why
 
     def verify(self, raw: memoryview, table: BatchTable, requested: int) -> tuple[int, int]:
-        found = c_int64()
+        checksum = c_int64()
         good: int = self.library.zk_verify(
-            self.address_of(raw), len(raw), self.address_of(table.words), len(table), requested, ctypes.addressof(found)
+            self.address_of(raw),
+            len(raw),
+            self.address_of(table.words),
+            len(table),
+            requested,
+            ctypes.addressof(checksum),
         )
-        return good, found.value
+        return good, checksum.value
 
     def verify_messages(
         self, raw: memoryview, table: BatchTable, floor: int, requested: int, *, check: bool
@@ -246,13 +251,13 @@ class NativeKernels:
         if not read(*source, *[None] * 7, address(sizes)):
             raise SystemError("headers contradict their lengths")
         names, contents = (memoryview(bytearray(size)) for size in sizes)
-        found = HeaderColumns(
+        columns = HeaderColumns(
             _ends(rows), memoryview(bytearray(rows)), names, _ends(total), contents, _ends(total),
             memoryview(bytearray(total)),
         )  # fmt: skip
-        outputs = (found.list_end, found.present, found.name_end, found.content_end, found.content_valid)
+        outputs = (columns.list_end, columns.present, columns.name_end, columns.content_end, columns.content_valid)
         read(*source, *map(address, outputs), address(names), address(contents), address(sizes))
-        return found
+        return columns
 
     def header_tuples(self, headers: HeaderBytes, start: int, rows: int) -> list[tuple[Any, ...]]:
         end, at = headers.end[start:], headers.at[start:]

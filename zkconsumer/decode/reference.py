@@ -220,9 +220,9 @@ class ReferenceKernels:
         for number in range(len(table)):
             row = table.row(number)
             if row[b.BASE_OFFSET] + row[b.LAST_DELTA] >= requested:
-                found = crc32c(raw[row[b.START] + b.CRC_START : row[b.END]])
-                if found != row[b.CRC]:
-                    return number, found
+                checksum = crc32c(raw[row[b.START] + b.CRC_START : row[b.END]])
+                if checksum != row[b.CRC]:
+                    return number, checksum
         return len(table), 0
 
     def verify_messages(
@@ -322,10 +322,10 @@ class ReferenceKernels:
                 continue
             source = task.raw if row[b.SOURCE] == b.RAW else task.scratch
             try:
-                found = list(read(source[row[b.BODY] : row[b.BODY_END]], row))
+                decoded = list(read(source[row[b.BODY] : row[b.BODY_END]], row))
             except _Contradiction:
                 return
-            kept = [record for record in found if record.offset >= task.requested]
+            kept = [record for record in decoded if record.offset >= task.requested]
             for record in kept:
                 _write(task, record)
             row[b.KEPT] = len(kept)
@@ -333,16 +333,16 @@ class ReferenceKernels:
         totals[b.ROWS] = len(task.table)
 
     def bitmap(self, valid: memoryview) -> tuple[bytearray, int]:
-        bits, found = bytearray((len(valid) + 7) // 8), 0
+        bits, valid_count = bytearray((len(valid) + 7) // 8), 0
         for number, byte in enumerate(valid):
             if byte:
                 bits[number // 8] |= 1 << number % 8
-                found += 1
-        return bits, found
+                valid_count += 1
+        return bits, valid_count
 
     def header_columns(self, headers: HeaderBytes, start: int, rows: int) -> HeaderColumns:
         lists = list(_headers(headers, start, rows))
-        pairs = [pair for found in lists for pair in found]
+        pairs = [pair for of_record in lists for pair in of_record]
         names, contents = ([pair[side] for pair in pairs] for side in (0, 1))
         return HeaderColumns(
             _ends(map(len, lists)),
@@ -356,10 +356,10 @@ class ReferenceKernels:
 
     def header_tuples(self, headers: HeaderBytes, start: int, rows: int) -> list[tuple[Any, ...]]:
         lists = _headers(headers, start, rows)
-        return [tuple((name.decode(errors="replace"), content) for name, content in found) for found in lists]
+        return [tuple((name.decode(errors="replace"), content) for name, content in of_record) for of_record in lists]
 
     def messages(self, kind: type[Any], records: Records, headers: list[Any] | None) -> list[Any]:
-        buffers, found = records.buffers, []
+        buffers, messages = records.buffers, []
         for number in range(records.num_rows):
             row = records.start + number
             type_of_time = buffers.types if isinstance(buffers.types, int) else buffers.types[row]
@@ -374,8 +374,8 @@ class ReferenceKernels:
                 _value(buffers.value, row),
                 () if headers is None else headers[number],
             )
-            found.append(kind._make(fields) if kind is Message else tuple.__new__(kind, fields))
-        return found
+            messages.append(kind._make(fields) if kind is Message else tuple.__new__(kind, fields))
+        return messages
 
 
 def _scan_batch(raw: memoryview, table: BatchTable, state: array[int], requested: int, _first: int) -> int | None:
