@@ -275,18 +275,22 @@ class FetcherThread(threading.Thread):
 
     def _with_room(self, coming: Answer | None) -> Iterable[PartitionInfo]:
         """Partitions with room in their queue, in the order of the table."""
-        theirs = by_queue(self._table.values())
-        self._listen_to(theirs)
+        infos_of_queue = by_queue(self._table.values())
+        self._listen_to(infos_of_queue)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
         with_room = [
             info
-            for queue, infos in theirs.items()
+            for queue, infos in infos_of_queue.items()
             for info in queue.room.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
         ]
         without_room = frozenset(self._table.values()).difference(with_room)
         if without_room != self._without_room:
             self._without_room, self._without_room_since = without_room, time.monotonic()
-        return with_room if len(theirs) < 2 else [info for info in self._table.values() if info not in without_room]
+        return (
+            with_room
+            if len(infos_of_queue) < 2
+            else [info for info in self._table.values() if info not in without_room]
+        )
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, or less while a partition is excluded because its queue is full.
@@ -320,8 +324,8 @@ class FetcherThread(threading.Thread):
             info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
             return
         try:
-            what = (*info.partition, info.fetched, fetched.records, fetched.aborted, fetched.high_watermark)
-            scanned = self._decoder.scan(*what)
+            arguments = (*info.partition, info.fetched, fetched.records, fetched.aborted, fetched.high_watermark)
+            scanned = self._decoder.scan(*arguments)
             has_records = scanned.has_records()
             if len(info.queue) >= _VERIFY_FROM_CHUNKS or not has_records:
                 # A busy reader is what everything waits for, so this thread verifies in its place. It must be done here
@@ -380,13 +384,14 @@ class FetcherThread(threading.Thread):
         else:
             if size > info.fetch_bytes:
                 info.fetch_bytes = size
-                what = self.name, size, info.partition
-                _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *what)
+                values = self.name, size, info.partition
+                _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *values)
 
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """Go back to where a reader found damaged bytes; the chunks after that offset were dropped from the queue."""
         info.fetched = damage.offset
-        self._awaiting_reset = [one for one in self._awaiting_reset if one is not info]  # its offset was valid there
+        # Its offset was valid there.
+        self._awaiting_reset = [awaiting for awaiting in self._awaiting_reset if awaiting is not info]
         self._retry_or_fail(info, damage.error)
 
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
@@ -399,8 +404,8 @@ class FetcherThread(threading.Thread):
             if offset is None:
                 self._fail(info, error)
             else:
-                what = self.name, info.fetched, offset - 1, info.partition, error
-                _log.error("%s: offsets %d to %d of %s are skipped: %s", *what)
+                values = self.name, info.fetched, offset - 1, info.partition, error
+                _log.error("%s: offsets %d to %d of %s are skipped: %s", *values)
                 self._enqueue(info, Chunk(info, None, offset, 0))
         elif info.faults.times:  # the end of a busy log needs no warning, and no search for the leader
             _log.warning("%s: %s; fetching it again", self.name, error)
