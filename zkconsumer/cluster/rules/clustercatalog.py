@@ -142,7 +142,7 @@ def next_snapshot(
     for name, topic in before.described.items():
         later = described.get(name)
         if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
-            described[name] = max(topic, later, key=lambda one: len(one.partitions))
+            described[name] = max(topic, later, key=lambda candidate: len(candidate.partitions))
     return ClusterSnapshot(answer.brokers, described, answer.asked_for)
 
 
