@@ -51,7 +51,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
     with which the exit code is 3.
     """
-    from zkconsumer.operate.migrate.rules.surveyverdict import Verdict, survey
+    from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
 
     names = chosen_groups(connection, groups, of_all=of_all)
@@ -71,7 +71,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     else:
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
     warn(skipped)
-    if skipped or any(surveyed.verdict is Verdict.NOT_READY for surveyed in surveys):
+    if skipped or any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 

@@ -17,7 +17,7 @@ from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import ALL_COLUMNS, COLUMNS, Columns, Notes
 from zkconsumer.decode.columns import trim as trim_columns
 from zkconsumer.decode.kernelloader import kernels
-from zkconsumer.decode.kernels import IndexTask, Kernels, Survey
+from zkconsumer.decode.kernels import IndexTask, Kernels, TableSurvey
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.offsetchecks import integer, plausible
 from zkconsumer.decode.records import Records
@@ -470,7 +470,7 @@ class BatchDecoder:
             fault = fault_in(bad, f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it")
         return Indexed(table[:good], times, values, columns, notes, before), fault
 
-    def _values(self, raw: memoryview, scratch: memoryview, table: BatchTable, survey: Survey) -> memoryview:
+    def _values(self, raw: memoryview, scratch: memoryview, table: BatchTable, survey: TableSurvey) -> memoryview:
         """The target of the values: their source, if all of them have the same one."""
         if not survey.sources & b.IN_SCRATCH:
             # Not before these batches: that memory belongs to others by now.

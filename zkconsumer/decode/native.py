@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import BinaryColumn, HeaderBytes
-from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
+from zkconsumer.decode.kernels import CheckProgress, HeaderColumns, IndexTask, TableSurvey
 from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 
@@ -175,14 +175,14 @@ class NativeKernels:
 
     def verify_messages(
         self, raw: memoryview, table: BatchTable, floor: int, requested: int, *, check: bool
-    ) -> Progress:
+    ) -> CheckProgress:
         result = array("q", bytes(32))
         address = self.address_of
         why = self.library.zk_verify_messages(
             address(raw), len(raw), address(table.words), len(table), floor, requested, check, address(result)
         )
         rows, messages, stop, last = result
-        return Progress(rows, messages, stop, last, why)
+        return CheckProgress(rows, messages, stop, last, why)
 
     def extent(self, data: memoryview) -> tuple[int, int]:
         last = c_int64()
@@ -197,10 +197,10 @@ class NativeKernels:
         )
         return why
 
-    def survey(self, table: BatchTable) -> Survey:
+    def survey(self, table: BatchTable) -> TableSurvey:
         sums = array("q", bytes(32))
         self.library.zk_survey(self.address_of(table.words), len(table), self.address_of(sums))
-        return Survey(*sums)
+        return TableSurvey(*sums)
 
     def piece(self, table: BatchTable) -> int:
         count: int = self.library.zk_piece(self.address_of(table.words), len(table))

@@ -43,7 +43,7 @@ _JITTER: Final = 0.5
 ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
 
 
-class Answer(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """The answer for one partition; see :class:`~zkconsumer.wire.fetchconversation.FetchAnswer`."""
 
     info: PartitionInfo
@@ -175,7 +175,7 @@ class FetcherThread(threading.Thread):
                 return
         assert self._conversation is not None
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
-            answer = Answer(self._table[partition], asked, fetched, is_first)
+            answer = PartitionAnswer(self._table[partition], asked, fetched, is_first)
             if asked.leader_epoch != answer.info.leader_epoch:
                 continue  # requested before it returned from the finder with another epoch
             if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and self._has(answer.info):
@@ -233,7 +233,7 @@ class FetcherThread(threading.Thread):
                 if info is not None and damage is not None:
                     self._fetch_again(info, damage)
 
-    def _ask(self, coming: Answer | None = None) -> bool:
+    def _ask(self, coming: PartitionAnswer | None = None) -> bool:
         """Send a request; False if there is nothing to request now.
 
         Args:
@@ -259,7 +259,7 @@ class FetcherThread(threading.Thread):
         self._conversation.send(fetches, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return True
 
-    def _offsets_to_fetch(self, coming: Answer | None) -> dict[PartitionInfo, int]:
+    def _offsets_to_fetch(self, coming: PartitionAnswer | None) -> dict[PartitionInfo, int]:
         """Partitions with room in their queue, and the offsets to fetch from; first those that got no data recently."""
         # A partition without an offset is looked up instead.
         wanted = {info: info.fetched for info in self._with_room(coming) if info.fetched is not None}
@@ -273,7 +273,7 @@ class FetcherThread(threading.Thread):
                 wanted[info] = foreseen
         return wanted
 
-    def _with_room(self, coming: Answer | None) -> Iterable[PartitionInfo]:
+    def _with_room(self, coming: PartitionAnswer | None) -> Iterable[PartitionInfo]:
         """Partitions with room in their queue, in the order of the table."""
         infos_of_queue = by_queue(self._table.values())
         self._listen_to(infos_of_queue)
@@ -306,7 +306,7 @@ class FetcherThread(threading.Thread):
 
     # -- one partition's answer ---------------------------------------------------------------------------------
 
-    def _accept(self, answer: Answer) -> None:
+    def _accept(self, answer: PartitionAnswer) -> None:
         """Find the batches of an answer and queue them."""
         info, asked, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
@@ -563,6 +563,6 @@ class FetcherThread(threading.Thread):
         self._return_to_finder([info])
 
 
-def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:
+def _bytes_for(queue: ChunkQueue, coming: PartitionAnswer | None) -> int:
     """Bytes of a received answer, not queued yet, that belong to this queue."""
     return len(coming.fetched.records) if coming is not None and coming.info.queue is queue else 0

@@ -21,7 +21,7 @@ from zkconsumer.spark.querypositions import QueryPositions
 from zkconsumer.spark.rules.microbatch import Span, cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
-from zkconsumer.spark.rules.sourceoffset import Plan, SourceOffset, next_offset
+from zkconsumer.spark.rules.sourceoffset import BatchPlan, SourceOffset, next_offset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class BatchPlanner:
         positions = query.positions
         stored = self._member.stored(positions.keys(), query.generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        plan = Plan(rows, positions, stored, query.topics, epochs, uuid.uuid4().hex, query.gone or frozenset())
+        plan = BatchPlan(rows, positions, stored, query.topics, epochs, uuid.uuid4().hex, query.gone or frozenset())
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.

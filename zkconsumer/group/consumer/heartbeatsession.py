@@ -23,7 +23,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     consumer_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.epochmember import LEAVING, Beat, EpochMember
+from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
@@ -113,14 +113,14 @@ class ConsumerSession(BrokerSession[EpochMember]):
         with self.membership.changing() as member:
             member.answered(beat, answer.epoch, answer.assignment, sent)
 
-    def _ask(self) -> tuple[Beat, float, HeartbeatAnswer]:
+    def _ask(self) -> tuple[EpochBeat, float, HeartbeatAnswer]:
         """Send a heartbeat; returns it, when it was sent, and its answer.
 
         Raises:
             ZkConsumerError: there is no answer.
         """
         topics = tuple(sorted(self.streams))
-        last: list[tuple[Beat, float]] = []
+        last: list[tuple[EpochBeat, float]] = []
 
         def question(connection: BrokerConnection) -> HeartbeatAnswer:
             with self.membership.changing() as member:
@@ -135,7 +135,7 @@ class ConsumerSession(BrokerSession[EpochMember]):
         answer = self._contact.ask(question)
         return *last[0], answer
 
-    def _refused(self, answer: HeartbeatAnswer, beat: Beat) -> None:
+    def _refused(self, answer: HeartbeatAnswer, beat: EpochBeat) -> None:
         """React to an error code.
 
         Raises:
@@ -203,7 +203,7 @@ class ConsumerSession(BrokerSession[EpochMember]):
         self._due = self.membership.clock()  # after the pause
 
 
-def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:
+def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: EpochBeat) -> HeartbeatAnswer:
     answer = consumer_heartbeat(connection, settings, beat)
     expect_coordinator(answer.code, f"heartbeat of group {settings.group}")
     return answer

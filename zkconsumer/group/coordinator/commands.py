@@ -37,7 +37,7 @@ class EpochEnded(Exception):
     """Nothing was written, since this member does not lead any more."""
 
 
-class _Known(NamedTuple):
+class _KnownCommand(NamedTuple):
     """A command node as it was last read or written; ``command`` is None if there is none that can be obeyed."""
 
     version: int
@@ -69,7 +69,7 @@ class CommandNodes:
         self._security_protocol = security_protocol
         self._generation = 0
         self._published: Status | None = None
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownCommand] = {}
         self._listed: Set[str] = frozenset()
         self._newest: dict[str, str] = {}
         self._refusal: ZooKeeperRefused | None = None
@@ -84,7 +84,7 @@ class CommandNodes:
         paths = {f"{self._paths.commands}/{name}": name for name in names if name not in known}
         for path, node in self._session.get_many(paths).items():
             if node is not None:
-                known[paths[path]] = _Known(node.version, node.czxid, _decoded(path, node.data))
+                known[paths[path]] = _KnownCommand(node.version, node.czxid, _decoded(path, node.data))
         self._known = known
         self._listed = frozenset(known)
         newest: dict[str, str] = {}
@@ -305,9 +305,9 @@ class CommandNodes:
         shares: Mapping[str, Share],
         refused: Mapping[str, str],
         brokers: Sequence[Broker],
-    ) -> dict[str, _Known]:
+    ) -> dict[str, _KnownCommand]:
         """The nodes to be written, as they will be afterwards."""
-        written: dict[str, _Known] = {}
+        written: dict[str, _KnownCommand] = {}
         generation = self._generation + 1
         for consumer_id in sorted(followers):
             node = self._known[self._newest[consumer_id]]
@@ -332,7 +332,7 @@ class CommandNodes:
         obeyed = {name for consumer_id, name in self._newest.items() if consumer_id not in damaged}
         return sorted(self._known.keys() - obeyed)
 
-    def _note(self, part: Sequence[Operation], written: Mapping[str, _Known], conflict: Conflict | None) -> bool:
+    def _note(self, part: Sequence[Operation], written: Mapping[str, _KnownCommand], conflict: Conflict | None) -> bool:
         """Record what a transaction has written; nodes that are not as they were read are read again.
 
         Returns:

@@ -26,7 +26,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     offsets_of,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of, read_groups
-from zkconsumer.operate.offsets.brokeroffsets import Answer, BrokerOffsets, Logs
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST
 from zkconsumer.zookeeper.session import ZkSession
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberDescription:
+class DescribedGroupMember:
     """One member.
 
     Attributes:
@@ -111,7 +111,7 @@ class GroupDescription:
     """
 
     group: str
-    members: tuple[MemberDescription, ...]
+    members: tuple[DescribedGroupMember, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...] = ()
     coordinator: GroupCoordinator | None = None
@@ -176,7 +176,7 @@ def describe_groups(
     ]
 
 
-OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
+OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
 """What a group committed to Kafka."""
 
 
@@ -225,7 +225,7 @@ def read_offsets_in_kafka(
     """
     may_ask = OFFSETS_TOPIC in group_reader.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
-        return {znodes.group: Answer({}) for znodes in groups}
+        return {znodes.group: BrokersAnswer({}) for znodes in groups}
     partitions = {znodes.group: znodes.partitions for znodes in groups}
     return asked.committed(partitions, with_others=counts_in_kafka(storage))
 
@@ -234,7 +234,7 @@ def _description(
     znodes: GroupZnodes,
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
-    logs: Answer[Logs],
+    logs: BrokersAnswer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
     offsets, (starts, ends) = offsets_of(in_kafka.found), logs.found
@@ -258,15 +258,15 @@ def _missing_problem(znodes: GroupZnodes) -> list[str]:
     return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
 
 
-def describe_members(znodes: GroupZnodes) -> tuple[MemberDescription, ...]:
+def describe_members(znodes: GroupZnodes) -> tuple[DescribedGroupMember, ...]:
     """The members of a group, in the order of their ids."""
     owned = Counter(consumer_of(owner) for owner in znodes.owners.values())
     return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
 
 
-def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> MemberDescription:
+def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> DescribedGroupMember:
     view: GroupView = znodes.view
-    return MemberDescription(
+    return DescribedGroupMember(
         consumer_id,
         "zkconsumer" if consumer_id in view.our_clients else "jvm",
         view.members[consumer_id].expand(view.topics, exclude_internal=True),

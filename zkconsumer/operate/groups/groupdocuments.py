@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-from zkconsumer.operate.groups.groupdescription import GroupDescription, MemberDescription
+from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, GroupDescription
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 
 _MEMBER: Final = ("id", "client", "threads", "pattern", "registered_ms")
@@ -49,7 +49,7 @@ def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:
     }
 
 
-def member_documents(members: Iterable[MemberDescription]) -> list[dict[str, Any]]:
+def member_documents(members: Iterable[DescribedGroupMember]) -> list[dict[str, Any]]:
     """Members, in the order given."""
     return [{name: getattr(member, name) for name in _MEMBER} for member in members]
 

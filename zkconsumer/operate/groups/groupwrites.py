@@ -16,7 +16,7 @@ from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, Store, offset_nodes, partitions_to_hold
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
-from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, Target, WritePlan, plan_offsets
+from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, WriteTarget, plan_offsets
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.znodes import BROKERS, GroupPaths, offset_partition
 from zkconsumer.zookeeper.session import ZkSession
@@ -222,7 +222,7 @@ def plan_rename(
     rows = {p: OffsetRow(p, None, offset) for p, offset in nodes.offsets().items()}
     if not rows:
         raise ZkConsumerError(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
-    target = Target(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
+    target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
     made = plan_offsets(session, cluster, Guards(session), target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
     creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)

@@ -42,7 +42,7 @@ _OPEN: Final[Access] = ((31, "world", "anyone"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class HoldEnd:
     """How a hold ended.
 
     Attributes:
@@ -251,7 +251,7 @@ class GroupHold:
 
     # -- release ------------------------------------------------------------------------------------------------------
 
-    def release(self, closing: Sequence[Operation] = ()) -> Released:
+    def release(self, closing: Sequence[Operation] = ()) -> HoldEnd:
         """Give everything back, remove the parents that were created, and make members that wait try again.
 
         What was not taken, or was released, is left alone. An interrupted release is completed by another one.
@@ -268,7 +268,7 @@ class GroupHold:
         members: list[str] = []
         gave_up: list[str] = []
         if not self._is_to_release:
-            return Released()
+            return HoldEnd()
         try:
             self._release_claims(problems)
             members = self.members()
@@ -282,7 +282,7 @@ class GroupHold:
             problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")
             self._remove_parents()
         self._is_to_release = False
-        return Released(tuple(member for member in members if member not in gave_up), tuple(gave_up), tuple(problems))
+        return HoldEnd(tuple(member for member in members if member not in gave_up), tuple(gave_up), tuple(problems))
 
     def _release_claims(self, problems: list[str]) -> None:
         """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
@@ -391,9 +391,9 @@ class NoHold:
     def outlast_attempts(self) -> None:
         """Nothing: no member claims partitions."""
 
-    def release(self, closing: Sequence[Operation] = ()) -> Released:  # noqa: ARG002 - as that of a hold
+    def release(self, closing: Sequence[Operation] = ()) -> HoldEnd:  # noqa: ARG002 - as that of a hold
         """Nothing: no znode was created."""
-        return Released()
+        return HoldEnd()
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

@@ -15,8 +15,8 @@ from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.writeplan import (
     GroupPlan,
     Guards,
-    Target,
     WritePlan,
+    WriteTarget,
     counting_offsets,
     plan_offsets,
     read_kafka,
@@ -112,7 +112,7 @@ def _plan_group(
     stored = in_kafka() if "kafka" in stores else {}
     old = counting_offsets(wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
-    target = Target(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores)
     return plan_offsets(session, cluster, guards, target)
 
 

@@ -10,7 +10,14 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow, ResetSpec, reset_offset
-from zkconsumer.operate.offsets.writeplan import Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
+from zkconsumer.operate.offsets.writeplan import (
+    Guards,
+    WritePlan,
+    WriteTarget,
+    counting_offsets,
+    plan_offsets,
+    read_kafka,
+)
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -72,7 +79,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
             faults.append(str(error))
     if faults:
         raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
-    target = Target(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores)
     return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
 
 

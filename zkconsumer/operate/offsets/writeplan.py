@@ -202,7 +202,7 @@ class Guards:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Offsets to write to one group.
 
     Attributes:
@@ -220,7 +220,7 @@ class Target:
     stores: frozenset[str]
 
 
-def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: Target) -> GroupPlan:
+def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: WriteTarget) -> GroupPlan:
     """The plan of one group, whose guards are checked here."""
     wanted = {p: row.new for p, row in target.rows.items() if row.new is not None}
     nodes: tuple[NodeChange, ...] = ()

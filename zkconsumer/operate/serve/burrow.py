@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _STATUS: Final = {
     LagStatus.OK: "OK",
@@ -29,12 +29,14 @@ def clusters_document(cluster: str) -> dict[str, Any]:
     return {"error": False, "message": "cluster list returned", "clusters": [cluster]}
 
 
-def consumers_document(snapshot: Snapshot) -> dict[str, Any]:
+def consumers_document(snapshot: GroupsSnapshot) -> dict[str, Any]:
     """``/v3/kafka/<cluster>/consumer``."""
     return {"error": False, "message": "consumer list returned", "consumers": list(snapshot.groups)}
 
 
-def status_document(snapshot: Snapshot, cluster: str, group: GroupSnapshot, *, every_partition: bool) -> dict[str, Any]:
+def status_document(
+    snapshot: GroupsSnapshot, cluster: str, group: GroupSnapshot, *, every_partition: bool
+) -> dict[str, Any]:
     """``/v3/kafka/<cluster>/consumer/<group>/status``, or with ``every_partition`` ``.../lag``.
 
     Args:
@@ -80,7 +82,7 @@ def error_document(message: str) -> dict[str, Any]:
     return {"error": True, "message": message}
 
 
-def _partition(snapshot: Snapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
+def _partition(snapshot: GroupsSnapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
     lag = group.lag.partitions[partition]
     known = [sample for sample in group.samples[partition][-group.window :] if sample.lag is not None]
     return {
@@ -96,6 +98,6 @@ def _partition(snapshot: Snapshot, group: GroupSnapshot, partition: TopicPartiti
     }
 
 
-def _offset(snapshot: Snapshot, sample: LagSample) -> dict[str, Any]:
+def _offset(snapshot: GroupsSnapshot, sample: LagSample) -> dict[str, Any]:
     at_ms = snapshot.at_ms - round((snapshot.at - sample.at) * 1000)
     return {"offset": sample.committed, "timestamp": at_ms, "observedAt": at_ms, "lag": sample.lag}

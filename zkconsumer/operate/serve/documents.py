@@ -11,18 +11,18 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
 from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _PIECE: Final = 50
 """Partitions in a piece of a history."""
 
 
-def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
+def groups_document(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
     """``/api/groups``: a line for each group, as ``groups list --long`` has it, and the group's rates.
 
     Args:
         snapshot: the newest.
-        now: see :meth:`Snapshot.is_stale`.
+        now: see :meth:`GroupsSnapshot.is_stale`.
     """
     return {
         **_sampled(snapshot, now),
@@ -31,7 +31,7 @@ def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
     }
 
 
-def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
+def group_document(snapshot: GroupsSnapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     return {
         **_sampled(snapshot, now),
@@ -41,7 +41,9 @@ def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict
     }
 
 
-def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: int | None = None) -> Iterator[str]:
+def history_pieces(
+    snapshot: GroupsSnapshot, group: GroupSnapshot, now: float, most: int | None = None
+) -> Iterator[str]:
     """``/api/groups/<group>/history``, as JSON: the lag of each of today's partitions at each sample, and rebalances.
 
     A piece takes some ms: thousands of partitions have millions of values, and the thread that makes them answers other
@@ -50,7 +52,7 @@ def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: i
     Args:
         snapshot: which has the group.
         group: the group.
-        now: see :meth:`Snapshot.is_stale`.
+        now: see :meth:`GroupsSnapshot.is_stale`.
         most: only so many partitions, those with the largest lag now; None for all.
     """
     newest = group.history[-1]
@@ -86,7 +88,7 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _sampled(snapshot: Snapshot, now: float) -> dict[str, Any]:
+def _sampled(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
     return {"sampled_ms": snapshot.at_ms, "interval_s": snapshot.interval, "stale": snapshot.is_stale(now)}
 
 

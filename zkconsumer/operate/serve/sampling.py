@@ -10,7 +10,7 @@ from collections.abc import Callable
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.groups.grouplist import matching
 from zkconsumer.operate.groups.lagsamples import LagSampler
-from zkconsumer.operate.serve.groupsnapshots import LagRecorder, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupsSnapshot, LagRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class GroupSampling:
         self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
-        self.newest: Snapshot | None = None
+        self.newest: GroupsSnapshot | None = None
         self.failure: Exception | None = None
 
     def start(self) -> None:

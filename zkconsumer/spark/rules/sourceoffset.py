@@ -71,7 +71,7 @@ class SourceOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The input for the next batch.
 
     Attributes:
@@ -93,7 +93,7 @@ class Plan:
     gone: Set[str] = frozenset()
 
 
-def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
+def next_offset(finished: SourceOffset, plan: BatchPlan, group: str) -> SourceOffset:
     """The offset of a plan that follows ``finished``.
 
     Partitions that other members own by now keep their end, with the stored offset of the time when this query planned

@@ -37,7 +37,7 @@ class IdPartition(NamedTuple):
     partition: int
 
 
-class Beat(NamedTuple):
+class EpochBeat(NamedTuple):
     """What a heartbeat reports. Fields that have not changed since the last answered one are None.
 
     Attributes:
@@ -135,7 +135,7 @@ class EpochMember(GroupMembership):
         """True if the target has partitions of topics that no broker has described yet."""
         return any(partition.topic_id not in self._names for partition in self.target or ())
 
-    def beat(self, topics: tuple[str, ...]) -> Beat | None:
+    def beat(self, topics: tuple[str, ...]) -> EpochBeat | None:
         """A heartbeat is about to be sent; None outside of the group.
 
         Args:
@@ -148,14 +148,14 @@ class EpochMember(GroupMembership):
         new_owned = known is None or known.owned != self._sent.owned or self.must_report()
         if new_owned:
             self._limit = self._sent.owned
-        return Beat(
+        return EpochBeat(
             CommitIdentity(self.member_id, self.epoch, self.instance_id),
             known is None,
             topics if new_topics else None,
             self._sent.owned if new_owned else None,
         )
 
-    def answered(self, beat: Beat, epoch: int, target: frozenset[IdPartition] | None, sent: float) -> bool:
+    def answered(self, beat: EpochBeat, epoch: int, target: frozenset[IdPartition] | None, sent: float) -> bool:
         """A heartbeat was answered without error.
 
         Args:

@@ -64,7 +64,7 @@ class Roles(NamedTuple):
     returning: frozenset[str] = frozenset()
 
 
-class Plan(NamedTuple):
+class CommandPlan(NamedTuple):
     """The next commands.
 
     Attributes:
@@ -194,7 +194,7 @@ def undecided(aim: Assignment, commanded: Shares) -> list[TopicPartition]:
     return sorted(p for p, thread in aim.items() if thread.consumer_id in commanded and p not in held)
 
 
-def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
+def plan(aim: Assignment, commanded: Shares, owners: Owners) -> CommandPlan:
     """The next commands: each follower keeps what it should keep, and gets of the rest what is free.
 
     A partition is free if no command has it and, as read after that, no member owns it; it is also free for the member
@@ -221,7 +221,7 @@ def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
         awaited |= wanted[name].keys() - granted.keys()
         if granted != present:
             shares[name] = granted
-    return Plan(shares, frozenset(awaited))
+    return CommandPlan(shares, frozenset(awaited))
 
 
 def brokers_for(consumer_id: str, brokers: Sequence[Broker]) -> tuple[Broker, ...]:

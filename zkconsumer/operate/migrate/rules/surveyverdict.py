@@ -25,7 +25,7 @@ _SHORT_RETENTION_MINUTES: Final = 7 * 24 * 60
 """The brokers' default of ``offsets.retention.minutes`` since 2.0; it was one day before."""
 
 
-class Verdict(Enum):
+class SurveyVerdict(Enum):
     """What a survey results in.
 
     READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
@@ -141,13 +141,13 @@ class Survey:
     Attributes:
         facts: what was found.
         findings: blockers first, then warnings, then notes.
-        verdict: see :class:`Verdict`.
+        verdict: see :class:`SurveyVerdict`.
         next: the command to run next.
     """
 
     facts: SurveyFacts
     findings: tuple[SurveyFinding, ...]
-    verdict: Verdict
+    verdict: SurveyVerdict
     next: str
 
 
@@ -158,8 +158,8 @@ def survey(facts: SurveyFacts) -> Survey:
     blockers = [finding for finding in findings if finding.level is Level.BLOCKER]
     if blockers:
         command = next((blocker.command for blocker in blockers if blocker.command), _command("survey", facts))
-        return Survey(facts, tuple(findings), Verdict.NOT_READY, command)
-    verdict = Verdict.RUNNING if facts.members else Verdict.READY
+        return Survey(facts, tuple(findings), SurveyVerdict.NOT_READY, command)
+    verdict = SurveyVerdict.RUNNING if facts.members else SurveyVerdict.READY
     command = _plan_command(facts)
     if facts.storage == "kafka":  # there is nothing to write
         command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
