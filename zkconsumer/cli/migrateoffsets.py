@@ -154,7 +154,7 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     plan = read_plan(plan_file)
     planned = [row.partition for row in plan.partitions]
     with planned_ends(connection, plan) as ends, progress("reading"):
-        present = ends.offsets_of_target(planned, others=True)
+        present = ends.offsets_of_target(planned, with_others=True)
         rows = verify(plan, ends.observe([*planned, *present]))
     if as_json:
         click.echo(

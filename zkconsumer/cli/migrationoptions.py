@@ -100,7 +100,7 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     try:
-        servers = check_servers(source, target, others=_names_servers(connection))
+        servers = check_servers(source, target, has_servers=_names_servers(connection))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     main = connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
@@ -127,7 +127,7 @@ def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnec
     """The servers of ZooKeeper that the group's URI names, else those of the command, else those of the plan."""
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
-    servers = check_servers(plan.source, plan.target, others=True)
+    servers = check_servers(plan.source, plan.target, has_servers=True)
     if servers is None and connection.zookeeper is None and connection.config_file is None:
         servers = plan.servers
     return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)

@@ -37,7 +37,7 @@ class BatchPlanner:
 
     Args:
         settle_s: limit of the wait for the end of a rebalance, in seconds.
-        others: consumer ids of the members that the group had before this query joined.
+        earlier: consumer ids of the members that the group had before this query joined.
         accept: called with the state before each plan; raises if the query must not use its assignment.
 
     Attributes:
@@ -53,7 +53,7 @@ class BatchPlanner:
         ends: LogEnds,
         *,
         settle_s: float,
-        others: Collection[str],
+        earlier: Collection[str],
         accept: Callable[[QueryState], None],
     ) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class BatchPlanner:
         self._ends = ends
         self._settle_s = settle_s
         self._accept = accept
-        self._positions = QueryPositions(options, control, ends, others)
+        self._positions = QueryPositions(options, control, ends, earlier)
         self._not_ours: list[TopicPartition] = []
         self._idle_until = 0.0
         self._planned_at = float("-inf")

@@ -115,7 +115,7 @@ class Mirror:
     def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
         """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
         planned = [row.partition for row in self._plan.partitions]
-        in_kafka = ends.offsets_of_source(planned, others=True)  # consumers may have begun with new topics
+        in_kafka = ends.offsets_of_source(planned, with_others=True)  # consumers may have begun with new topics
         existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
         guards = ends.guards_of_target(existing)

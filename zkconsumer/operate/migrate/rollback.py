@@ -46,7 +46,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     refusals = decide_rollback(
         plan,
         ends.place(),
-        ends.offsets_of_target(partitions, others=True),
+        ends.offsets_of_target(partitions, with_others=True),
         source,
         ends.guards_of_target(partitions),
         run.state,

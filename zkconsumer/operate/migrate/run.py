@@ -125,7 +125,7 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
     partitions = [row.partition for row in plan.partitions]
     former = file.snapshot
     if former is None or former.state.is_rolled_back:
-        present = ends.offsets_of_target(partitions, others=True)
+        present = ends.offsets_of_target(partitions, with_others=True)
         beyond = {p: present[p] for p in beyond_plan(plan, present)}
     else:
         beyond = dict(former.beyond)
