@@ -146,7 +146,7 @@ class SimpleConsumer:
         """Records from ``offset`` on.
 
         Args:
-            partition: which one.
+            partition: the partition to fetch; this broker should lead it.
             offset: the first offset to return.
             max_bytes: approximate limit. Brokers from 0.10.1 on exceed it for a first record that is larger.
             max_wait_ms: how long the broker may wait for ``min_bytes``, in ms.

@@ -136,7 +136,7 @@ class Kernels(Protocol):
 
         Args:
             raw: the bytes that hold them.
-            table: the rows.
+            table: the rows to check.
             floor: smallest offset that the first message may have.
             requested: checksums of messages before this offset are not checked.
             check: whether to verify checksums.

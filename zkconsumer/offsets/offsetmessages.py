@@ -61,7 +61,7 @@ def commit_offsets(
 
     Args:
         connection: connection to the broker.
-        group: consumer group.
+        group: name of the consumer group.
         offsets: next offset to consume, by partition; a mark becomes the metadata of the commit.
         versions: oldest and newest version of the request to use; the newest one that the broker knows is used.
         before_send: called right before the request is sent; its exception is passed on.

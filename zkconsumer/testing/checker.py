@@ -306,7 +306,7 @@ def stale_deliveries(
     """Records that a member handed out after a deadline and by virtue of a claim from before an event.
 
     Args:
-        ledger: of the run.
+        ledger: all records of the run.
         owner: consumer id of the member.
         since: time of the event.
         deadline: by when it had to stop.

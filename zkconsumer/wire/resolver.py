@@ -27,7 +27,7 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
 
     Args:
         host: name or address, as advertised by a broker or set by a user.
-        port: TCP port.
+        port: TCP port, 1 to 65535.
         timeout_s: limit of the wait in seconds.
         wake: flag that is raised after ``given_up`` has become true.
         given_up: returns True if the addresses are not needed any more.

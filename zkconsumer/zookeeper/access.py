@@ -31,8 +31,8 @@ def read_access(client: Any, paths: Iterable[str], timeout: float, *, masked: bo
     """The access of each node that exists.
 
     Args:
-        client: kazoo's.
-        paths: of the nodes.
+        client: a connected client of kazoo's.
+        paths: paths of nodes; those that do not exist are absent from the result.
         timeout: how long to wait for each answer, in seconds.
         masked: accept ACLs in which the servers hide the hashes of passwords, which are of no use for another node:
             they show the hashes to those only who may change the ACL.

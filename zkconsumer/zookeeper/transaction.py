@@ -134,7 +134,7 @@ def send(
     """Send a transaction, and do not wait.
 
     Args:
-        client: kazoo's.
+        client: a connected client of kazoo's.
         operations: to do all or none.
         acl: access to what is created without an access of its own.
 

@@ -131,7 +131,7 @@ def next_snapshot(
 
     Args:
         before: what was believed before.
-        answer: the answer.
+        answer: what the broker reported now.
         undescribed: topics that exist and that the broker did not describe, for example because a permission is
             missing; their former description stays.
     """

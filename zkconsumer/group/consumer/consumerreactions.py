@@ -42,7 +42,7 @@ def consumer_group_error(
     Args:
         code: error code of an answer.
         message: the coordinator's text about it; may be empty.
-        group: consumer group.
+        group: name of the consumer group.
         assignor: ``group.remote.assignor``.
         security: settings of the connection.
     """

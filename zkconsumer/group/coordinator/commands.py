@@ -52,7 +52,7 @@ class CommandNodes:
 
     Args:
         session: an open session.
-        group: consumer group.
+        group: name of the consumer group.
         fence: returns the path of the leader's session node.
         epoch: that this member leads in.
         security_protocol: of the endpoints of the brokers that commands name.
@@ -233,7 +233,7 @@ class CommandNodes:
         Args:
             consumer_id: of a member that has a command.
             reason: written into its command.
-            session_ms: its session timeout.
+            session_ms: session timeout of that member, in ms.
             itself: True for the member that leads: it leaves the office as well, since it can write nothing any more.
 
         Raises:

@@ -33,7 +33,7 @@ class Election:
 
     Args:
         session: an open session.
-        group: consumer group.
+        group: name of the consumer group.
         consumer_id: id of this member.
         fence: returns the path of the member's session node; raises SessionExpired while it is not registered.
         registered_session: returns the id of the session that it is registered in.

@@ -71,7 +71,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
 
     Args:
         code: error code of an answer.
-        group: consumer group.
+        group: name of the consumer group.
         strategies: the member's ``partition.assignment.strategy``.
         security: settings of the connection.
         in_use: the strategy that the other members use; empty if unknown.

@@ -43,7 +43,7 @@ def read_coordinators(session: ZkSession, groups: Collection[str]) -> dict[str, 
 
     Args:
         session: an open session.
-        groups: their names.
+        groups: names of groups.
 
     Raises:
         ZooKeeperUnavailable, SessionExpired: they cannot be read.

@@ -151,7 +151,7 @@ def describe_groups(
     Args:
         session: an open session.
         config: how brokers are reached.
-        groups: their names.
+        groups: names of groups.
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         with_log_starts: also ask where the logs start.
@@ -217,8 +217,8 @@ def read_offsets_in_kafka(
     has an offset in Kafka, so nothing is asked.
 
     Args:
-        group_reader: of the cluster.
-        asked: its brokers.
+        group_reader: reads which topics the cluster has.
+        asked: the brokers, whose coordinators are asked.
         groups: what was read of the groups from ZooKeeper.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.

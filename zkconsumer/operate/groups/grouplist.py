@@ -89,8 +89,8 @@ def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
     """The line of one group.
 
     Args:
-        znodes: the group.
-        evaluated: its lag.
+        znodes: what was read of the group.
+        evaluated: the lag status of the group.
     """
     return GroupListing(
         group=znodes.group,

@@ -122,7 +122,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     Args:
         session: an open session.
         group_reader: of the same session.
-        groups: their names.
+        groups: names of groups.
 
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.

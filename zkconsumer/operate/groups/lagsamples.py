@@ -90,7 +90,7 @@ class LagSampler:
         """Look at groups once. Groups that are not named are forgotten.
 
         Args:
-            groups: their names.
+            groups: names of groups.
             at: the time, in seconds of a clock that does not step.
             required: whether a group that cannot be read is an error; otherwise it is reported as a problem.
 

@@ -135,8 +135,8 @@ class GroupWatch:
 
     Args:
         session: an open session.
-        cluster: the brokers.
-        group: consumer group.
+        cluster: brokers, which have the group's offsets in Kafka.
+        group: name of the consumer group.
         partitions: of the group; those of topics that were deleted do not belong to it.
 
     Raises:
@@ -210,7 +210,7 @@ def watch_group(
 
     Args:
         watch: a watch that has begun.
-        seconds: the longest time.
+        seconds: how long to watch at most.
         advance: called after each look with the seconds that have passed, and that may.
         clock: monotonic, in seconds.
 

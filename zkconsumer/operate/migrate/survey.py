@@ -39,7 +39,7 @@ def read_survey_facts(
     Args:
         session: an open session.
         config: how brokers are reached.
-        groups: their names.
+        groups: names of groups.
         skipped: takes the reason for each group that cannot be read; None makes that an error.
 
     Raises:

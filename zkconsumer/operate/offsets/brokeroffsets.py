@@ -213,7 +213,7 @@ def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartit
     """The brokers' answer; each reason for a missing offset is given once.
 
     Args:
-        answer: of the brokers.
+        answer: the offsets that leaders reported, and the errors of the other partitions.
         what: they were asked for, in the plural.
     """
     reasons = answer.reasons().items()

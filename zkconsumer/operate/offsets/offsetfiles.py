@@ -129,7 +129,7 @@ def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
 
     Args:
         name: of the file, for messages.
-        content: of the file.
+        content: all bytes of the file.
         group: for a CSV file of three columns, the group that it is for; of other files, only this group's offsets are
             taken. None: all.
 

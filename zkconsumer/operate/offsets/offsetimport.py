@@ -130,9 +130,9 @@ def plan_copy(
 
     Args:
         session: an open session.
-        cluster: the brokers.
+        cluster: brokers, which have the logs and the offsets in Kafka.
         source: group whose offsets in ZooKeeper are read; it may have members.
-        destination: group to write.
+        destination: group that gets the offsets.
         topics: topic to its partitions, None for all of them; None for all topics.
         store: where to write; None for the store that the destination uses.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.

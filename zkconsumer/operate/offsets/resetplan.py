@@ -37,12 +37,12 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
 
     Args:
         session: an open session.
-        cluster: the brokers.
-        group: its name.
+        cluster: brokers, which have the logs and the offsets in Kafka.
+        group: name of the group.
         topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of, in
             the stores that are written, or ever owned. Brokers before 0.10.2 do not list a group's offsets, so of
             those in Kafka only topics count that ZooKeeper has of the group, too.
-        spec: where to.
+        spec: where the offsets move to.
         store: where to write; None for the store that the group uses.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
         approximate: see :meth:`Cluster.offsets_at <zkconsumer.operate.offsets.groupstores.Cluster.offsets_at>`.

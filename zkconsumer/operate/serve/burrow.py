@@ -42,7 +42,7 @@ def status_document(
     Args:
         snapshot: which has the group.
         cluster: name of the cluster in the path.
-        group: the group.
+        group: its newest sample, and the window of samples before.
         every_partition: also those that are OK.
     """
     partitions = [

@@ -21,7 +21,7 @@ def groups_document(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
     """``/api/groups``: a line for each group, as ``groups list --long`` has it, and the group's rates.
 
     Args:
-        snapshot: the newest.
+        snapshot: the newest snapshot.
         now: see :meth:`GroupsSnapshot.is_stale`.
     """
     return {
@@ -51,7 +51,7 @@ def history_pieces(
 
     Args:
         snapshot: which has the group.
-        group: the group.
+        group: its newest sample, and its history.
         now: see :meth:`GroupsSnapshot.is_stale`.
         most: only so many partitions, those with the largest lag now; None for all.
     """

@@ -23,7 +23,7 @@ class GroupSampling:
 
     Args:
         sampler: used by this thread alone, from :meth:`start` on.
-        recorder: likewise.
+        recorder: makes a snapshot of each sample; used by this thread alone as well.
         interval: seconds from the beginning of a sample to that of the next.
         pattern: regex of the groups, see :func:`~zkconsumer.operate.groups.grouplist.matching`.
         on_failure: called on the thread if it ends because of a defect.

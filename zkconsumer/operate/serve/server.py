@@ -22,7 +22,7 @@ def listen(address: Address, *, allow_remote: bool) -> socket.socket:
     """A listening socket.
 
     Args:
-        address: where.
+        address: host and port to listen on.
         allow_remote: whether it may be another than a loopback address.
 
     Raises:

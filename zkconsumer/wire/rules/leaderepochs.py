@@ -46,7 +46,7 @@ class KnownEpochs:
         """Take note of the epoch in metadata; False if the metadata is outdated, and so is its leader.
 
         Args:
-            partition: the partition.
+            partition: the partition that the metadata is about.
             topic_id: id of its topic, None if the broker does not report it.
             epoch: of its leader; :data:`UNKNOWN_EPOCH` if the broker does not report it.
             now: clock reading in seconds.

@@ -159,7 +159,7 @@ class EpochMember(GroupMembership):
         """A heartbeat was answered without error.
 
         Args:
-            beat: the heartbeat.
+            beat: what the heartbeat reported.
             epoch: member epoch of the answer.
             target: the assignment of the answer; None if it is the last one still.
             sent: reading of the clock when the heartbeat was sent.

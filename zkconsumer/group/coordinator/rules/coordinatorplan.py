@@ -139,7 +139,7 @@ def target(
     of no refusal: what they leave to a refused member is given to the other followers.
 
     Args:
-        view: subscriptions and topics.
+        view: subscriptions of the members, and the topics that exist.
         members: those of the view that are still in the group.
         assignor: name of the shared assignor.
         previous: see :func:`previous`.

@@ -68,7 +68,7 @@ def quotas_that_apply(existing: Collection[str], user: str | None, client: str) 
     Args:
         existing: paths of the znodes that have such a quota.
         user: that the client logs in as; None if unknown, and then each user that has a quota may be the one.
-        client: its id.
+        client: the client id.
 
     >>> quotas_that_apply({"/config/clients/g", "/config/users/<default>"}, "alice", "g")
     ['/config/users/<default>']

@@ -87,7 +87,7 @@ def decide_copy(
     in ZooKeeper, or by an operator, so a copy would destroy its progress.
 
     Args:
-        plan: that was run.
+        plan: the plan that was run.
         mirrored: as of the last copy.
         place: where the group is now.
         rows: every partition of the plan's topics, also those that were added since, and of the other topics of which

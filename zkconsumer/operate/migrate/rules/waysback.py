@@ -38,7 +38,7 @@ def decide_rollback(
     read records of others, too.
 
     Args:
-        plan: that was run.
+        plan: the plan that was run.
         place: where the target is now.
         offsets: of the target now, by partition, also of those that the plan does not have.
         source: offsets of the source now, by partition.
