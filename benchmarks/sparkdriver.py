@@ -23,7 +23,7 @@ from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.rules.microbatch import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.rules.options import SourceOptions, parse_options
-from zkconsumer.spark.rules.sourceoffset import Plan, next_offset
+from zkconsumer.spark.rules.sourceoffset import BatchPlan, next_offset
 
 WARM_UP: Final = 3
 """Batches before the first measured one: one joins the group, the next creates the znodes of its offsets."""
@@ -100,7 +100,7 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
             }
             encode_report(options.config.group_id, available, None)  # for the query's progress
             rows = cap_offsets(available, partitions)
-            offset = encode_offset(next_offset(finished, Plan(rows, positions, {}, {}), options.config.group_id))
+            offset = encode_offset(next_offset(finished, BatchPlan(rows, positions, {}, {}), options.config.group_id))
             tasks = split_tasks(group_by_thread(decode_offset(offset).spans, threads, _STREAMS), None, None)
             _ = [RangePartition(task, view.brokers) for task in tasks]
             yield (time.perf_counter() - began) * 1000

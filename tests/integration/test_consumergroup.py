@@ -22,7 +22,7 @@ from zkconsumer import (
 )
 from zkconsumer.errors import MembershipLost, RebalanceAwaited
 from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consumer_heartbeat, leave_beat
-from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, Beat
+from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, EpochBeat
 from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
@@ -126,7 +126,7 @@ class Watched:
 
     def join(self, member_id, instance_id, topic):
         """Join in the name of a member; returns the error code."""
-        return self._send(Beat(CommitIdentity(member_id, JOINING, instance_id), True, (topic,), frozenset()))
+        return self._send(EpochBeat(CommitIdentity(member_id, JOINING, instance_id), True, (topic,), frozenset()))
 
     def _send(self, beat):
         return (

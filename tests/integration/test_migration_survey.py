@@ -11,7 +11,7 @@ from zkconsumer.cli.main import command
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.migrate.rules.surveyverdict import Verdict, survey
+from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
 from zkconsumer.operate.migrate.survey import read_survey_facts
 from zkconsumer.wire.rules.describedgroup import DEAD
 
@@ -45,7 +45,7 @@ def test_a_stopped_group_is_ready_and_nothing_is_written(offset_group, topic, su
     offset_group.store(topic, {0: 4, 1: 10})
     before = offset_group.tree()
     found = surveyed(offset_group.name)
-    assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (Verdict.READY, "zookeeper", DEAD)
+    assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (SurveyVerdict.READY, "zookeeper", DEAD)
     assert [(one.in_zookeeper, one.log) for one in found.facts.partitions] == [(4, (0, 10)), (10, (0, 10))]
     assert all(release >= (3, 0) for release in found.facts.releases.values())
     assert len(found.facts.releases) == 1
@@ -58,20 +58,20 @@ def test_a_group_with_members_and_a_filter_is_running(group_nodes, topic, survey
         group_nodes.own(topic, partition, "a")
         group_nodes.commit(topic, partition, 4)
     found = surveyed(group_nodes.name)
-    assert (found.verdict, codes(found)) == (Verdict.RUNNING, {"members", "subscription"})
+    assert (found.verdict, codes(found)) == (SurveyVerdict.RUNNING, {"members", "subscription"})
 
 
 def test_partitions_without_an_offset_need_a_decision(offset_group, topic, surveyed):
     offset_group.store(topic, {0: 4})
     found = surveyed(offset_group.name)
-    assert (found.verdict, found.facts.missing) == (Verdict.NOT_READY, [TopicPartition(topic, 1)])
+    assert (found.verdict, found.facts.missing) == (SurveyVerdict.NOT_READY, [TopicPartition(topic, 1)])
 
 
 def test_offsets_in_kafka_that_are_ahead_are_found(offset_group, topic, surveyed, cluster):
     offset_group.store(topic, {0: 4, 1: 4})
     assert cluster.commit(offset_group.name, {TopicPartition(topic, 0): StoredOffset(7)}) == {}
     found = surveyed(offset_group.name)
-    assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (Verdict.NOT_READY, "both", "Empty")
+    assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (SurveyVerdict.NOT_READY, "both", "Empty")
     assert "kafka-ahead" in codes(found)
 
 

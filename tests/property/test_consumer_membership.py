@@ -6,7 +6,7 @@ from hypothesis.stateful import initialize, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
 from tests.fixtures.rebalancethreads import LEASE, NUMBERS, REBALANCE_S, SESSION_S, RebalanceThreads
-from zkconsumer.group.consumer.rules.epochmember import LEAVING, Beat, EpochMember, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember, IdPartition
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset(IdPartition("id", number) for number in range(5))
@@ -157,7 +157,7 @@ class ConsumerGroups(RebalanceThreads):
             leaving = party.member.leaving
             assert leaving is not None
             assert leaving.generation == LEAVING
-            self._processed(Beat(leaving, full=False, topics=None, owned=None))
+            self._processed(EpochBeat(leaving, full=False, topics=None, owned=None))
         assert self.coordinator.members == {}
 
 

@@ -55,8 +55,8 @@ def decides_what_only_the_target_knows(monkeypatch):
 def mirrors_topics_of_the_plan_only(monkeypatch):
     of_source = MigrationEnds.offsets_of_source
 
-    def of_these(self, partitions, *, others=False):
-        del others
+    def of_these(self, partitions, *, with_others=False):
+        del with_others
         return of_source(self, partitions)
 
     monkeypatch.setattr(MigrationEnds, "offsets_of_source", of_these)

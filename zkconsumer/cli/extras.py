@@ -19,5 +19,5 @@ def require_extra(extra: str, *packages: str, of_checkout: bool = False) -> None
         click.UsageError: some are missing; the message has the line that installs them.
     """
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        what = f"-e '.[{extra}]'" if of_checkout else f"'zkconsumer[{extra}]'"
-        raise click.UsageError(f"{', '.join(missing)} missing; install with: pip install {what}")
+        requirement = f"-e '.[{extra}]'" if of_checkout else f"'zkconsumer[{extra}]'"
+        raise click.UsageError(f"{', '.join(missing)} missing; install with: pip install {requirement}")

@@ -47,34 +47,35 @@ def explain(
 
     names = connection.group_names(groups)
     config = connection.config()
-    found: dict[str, list[Finding]] = {}
+    findings_by_group: dict[str, list[Finding]] = {}
     with tool_session(config) as session, progress("reading") as advance:
         for number, name in enumerate(names):
             advance(number, len(names))
             group_reader = open_group_reader(session, config, without_brokers=True)
             znodes = read_group(session, group_reader, name)
             facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
-            found[name] = explain_group(znodes, facts)
+            findings_by_group[name] = explain_group(znodes, facts)
     if as_json:
         documents = [
-            {"group": name, "findings": [one._asdict() for one in findings]} for name, findings in found.items()
+            {"group": name, "findings": [finding._asdict() for finding in findings]}
+            for name, findings in findings_by_group.items()
         ]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
     else:
-        for name, findings in found.items():
+        for name, findings in findings_by_group.items():
             _print(name, findings)
-    if any(found.values()):
+    if any(findings_by_group.values()):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
 def _print(group: str, findings: list[Finding]) -> None:
     if not findings:
         click.echo(f"{printable(group)}: nothing was found that keeps it from consuming")
-    for number, one in enumerate(findings, 1):
+    for number, finding in enumerate(findings, 1):
         echo_lines(
             (
-                f"{number}. {one.kind}: {printable(one.subject)}",
-                f"   {printable(one.evidence)}",
-                f"   next: {printable(one.next_command)}",
+                f"{number}. {finding.kind}: {printable(finding.subject)}",
+                f"   {printable(finding.evidence)}",
+                f"   next: {printable(finding.next_command)}",
             )
         )

@@ -44,10 +44,10 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | 
     """A duration such as ``500ms``, ``10s`` or ``1m``."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
+    if match is None or not float(match[1]):
         raise click.BadParameter(f"{value}: write a positive number and its unit, such as 500ms, 10s or 1m")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def duration_option(
@@ -118,17 +118,17 @@ def status(
         sampler.sample(every, time.monotonic(), required=bool(names))
         for at in _ticks(interval, window - 1):
             sampler.sample(every, at, required=bool(names))
-        found = {group: sampler.evaluate(group) for group in sampler.znodes}
+        lags = {group: sampler.evaluate(group) for group in sampler.znodes}
         problems = sampler.problems
     if as_json:
-        documents = [lag_document(group, lag) for group, lag in found.items()]
+        documents = [lag_document(group, lag) for group, lag in lags.items()]
         click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
     else:
         from zkconsumer.cli.grouptables import status_table
 
-        echo_lines(status_table(found))
+        echo_lines(status_table(lags))
     warn(problems)
-    if any(lag.is_problem for lag in found.values()):
+    if any(lag.is_problem for lag in lags.values()):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
@@ -211,9 +211,11 @@ class _View(ABC):
         moments = {group: GroupMoment.of(sampler.znodes[group], sampler.evaluate(group)) for group in sampler.znodes}
         for group, moment in moments.items():
             former = self._moments.get(group)
-            found = [] if former is None else list(group_changes(former, moment))
-            changes += [(group, change) for change in found]
-            self._rebalances[group] = self._rebalances.get(group, 0) + any(one.kind == "owner" for one in found)
+            new_changes = [] if former is None else list(group_changes(former, moment))
+            changes += [(group, change) for change in new_changes]
+            self._rebalances[group] = self._rebalances.get(group, 0) + any(
+                change.kind == "owner" for change in new_changes
+            )
         if sampler.problems != self._problems:
             changes += [(problem, Change("problem", problem, None, None)) for problem in sampler.problems]
         self._moments, self._problems = moments, sampler.problems

@@ -72,23 +72,24 @@ def list_command(
     outside the log (RANGE) and what is consumed to the end (OK). Lag is UNKNOWN until `groups status` judges it.
     """
     config = connection.config()
-    found: list[tuple[str, str, GroupListing | None]] = []
+    listed_groups: list[tuple[str, str, GroupListing | None]] = []
     problems: list[str] = []
-    for chroot, each in _clusters(config, all_chroots=all_chroots):
-        with tool_session(each) as session, progress("reading"):
-            listed, more = _list(session, each, pattern, is_long=is_long)
-        found += [(chroot, name, listing) for name, listing in listed]
-        problems += more
+    for chroot, chroot_config in _clusters(config, all_chroots=all_chroots):
+        with tool_session(chroot_config) as session, progress("reading"):
+            listed, new_problems = _list(session, chroot_config, pattern, is_long=is_long)
+        listed_groups += [(chroot, name, listing) for name, listing in listed]
+        problems += new_problems
     if as_json:
-        click.echo(json.dumps([_listing_document(*one, with_chroot=all_chroots) for one in found]))
+        click.echo(json.dumps([_listing_document(*entry, with_chroot=all_chroots) for entry in listed_groups]))
     elif is_long:
         from zkconsumer.cli.grouptables import listing_table
 
-        rows = [(chroot, listing) for chroot, _, listing in found if listing is not None]
+        rows = [(chroot, listing) for chroot, _, listing in listed_groups if listing is not None]
         echo_lines(listing_table(rows, time.time() * 1000, with_chroot=all_chroots))
     else:
         echo_lines(
-            f"{chroot or '/'} {printable(name)}" if all_chroots else printable(name) for chroot, name, _ in found
+            f"{chroot or '/'} {printable(name)}" if all_chroots else printable(name)
+            for chroot, name, _ in listed_groups
         )
     warn(problems)
 
@@ -115,7 +116,7 @@ def _list(
     if not is_long:
         return [(name, None) for name in names], ()
     listings, problems = list_groups(session, config, names)
-    return [(one.group, one) for one in listings], problems
+    return [(listing.group, listing) for listing in listings], problems
 
 
 def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, with_chroot: bool) -> dict[str, Any]:
@@ -175,17 +176,17 @@ def describe(
             skipped=skipped if of_all else None,
         )
     if unhealthy:
-        descriptions = [one.unhealthy() for one in descriptions]
-        descriptions = [one for one in descriptions if one.partitions or one.members]
+        descriptions = [description.unhealthy() for description in descriptions]
+        descriptions = [description for description in descriptions if description.partitions or description.members]
     if as_json:
         from zkconsumer.operate.groups.groupdocuments import description_document
 
-        documents = [description_document(one, both_stores=storage == "both") for one in descriptions]
+        documents = [description_document(description, both_stores=storage == "both") for description in descriptions]
         is_one = len(names) == 1 and len(documents) == 1
         click.echo(json.dumps(documents[0] if is_one else documents))
     else:
         _print(descriptions, storage, form, of_members=of_members)
-    warn([*skipped, *(problem for one in descriptions for problem in one.problems)])
+    warn([*skipped, *(problem for description in descriptions for problem in description.problems)])
     if unhealthy and descriptions:
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
@@ -200,10 +201,12 @@ def _print(descriptions: Sequence[GroupDescription], storage: str, form: str, *,
         echo_lines(checker_table(descriptions))
     else:
         echo_lines(offset_table(descriptions, both_stores=storage == "both"))
-        if any(row.owner_live and row.committed is None for one in descriptions for row in one.partitions):
+        if any(
+            row.owner_live and row.committed is None for description in descriptions for row in description.partitions
+        ):
             click.echo(_HINT, err=True)
-    for one in descriptions:
-        dead = [row for row in one.partitions if row.owner_live is False]
+    for description in descriptions:
+        dead = [row for row in description.partitions if row.owner_live is False]
         warn(f"owner {row.owner} of {row.topic}-{row.partition} is not a live member" for row in dead)
 
 
@@ -224,13 +227,16 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
     with tool_session(config) as session, progress("reading"):
         results = [verify_group(session, config, name) for name in names]
     if as_json:
-        documents = [{"group": one.group, "successful": one.is_successful, "findings": one.findings} for one in results]
+        documents = [
+            {"group": result.group, "successful": result.is_successful, "findings": result.findings}
+            for result in results
+        ]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
     else:
-        for one in results:
-            for finding in one.findings:
-                click.echo(printable(f"{one.group}: {finding}" if len(results) > 1 else finding), err=True)
-            verdict = f"Rebalance operation {'successful' if one.is_successful else 'failed'} !"
-            click.echo(f"{printable(one.group)}: {verdict}" if len(results) > 1 else verdict)
-    if not all(one.is_successful for one in results):
+        for result in results:
+            for finding in result.findings:
+                click.echo(printable(f"{result.group}: {finding}" if len(results) > 1 else finding), err=True)
+            verdict = f"Rebalance operation {'successful' if result.is_successful else 'failed'} !"
+            click.echo(f"{printable(result.group)}: {verdict}" if len(results) > 1 else verdict)
+    if not all(result.is_successful for result in results):
         raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -150,17 +150,19 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
     heading += ("STATUS", "REASON")
     rows: list[tuple[str, ...]] = [
         (
-            printable(one.group),
-            one.layout,
-            str(one.members),
-            str(one.topics),
-            str(one.lag),
-            str(one.unknown),
-            _MISSING if one.newest_commit_ms is None else f"{duration((now_ms - one.newest_commit_ms) / 1000)} ago",
-            one.status.value,
-            printable(one.reason),
+            printable(listing.group),
+            listing.layout,
+            str(listing.members),
+            str(listing.topics),
+            str(listing.lag),
+            str(listing.unknown),
+            _MISSING
+            if listing.newest_commit_ms is None
+            else f"{duration((now_ms - listing.newest_commit_ms) / 1000)} ago",
+            listing.status.value,
+            printable(listing.reason),
         )
-        for _, one in listings
+        for _, listing in listings
     ]
     if with_chroot:
         heading = ("CHROOT", *heading)
@@ -187,21 +189,27 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
         reason = printable(f"{lag.reason}; {lag.complete:.0%} of the windows are full")
         rows.append((printable(group), *[_MISSING] * 2, lag.status.value, str(lag.lag), *[_MISSING] * 4, reason))
         rows += [
-            (printable(group), printable(partition.topic), str(partition.partition), *_lag_cells(one), one.reason)
-            for partition, one in lag.partitions.items()
+            (
+                printable(group),
+                printable(partition.topic),
+                str(partition.partition),
+                *_lag_cells(partition_lag),
+                partition_lag.reason,
+            )
+            for partition, partition_lag in lag.partitions.items()
         ]
     yield from _columns(heading, rows)
 
 
-def _lag_cells(one: PartitionLag) -> tuple[str, ...]:
-    owner = _consumer(one.newest.owner)
+def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
+    owner = _consumer(partition_lag.newest.owner)
     return (
-        one.status.value,
-        _cell(one.lag),
-        _MISSING if one.lag_s is None else duration(one.lag_s),
-        _rate(one.consumed_per_s),
-        _rate(one.produced_per_s),
-        owner if one.newest.owner_live or one.newest.owner is None else f"{owner} (dead)",
+        partition_lag.status.value,
+        _cell(partition_lag.lag),
+        _MISSING if partition_lag.lag_s is None else duration(partition_lag.lag_s),
+        _rate(partition_lag.consumed_per_s),
+        _rate(partition_lag.produced_per_s),
+        owner if partition_lag.newest.owner_live or partition_lag.newest.owner is None else f"{owner} (dead)",
     )
 
 
@@ -220,23 +228,26 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
     table = Table(*headings, box=None, pad_edge=False)
     rows: list[tuple[str, ...]] = []
     for group, moment in moments.items():
-        each = moment.lag.partitions
+        partitions = moment.lag.partitions
         if one_group:
             table.title = (
                 f"{printable(group)}: {len(moment.members)} members, {rebalances.get(group, 0)} rebalances seen; "
                 f"{moment.lag.status.value}: {printable(moment.lag.reason)}"
             )
-            rows += [(printable(p.topic), str(p.partition), *_lag_cells(one)) for p, one in each.items()]
+            rows += [
+                (printable(p.topic), str(p.partition), *_lag_cells(partition_lag))
+                for p, partition_lag in partitions.items()
+            ]
         else:
             rows.append(
                 (
                     printable(group),
                     moment.lag.status.value,
                     str(moment.lag.lag),
-                    _rate(sum(one.consumed_per_s or 0 for one in each.values())),
-                    _rate(sum(one.produced_per_s or 0 for one in each.values())),
+                    _rate(sum(partition_lag.consumed_per_s or 0 for partition_lag in partitions.values())),
+                    _rate(sum(partition_lag.produced_per_s or 0 for partition_lag in partitions.values())),
                     str(len(moment.members)),
-                    f"{len(moment.owners)}/{len(each)}",
+                    f"{len(moment.owners)}/{len(partitions)}",
                     str(rebalances.get(group, 0)),
                 )
             )

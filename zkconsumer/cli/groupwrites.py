@@ -77,10 +77,10 @@ def clean(writing: Writing, older_than: str, match: str | None) -> None:
     """
     from zkconsumer.operate.groups.groupwrites import plan_clean
 
-    found = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)
-    if found is None:
+    parts = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)
+    if parts is None:
         raise click.UsageError(f"--older-than {older_than}: write it as 90d, 12h or 30m")
-    age_ms = int(found[1]) * _UNITS_MS[found[2]]
+    age_ms = int(parts[1]) * _UNITS_MS[parts[2]]
 
     def make(session: ZkSession, _cluster: Cluster) -> WritePlan:
         return plan_clean(session, age_ms, match)

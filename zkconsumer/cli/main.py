@@ -65,8 +65,8 @@ class LazyGroup(click.Group):
         arguments: those of :class:`click.Group`.
     """
 
-    def __init__(self, *arguments: Any, elsewhere: Mapping[str, str], **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments: Any, elsewhere: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._elsewhere = elsewhere
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -51,7 +51,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
     with which the exit code is 3.
     """
-    from zkconsumer.operate.migrate.rules.surveyverdict import Verdict, survey
+    from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
 
     names = chosen_groups(connection, groups, of_all=of_all)
@@ -64,43 +64,43 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
             names or all_groups(session),
             skipped=skipped if of_all else None,
         )
-    surveys = [survey(one) for one in facts]
+    surveys = [survey(group_facts) for group_facts in facts]
     if as_json:
-        documents = [survey_document(one) for one in surveys]
+        documents = [survey_document(surveyed) for surveyed in surveys]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
-        echo_lines(line for one in surveys for line in _survey_lines(one))
+        echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
     warn(skipped)
-    if skipped or any(one.verdict is Verdict.NOT_READY for one in surveys):
+    if skipped or any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def _survey_lines(one: Survey) -> Iterator[str]:
-    facts = one.facts
-    yield f"{printable(facts.group)}: {one.verdict.value}"
+def _survey_lines(survey: Survey) -> Iterator[str]:
+    facts = survey.facts
+    yield f"{printable(facts.group)}: {survey.verdict.value}"
     yield f"  layout {facts.layout}, {len(facts.members)} members, {len(facts.partitions)} partitions"
     newest = "" if facts.newest_commit_ms is None else f", newest commit {_time(facts.newest_commit_ms)}"
     yield f"  offsets in {facts.storage}{newest}"
-    for finding in one.findings:
+    for finding in survey.findings:
         yield printable(f"  {finding.level.value}: {finding.text}")
-    yield printable(f"  next: {one.next}")
+    yield printable(f"  next: {survey.next}")
 
 
 def _time(ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
 
 
-def survey_document(one: Survey) -> dict[str, Any]:
+def survey_document(survey: Survey) -> dict[str, Any]:
     """A survey as JSON."""
     from zkconsumer.operate.migrate.rules.portableregex import portable_regex
     from zkconsumer.operate.migrate.rules.surveyverdict import format_release
 
-    facts = one.facts
+    facts = survey.facts
     filters = {(member.pattern, member.regex) for member in facts.members if member.regex is not None}
     return {
         "group": facts.group,
-        "verdict": one.verdict.value,
-        "next": one.next,
+        "verdict": survey.verdict.value,
+        "next": survey.next,
         "layout": facts.layout,
         "storage": facts.storage,
         "newest_commit_ms": facts.newest_commit_ms,
@@ -110,15 +110,15 @@ def survey_document(one: Survey) -> dict[str, Any]:
         ],
         "partitions": [
             {
-                "topic": each.partition.topic,
-                "partition": each.partition.partition,
-                "exists": each.exists,
-                "in_zookeeper": each.in_zookeeper,
-                "in_kafka": each.in_kafka,
-                "log_start": None if each.log is None else each.log.start,
-                "log_end": None if each.log is None else each.log.end,
+                "topic": partition.partition.topic,
+                "partition": partition.partition.partition,
+                "exists": partition.exists,
+                "in_zookeeper": partition.in_zookeeper,
+                "in_kafka": partition.in_kafka,
+                "log_start": None if partition.log is None else partition.log.start,
+                "log_end": None if partition.log is None else partition.log.end,
             }
-            for each in facts.partitions
+            for partition in facts.partitions
         ],
         "kafka_group": None if facts.kafka is None else facts.kafka._asdict(),
         "brokers": [
@@ -129,7 +129,7 @@ def survey_document(one: Survey) -> dict[str, Any]:
             }
             for number, release in sorted(facts.releases.items())
         ],
-        "findings": [{**dataclasses.asdict(finding), "level": finding.level.value} for finding in one.findings],
+        "findings": [{**dataclasses.asdict(finding), "level": finding.level.value} for finding in survey.findings],
     }
 
 

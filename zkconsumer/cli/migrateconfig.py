@@ -14,7 +14,7 @@ from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
-    from zkconsumer.operate.migrate.rules.nextproperties import NextLine, Target
+    from zkconsumer.operate.migrate.rules.nextproperties import ClientTarget, NextLine
 
 
 @click.command("config")
@@ -39,7 +39,7 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
     from zkconsumer.operate.migrate.rules.nextconfig import next_config
     from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
 
-    (chosen,) = (one for one in TARGETS if one == target)
+    (chosen,) = (known for known in TARGETS if known == target)
     lines = next_config(load_properties(file), chosen, bootstrap_server)
     if as_json:
         click.echo(json.dumps([{**line._asdict(), "successors": dict(line.successors)} for line in lines]))
@@ -51,7 +51,7 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def _file_lines(line: NextLine, target: Target) -> Iterator[str]:
+def _file_lines(line: NextLine, target: ClientTarget) -> Iterator[str]:
     import javaproperties
 
     if line.name or line.note:

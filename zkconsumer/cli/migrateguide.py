@@ -44,8 +44,8 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     (name,) = connection.group_names(() if group is None else (group,))
     config = connection.config()
     with tool_session(config) as session, progress("watching, in seconds") as advance:
-        found = read_group(session, open_group_reader(session, config), name)
-        partitions = [partition for partition in found.partitions if found.exists(partition)]
+        znodes = read_group(session, open_group_reader(session, config), name)
+        partitions = [partition for partition in znodes.partitions if znodes.exists(partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,
             closing(GroupWatch(session, cluster, name, partitions)) as watched,
@@ -61,7 +61,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
 
 
 def _lines(group: str, seen: Sequence[WatchedPartition], guidance: Guidance) -> Iterator[str]:
-    counts = Counter(one.evidence.value for one in seen)
+    counts = Counter(watched.evidence.value for watched in seen)
     yield f"{group}: {guidance.stage.value}"
     yield f"  commits to Kafka: {', '.join(f'{n} partitions {text}' for text, n in counts.items()) or 'no partitions'}"
     for obstacle in guidance.obstacles:
@@ -80,14 +80,14 @@ def _document(group: str, seen: Sequence[WatchedPartition], guidance: Guidance) 
         "stage": guidance.stage.value,
         "partitions": [
             {
-                "topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "owner": one.owner,
-                "evidence": one.evidence.value,
-                "in_zookeeper": one.znode,
-                "in_kafka": one.in_kafka,
-                "commits": len(one.commits),
+                "topic": watched.partition.topic,
+                "partition": watched.partition.partition,
+                "owner": watched.owner,
+                "evidence": watched.evidence.value,
+                "in_zookeeper": watched.znode,
+                "in_kafka": watched.in_kafka,
+                "commits": len(watched.commits),
             }
-            for one in seen
+            for watched in seen
         ],
     }

@@ -114,7 +114,7 @@ def _run(
         else:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             click.echo(f"{stamp} {len(report.copied)} of {len(report.rows)} offsets copied")
-        warn([*report.faults, *(one for one in report.warnings if one not in shown)])
+        warn([*report.faults, *(warning for warning in report.warnings if warning not in shown)])
         shown.update(report.warnings)
 
     ending = Ending()

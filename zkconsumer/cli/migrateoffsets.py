@@ -154,15 +154,15 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     plan = read_plan(plan_file)
     planned = [row.partition for row in plan.partitions]
     with planned_ends(connection, plan) as ends, progress("reading"):
-        others = ends.offsets_of_target(planned, others=True)
-        rows = verify(plan, ends.observe([*planned, *others]))
+        present = ends.offsets_of_target(planned, with_others=True)
+        rows = verify(plan, ends.observe([*planned, *present]))
     if as_json:
         click.echo(
             json.dumps({"equal": all(row.is_equal for row in rows), "partitions": list(map(verified_row, rows))})
         )
     else:
         echo_lines(verify_lines(rows))
-    if more := beyond_plan(plan, (row.partition for row in rows)):
-        warn([f"the plan does not have {name_some(more)}; `migrate mirror` and `migrate reverse` take them along"])
+    if beyond := beyond_plan(plan, (row.partition for row in rows)):
+        warn([f"the plan does not have {name_some(beyond)}; `migrate mirror` and `migrate reverse` take them along"])
     if not all(row.is_equal for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)

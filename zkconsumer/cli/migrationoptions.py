@@ -40,10 +40,10 @@ def parse_end_option(_context: click.Context, _parameter: click.Parameter, value
 def _parse_retention(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
-    found = _DURATION.fullmatch(value)
-    if found is None or not int(found[1]):
+    match = _DURATION.fullmatch(value)
+    if match is None or not int(match[1]):
         raise click.BadParameter(f"{value}: write it as 30d, 12h or 90m")
-    return int(found[1]) * _UNIT_MS[found[2]]
+    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -100,7 +100,7 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     try:
-        servers = check_servers(source, target, others=_names_servers(connection))
+        servers = check_servers(source, target, has_servers=_names_servers(connection))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     main = connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
@@ -108,8 +108,8 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
         if source.kind == "zookeeper" or source.servers in (None, session.address):
             yield MigrationEnds(session, cluster, source, target)
         else:
-            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as other:
-                yield MigrationEnds(session, cluster, source, target, source_session=other)
+            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as source_session:
+                yield MigrationEnds(session, cluster, source, target, source_session=source_session)
 
 
 def _names_servers(connection: ToolConnection) -> bool:
@@ -127,7 +127,7 @@ def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnec
     """The servers of ZooKeeper that the group's URI names, else those of the command, else those of the plan."""
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
-    servers = check_servers(plan.source, plan.target, others=True)
+    servers = check_servers(plan.source, plan.target, has_servers=True)
     if servers is None and connection.zookeeper is None and connection.config_file is None:
         servers = plan.servers
     return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)

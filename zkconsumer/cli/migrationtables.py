@@ -41,7 +41,7 @@ def run_document(
     from zkconsumer.operate.migrate.rules.planfile import plan_digest
 
     def rows(partitions: Iterable[Any]) -> list[dict[str, Any]]:
-        return [{"topic": one.topic, "partition": one.partition} for one in partitions]
+        return [{"topic": partition.topic, "partition": partition.partition} for partition in partitions]
 
     return {
         "plan": plan_digest(plan),

@@ -65,9 +65,9 @@ def export(
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
     with tool_session(connection.config()) as session, progress("reading") as advance:
-        found = export_offsets(session, groups, advance=advance)
-    problems = [*found.problems]
-    text = format_offsets(found.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
+        exported = export_offsets(session, groups, advance=advance)
+    problems = [*exported.problems]
+    text = format_offsets(exported.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -50,11 +50,11 @@ def _commands(group: click.Context) -> Iterator[tuple[str, click.Context]]:
     """Every command below a group that does something, by the words after ``zkconsumer``."""
     assert isinstance(group.command, click.Group)
     for name in group.command.list_commands(group):
-        found = group.command.get_command(group, name)
-        assert found is not None
-        context = click.Context(found, info_name=name, parent=group)
-        if isinstance(found, click.Group):
-            yield from ((f"{name} {rest}", below) for rest, below in _commands(context))
+        subcommand = group.command.get_command(group, name)
+        assert subcommand is not None
+        context = click.Context(subcommand, info_name=name, parent=group)
+        if isinstance(subcommand, click.Group):
+            yield from ((f"{name} {words}", below) for words, below in _commands(context))
         else:
             yield name, context
 
@@ -62,7 +62,7 @@ def _commands(group: click.Context) -> Iterator[tuple[str, click.Context]]:
 def _section(path: str, context: click.Context) -> str:
     usage = " ".join(["zkconsumer", path, *context.command.collect_usage_pieces(context)])
     text = inspect.cleandoc(context.command.help or "").replace("\b\n", "")
-    parameters = (one for one in context.command.params if one.name != _EVERYWHERE)
+    parameters = (parameter for parameter in context.command.params if parameter.name != _EVERYWHERE)
     records = filter(None, (parameter.get_help_record(context) for parameter in parameters))
     rows = "".join(f"| `{_cell(_plain(names))}` | {_cell(meaning)} |\n" for names, meaning in records)
     table = f"\n| option | meaning |\n| --- | --- |\n{rows}" if rows else ""

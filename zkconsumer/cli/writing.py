@@ -105,10 +105,10 @@ def parse_topics(texts: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
     topics: dict[str, tuple[int, ...] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
-        each = numbers.split(",") if colon else []
-        if not topic or topic in topics or not all(n.isascii() and n.isdigit() for n in each):
+        parts = numbers.split(",") if colon else []
+        if not topic or topic in topics or not all(n.isascii() and n.isdigit() for n in parts):
             raise click.UsageError(f"--topic {text}: write it as TOPIC or TOPIC:0,1,2, each topic once")
-        topics[topic] = tuple(map(int, each)) if colon else None
+        topics[topic] = tuple(map(int, parts)) if colon else None
     return topics
 
 

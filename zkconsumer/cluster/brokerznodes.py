@@ -78,15 +78,15 @@ def _topic(path: str, data: bytes | None) -> tuple[tuple[int, ...], str | None]:
 
 
 def _described(reads: Reads) -> dict[str, Topic]:
-    found = {}
+    topics = {}
     for path, node in reads.nodes.items():
         if node is None:
             continue
         try:
             partitions, topic_id = _topic(path, node.data)
-            found[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
+            topics[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
         except MalformedZnode as error:
             _log.error("topic skipped: %s", error)
     for reason in reads.refused.values():
         _log.error("topic skipped: %s", reason)
-    return found
+    return topics

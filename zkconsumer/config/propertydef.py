@@ -42,9 +42,9 @@ class Property:
     many: bool = False
 
 
-def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
+def declare(default: object, name: str, kind: Any, doc: str, **details: Any) -> Any:
     """A dataclass field for a property; for the arguments see :class:`Property`."""
-    row = Property(name, doc, kind, **more)
+    row = Property(name, doc, kind, **details)
     if default is REQUIRED:
         return field(metadata={"property": row})
     return field(default=default, repr=not row.secret, metadata={"property": row})
@@ -66,7 +66,7 @@ def parse(row: Property, value: object) -> Any:
         raise ValueError(f"must be text, not {value!r}")
     if isinstance(row.kind, tuple):
         if row.many:
-            return ",".join(parse(replace(row, many=False), one) for one in value.split(","))
+            return ",".join(parse(replace(row, many=False), part) for part in value.split(","))
         if row.name == "offsets.storage":
             value = value.lower()
         if value not in row.kind:

@@ -101,7 +101,7 @@ class MinuteRates:
                 looks[name].popleft()
             looks[name].append((now, count))
         self._looks = looks
-        return min((_rate(each[0], each[-1]) for each in looks.values()), default=0.0)
+        return min((_rate(look[0], look[-1]) for look in looks.values()), default=0.0)
 
 
 def _rate(first: tuple[float, int], last: tuple[float, int]) -> float:

@@ -41,19 +41,19 @@ def health_of(exposition: str) -> Health:
 
     problems: list[str] = []
     notes: list[str] = []
-    found: set[str] = set()
+    names: set[str] = set()
     try:
         samples = [sample for family in text_string_to_metric_families(exposition) for sample in family.samples]
     except ValueError as error:
         return Health([f"the metrics cannot be read: {error}; check that metrics.port is the port of a consumer"], [])
     for sample in samples:
-        found.add(sample.name)
+        names.add(sample.name)
         group = f"group {sample.labels.get('group_id', '')}"
         if sample.name in _GAUGES and sample.value != 1:
             notes.append(f"{group}: {_GAUGES[sample.name]}")
         if _is_closed(sample.name, sample.labels, sample.value):
             problems.append(f"{group}: has left the group, and delivers nothing more")
-    missing = [name for name in _GAUGES if name not in found]
+    missing = [name for name in _GAUGES if name not in names]
     if missing:
         problems.append(f"no metric {', '.join(missing)}; check that metrics.port is the port of a consumer")
     return Health(problems, notes)

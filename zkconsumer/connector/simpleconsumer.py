@@ -146,7 +146,7 @@ class SimpleConsumer:
         """Records from ``offset`` on.
 
         Args:
-            partition: which one.
+            partition: the partition to fetch; this broker should lead it.
             offset: the first offset to return.
             max_bytes: approximate limit. Brokers from 0.10.1 on exceed it for a first record that is larger.
             max_wait_ms: how long the broker may wait for ``min_bytes``, in ms.
@@ -167,7 +167,7 @@ class SimpleConsumer:
             limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
             correlation_id = send_fetch(connection, wanted, isolation=isolation, **limits)
             answers = receive_fetch(connection, correlation_id, isolation=isolation)
-            answer = next((one for one in answers if (one.topic, one.partition) == partition), None)
+            answer = next((fetched for fetched in answers if (fetched.topic, fetched.partition) == partition), None)
             if answer is None:
                 raise ProtocolError(f"{connection} sent a Fetch response without {partition}")
             if answer.error:
@@ -231,9 +231,9 @@ class SimpleConsumer:
             self._refuse(partition, error, "looking up offsets")
         return offsets
 
-    def _log_offset(self, partition: TopicPartition, which: int) -> int:
+    def _log_offset(self, partition: TopicPartition, timestamp: int) -> int:
         isolation = self._config.isolation_level
-        answer = self._ask(lambda connection: list_offsets(connection, {partition: which}, isolation=isolation))
+        answer = self._ask(lambda connection: list_offsets(connection, {partition: timestamp}, isolation=isolation))
         offset = answer.found.get(partition)
         if offset is None:
             self._refuse(
@@ -277,16 +277,17 @@ class SimpleConsumer:
         """
         if storage == "kafka":
             stored = OffsetCoordinator(self._client, group).fetch(partitions)
-            found, errors = {partition: one.offset for partition, one in stored.found.items()}, stored.errors
+            offsets = {partition: stored_offset.offset for partition, stored_offset in stored.found.items()}
+            errors = stored.errors
         else:
-            found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
+            offsets, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
         denied = [p for p, code in errors.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         if denied:
             raise self._denied(denied[0].topic, DESCRIBE)
         if errors:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())
             raise ProtocolError(f"offsets of group {group} cannot be read from {storage}: {reasons}")
-        return found
+        return offsets
 
     # -- the broker ---------------------------------------------------------------------------------------------
 

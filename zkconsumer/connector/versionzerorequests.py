@@ -64,4 +64,4 @@ def fetch_through_broker(
     stored = fetch_offsets(connection, group, partitions, _VERSIONS)
     # Old brokers report a partition without a znode as unknown.
     errors = {key: code for key, code in stored.errors.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    return {key: one.offset for key, one in stored.found.items() if key not in errors}, errors
+    return {key: stored_offset.offset for key, stored_offset in stored.found.items() if key not in errors}, errors

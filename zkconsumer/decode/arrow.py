@@ -51,14 +51,14 @@ def _binary(column: BinaryColumn, records: Records) -> Any:
 
 
 def _header_lists(headers: HeaderBytes, start: int, rows: int) -> Any:
-    found = kernels().header_columns(headers, start, rows)
-    total = len(found.content_valid)
-    present, _ = kernels().bitmap(found.present)
-    valid, _ = kernels().bitmap(found.content_valid)
-    names = _variable(pa.string(), total, None, found.name_end, found.names)
-    contents = _variable(pa.binary(), total, valid, found.content_end, found.contents)
+    columns = kernels().header_columns(headers, start, rows)
+    total = len(columns.content_valid)
+    present, _ = kernels().bitmap(columns.present)
+    valid, _ = kernels().bitmap(columns.content_valid)
+    names = _variable(pa.string(), total, None, columns.name_end, columns.names)
+    contents = _variable(pa.binary(), total, valid, columns.content_end, columns.contents)
     pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(HEADERS.value_type))
-    lists = [pa.py_buffer(present), pa.py_buffer(found.list_end)]
+    lists = [pa.py_buffer(present), pa.py_buffer(columns.list_end)]
     return pa.Array.from_buffers(HEADERS, rows, lists, children=[pairs])
 
 
@@ -92,11 +92,11 @@ def records_of(batch: Any) -> Records:
     return Records(topic, partition, ALL_COLUMNS, buffers, 0, rows)
 
 
-def _words(array: Any, kind: Literal["q", "i"], rows: int, more: int = 0) -> memoryview:
+def _words(array: Any, kind: Literal["q", "i"], rows: int, extra: int = 0) -> memoryview:
     """The integers of an array, or the ends of a binary one."""
     size = 8 if kind == "q" else 4
     start = array.offset * size
-    words: memoryview = memoryview(array.buffers()[1]).cast("B")[start : start + (rows + more) * size].cast(kind)
+    words: memoryview = memoryview(array.buffers()[1]).cast("B")[start : start + (rows + extra) * size].cast(kind)
     return words
 
 

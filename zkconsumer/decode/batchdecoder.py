@@ -17,7 +17,7 @@ from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import ALL_COLUMNS, COLUMNS, Columns, Notes
 from zkconsumer.decode.columns import trim as trim_columns
 from zkconsumer.decode.kernelloader import kernels
-from zkconsumer.decode.kernels import IndexTask, Kernels, Survey
+from zkconsumer.decode.kernels import IndexTask, Kernels, TableSurvey
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.offsetchecks import integer, plausible
 from zkconsumer.decode.records import Records
@@ -346,25 +346,25 @@ class BatchDecoder:
         """
         chunk = self.verify(chunk)
         table = unpacked = chunk.table[chunk.done :]
-        found, fault, scratch = self._k.survey(table), None, chunk.records[:0]
-        if found.sources & b.IN_COMPRESSED:
+        survey, fault, scratch = self._k.survey(table), None, chunk.records[:0]
+        if survey.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
             # In a copy, since batches that do not fit this time are unpacked again.
             unpacked, fault = self._unpacker.unpack(chunk.records, BatchTable.joined(table), floor, chunk.requested)
             scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
-            found = self._k.survey(unpacked)
-        if found.records > self._max_records:
+            survey = self._k.survey(unpacked)
+        if survey.records > self._max_records:
             unpacked = unpacked[: self._k.within(unpacked, self._max_records)]
-            found = self._k.survey(unpacked)
+            survey = self._k.survey(unpacked)
         pieces = by_format(self._k, unpacked)
         totals = [memoryview(array("q", [_NOT_READ] * b.TOTALS)) for _ in pieces]
         notes, self._notes = self._notes, None
-        if notes is None or notes.are_too_small(found.records, found.body_bytes):
-            notes = Notes(found.records, found.body_bytes, self._columns)
+        if notes is None or notes.are_too_small(survey.records, survey.body_bytes):
+            notes = Notes(survey.records, survey.body_bytes, self._columns)
         raw = chunk.records
-        values = self._values(raw, scratch, unpacked, found) if "value" in self._columns else raw[:0]
-        columns = Columns.allocate(self.memory, found.records)
-        return PreparedChunk(chunk, fault, unpacked, found.times, pieces, scratch, values, columns, notes, totals)
+        values = self._values(raw, scratch, unpacked, survey) if "value" in self._columns else raw[:0]
+        columns = Columns.allocate(self.memory, survey.records)
+        return PreparedChunk(chunk, fault, unpacked, survey.times, pieces, scratch, values, columns, notes, totals)
 
     def complete(self, prepared: PreparedChunk) -> DecodedChunk:
         """Decode the result of :meth:`prepare`. An interrupted call can be repeated, although bytes are moved.
@@ -440,11 +440,11 @@ class BatchDecoder:
         table, misplaced = plausible(raw, self._table[:rows], at, last, requested, end)
         if misplaced is not None or why == b.COMPLETE:
             return table, misplaced
-        what = "the length of a batch is invalid" if why == b.BAD_LENGTH else "a batch header is inconsistent"
+        reason = "the length of a batch is invalid" if why == b.BAD_LENGTH else "a batch header is inconsistent"
         framed = why == b.BAD_HEADER
         stop = at + b.LENGTH_END + integer(raw, at + b.LENGTH_AT, 4)
         where = (_claimed_last(raw, at), stop) if framed else (-1, -1)
-        return table, Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
+        return table, Fault(max(requested, last + 1), f"{reason} (byte {at} of {len(raw)})", *where)
 
     def _index(self, prepared: PreparedChunk) -> tuple[Indexed, Fault | None]:
         """Read all records once.
@@ -470,14 +470,14 @@ class BatchDecoder:
             fault = fault_in(bad, f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it")
         return Indexed(table[:good], times, values, columns, notes, before), fault
 
-    def _values(self, raw: memoryview, scratch: memoryview, table: BatchTable, found: Survey) -> memoryview:
+    def _values(self, raw: memoryview, scratch: memoryview, table: BatchTable, survey: TableSurvey) -> memoryview:
         """The target of the values: their source, if all of them have the same one."""
-        if not found.sources & b.IN_SCRATCH:
+        if not survey.sources & b.IN_SCRATCH:
             # Not before these batches: that memory belongs to others by now.
             return raw[table.row(0)[b.START] : table.row(-1)[b.END]] if len(table) else raw
-        if not found.sources & b.IN_RAW:
+        if not survey.sources & b.IN_RAW:
             return scratch
-        return self.memory.take(found.body_bytes)
+        return self.memory.take(survey.body_bytes)
 
 
 def _error(chunk: ScannedChunk, fault: Fault) -> CorruptRecord | RecordTooLarge:

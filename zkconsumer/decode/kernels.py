@@ -20,7 +20,7 @@ from zkconsumer.decode.buffers import Columns, HeaderBytes, Notes
 from zkconsumer.decode.records import Records
 
 
-class Survey(NamedTuple):
+class TableSurvey(NamedTuple):
     """Sums over the batches of a table that have a source.
 
     Attributes:
@@ -36,7 +36,7 @@ class Survey(NamedTuple):
     times: int
 
 
-class Progress(NamedTuple):
+class CheckProgress(NamedTuple):
     """How far a check of messages came.
 
     Attributes:
@@ -131,12 +131,12 @@ class Kernels(Protocol):
 
     def verify_messages(
         self, raw: memoryview, table: BatchTable, floor: int, requested: int, *, check: bool
-    ) -> Progress:
+    ) -> CheckProgress:
         """Check rows of formats 0 and 1, up to the first fault. Rows before the requested offset are not checked.
 
         Args:
             raw: the bytes that hold them.
-            table: the rows.
+            table: the rows to check.
             floor: smallest offset that the first message may have.
             requested: checksums of messages before this offset are not checked.
             check: whether to verify checksums.
@@ -162,7 +162,7 @@ class Kernels(Protocol):
             ``b.VALID``, or what is wrong with the first bad one.
         """
 
-    def survey(self, table: BatchTable) -> Survey:
+    def survey(self, table: BatchTable) -> TableSurvey:
         """Sums over a table."""
 
     def piece(self, table: BatchTable) -> int:

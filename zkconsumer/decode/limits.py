@@ -49,5 +49,5 @@ class _Ends:
 
 
 def _header_ends(headers: HeaderBytes, start: int, rows: int) -> list[_Ends]:
-    found = kernels().header_columns(headers, start, rows)
-    return [_Ends(ends, found.list_end) for ends in (found.name_end, found.content_end)]
+    columns = kernels().header_columns(headers, start, rows)
+    return [_Ends(ends, columns.list_end) for ends in (columns.name_end, columns.content_end)]

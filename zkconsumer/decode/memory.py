@@ -112,7 +112,7 @@ class ChunkMemory:
         del blocks[: max(0, len(blocks) + 1 - _KNOWN_BLOCKS)]
         while (excess := self.nbytes + size - _KNOWN_BYTES) > 0:
             # From the size with the most blocks: a size that is no longer used must not displace the others.
-            most = max(self._blocks, key=lambda each: each * len(self._blocks[each]))
+            most = max(self._blocks, key=lambda block_size: block_size * len(self._blocks[block_size]))
             del self._blocks[most][: -(-excess // most)]
 
 

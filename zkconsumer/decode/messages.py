@@ -40,8 +40,8 @@ def build(kind: type[M], batch: Any) -> list[M]:
     if not count:
         return []
     if isinstance(batch, Records):
-        plain, found = batch, batch.buffers.headers
-        headers = None if found is None else kernels().header_tuples(found, plain.start, count)
+        plain, header_bytes = batch, batch.buffers.headers
+        headers = None if header_bytes is None else kernels().header_tuples(header_bytes, plain.start, count)
     else:
         from zkconsumer.decode.arrow import headers_of, records_of
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import BinaryColumn, HeaderBytes
-from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
+from zkconsumer.decode.kernels import CheckProgress, HeaderColumns, IndexTask, TableSurvey
 from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 
@@ -162,22 +162,27 @@ class NativeKernels:
         return why
 
     def verify(self, raw: memoryview, table: BatchTable, requested: int) -> tuple[int, int]:
-        found = c_int64()
+        checksum = c_int64()
         good: int = self.library.zk_verify(
-            self.address_of(raw), len(raw), self.address_of(table.words), len(table), requested, ctypes.addressof(found)
+            self.address_of(raw),
+            len(raw),
+            self.address_of(table.words),
+            len(table),
+            requested,
+            ctypes.addressof(checksum),
         )
-        return good, found.value
+        return good, checksum.value
 
     def verify_messages(
         self, raw: memoryview, table: BatchTable, floor: int, requested: int, *, check: bool
-    ) -> Progress:
+    ) -> CheckProgress:
         result = array("q", bytes(32))
         address = self.address_of
         why = self.library.zk_verify_messages(
             address(raw), len(raw), address(table.words), len(table), floor, requested, check, address(result)
         )
         rows, messages, stop, last = result
-        return Progress(rows, messages, stop, last, why)
+        return CheckProgress(rows, messages, stop, last, why)
 
     def extent(self, data: memoryview) -> tuple[int, int]:
         last = c_int64()
@@ -192,10 +197,10 @@ class NativeKernels:
         )
         return why
 
-    def survey(self, table: BatchTable) -> Survey:
+    def survey(self, table: BatchTable) -> TableSurvey:
         sums = array("q", bytes(32))
         self.library.zk_survey(self.address_of(table.words), len(table), self.address_of(sums))
-        return Survey(*sums)
+        return TableSurvey(*sums)
 
     def piece(self, table: BatchTable) -> int:
         count: int = self.library.zk_piece(self.address_of(table.words), len(table))
@@ -246,13 +251,13 @@ class NativeKernels:
         if not read(*source, *[None] * 7, address(sizes)):
             raise SystemError("headers contradict their lengths")
         names, contents = (memoryview(bytearray(size)) for size in sizes)
-        found = HeaderColumns(
+        columns = HeaderColumns(
             _ends(rows), memoryview(bytearray(rows)), names, _ends(total), contents, _ends(total),
             memoryview(bytearray(total)),
         )  # fmt: skip
-        outputs = (found.list_end, found.present, found.name_end, found.content_end, found.content_valid)
+        outputs = (columns.list_end, columns.present, columns.name_end, columns.content_end, columns.content_valid)
         read(*source, *map(address, outputs), address(names), address(contents), address(sizes))
-        return found
+        return columns
 
     def header_tuples(self, headers: HeaderBytes, start: int, rows: int) -> list[tuple[Any, ...]]:
         end, at = headers.end[start:], headers.at[start:]

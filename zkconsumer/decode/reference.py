@@ -16,7 +16,7 @@ from crc32c import crc32c
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import BinaryColumn, HeaderBytes
-from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
+from zkconsumer.decode.kernels import CheckProgress, HeaderColumns, IndexTask, TableSurvey
 from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 
@@ -46,7 +46,7 @@ class _Record(NamedTuple):
     headers: bytes = b""
 
 
-class _Reader:
+class _FieldReader:
     """Reads one field of a record after the other."""
 
     def __init__(self, data: memoryview) -> None:
@@ -97,12 +97,12 @@ def _wrapped(value: int) -> int:
 
 def _records_of_batch(body: memoryview, row: list[int]) -> Iterator[_Record]:
     """The records of a batch of format 2. Raises _Contradiction at the first fault."""
-    reader, previous = _Reader(body), -1
+    reader, previous = _FieldReader(body), -1
     for _ in range(row[b.COUNT]):
         length = reader.varint()
         if length < 1:
             raise _Contradiction
-        record = _Reader(reader.part(length))
+        record = _FieldReader(reader.part(length))
         record.part(1)  # attributes
         delta_ms, delta = record.varint(), record.varint()
         if not previous < delta <= row[b.LAST_DELTA]:
@@ -220,14 +220,14 @@ class ReferenceKernels:
         for number in range(len(table)):
             row = table.row(number)
             if row[b.BASE_OFFSET] + row[b.LAST_DELTA] >= requested:
-                found = crc32c(raw[row[b.START] + b.CRC_START : row[b.END]])
-                if found != row[b.CRC]:
-                    return number, found
+                checksum = crc32c(raw[row[b.START] + b.CRC_START : row[b.END]])
+                if checksum != row[b.CRC]:
+                    return number, checksum
         return len(table), 0
 
     def verify_messages(
         self, raw: memoryview, table: BatchTable, floor: int, requested: int, *, check: bool
-    ) -> Progress:
+    ) -> CheckProgress:
         for number in range(len(table)):
             row = table.row(number)
             last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
@@ -237,9 +237,9 @@ class ReferenceKernels:
                     messages, row[b.FORMAT], 0, floor, compressed=compressed, requested=requested, check=check
                 )
                 if why != b.VALID:
-                    return Progress(number, count, row[b.START] + stop, reached, why)
+                    return CheckProgress(number, count, row[b.START] + stop, reached, why)
             floor = last + 1
-        return Progress(len(table), 0, 0, floor - 1, b.VALID)
+        return CheckProgress(len(table), 0, 0, floor - 1, b.VALID)
 
     def extent(self, data: memoryview) -> tuple[int, int]:
         at, count, last = 0, 0, -1
@@ -256,7 +256,7 @@ class ReferenceKernels:
     ) -> int:
         return _verify(data, magic, shift, floor, compressed=False, requested=requested, check=check)[-1]
 
-    def survey(self, table: BatchTable) -> Survey:
+    def survey(self, table: BatchTable) -> TableSurvey:
         records = body_bytes = sources = times = 0
         for number in range(len(table)):
             row = table.row(number)
@@ -272,7 +272,7 @@ class ReferenceKernels:
                 sources |= b.IN_OLD_FORMAT
             appended = row[b.ATTRIBUTES] & b.LOG_APPEND_TIME
             times |= b.TIME_NONE if row[b.FORMAT] == 0 else b.TIME_APPENDED if appended else b.TIME_CREATED
-        return Survey(records, body_bytes, sources, times)
+        return TableSurvey(records, body_bytes, sources, times)
 
     def piece(self, table: BatchTable) -> int:
         is_old = [table.row(number)[b.FORMAT] < 2 for number in range(len(table))]
@@ -322,10 +322,10 @@ class ReferenceKernels:
                 continue
             source = task.raw if row[b.SOURCE] == b.RAW else task.scratch
             try:
-                found = list(read(source[row[b.BODY] : row[b.BODY_END]], row))
+                decoded = list(read(source[row[b.BODY] : row[b.BODY_END]], row))
             except _Contradiction:
                 return
-            kept = [record for record in found if record.offset >= task.requested]
+            kept = [record for record in decoded if record.offset >= task.requested]
             for record in kept:
                 _write(task, record)
             row[b.KEPT] = len(kept)
@@ -333,16 +333,16 @@ class ReferenceKernels:
         totals[b.ROWS] = len(task.table)
 
     def bitmap(self, valid: memoryview) -> tuple[bytearray, int]:
-        bits, found = bytearray((len(valid) + 7) // 8), 0
+        bits, valid_count = bytearray((len(valid) + 7) // 8), 0
         for number, byte in enumerate(valid):
             if byte:
                 bits[number // 8] |= 1 << number % 8
-                found += 1
-        return bits, found
+                valid_count += 1
+        return bits, valid_count
 
     def header_columns(self, headers: HeaderBytes, start: int, rows: int) -> HeaderColumns:
         lists = list(_headers(headers, start, rows))
-        pairs = [pair for found in lists for pair in found]
+        pairs = [pair for of_record in lists for pair in of_record]
         names, contents = ([pair[side] for pair in pairs] for side in (0, 1))
         return HeaderColumns(
             _ends(map(len, lists)),
@@ -356,10 +356,10 @@ class ReferenceKernels:
 
     def header_tuples(self, headers: HeaderBytes, start: int, rows: int) -> list[tuple[Any, ...]]:
         lists = _headers(headers, start, rows)
-        return [tuple((name.decode(errors="replace"), content) for name, content in found) for found in lists]
+        return [tuple((name.decode(errors="replace"), content) for name, content in of_record) for of_record in lists]
 
     def messages(self, kind: type[Any], records: Records, headers: list[Any] | None) -> list[Any]:
-        buffers, found = records.buffers, []
+        buffers, messages = records.buffers, []
         for number in range(records.num_rows):
             row = records.start + number
             type_of_time = buffers.types if isinstance(buffers.types, int) else buffers.types[row]
@@ -374,8 +374,8 @@ class ReferenceKernels:
                 _value(buffers.value, row),
                 () if headers is None else headers[number],
             )
-            found.append(kind._make(fields) if kind is Message else tuple.__new__(kind, fields))
-        return found
+            messages.append(kind._make(fields) if kind is Message else tuple.__new__(kind, fields))
+        return messages
 
 
 def _scan_batch(raw: memoryview, table: BatchTable, state: array[int], requested: int, _first: int) -> int | None:
@@ -457,7 +457,7 @@ def _extended(table: BatchTable, rows: int, first: int, message: tuple[int, int,
 
 def _is_abort(body: memoryview) -> bool:
     """True for an abort marker: the key of its record is a version and a type of two bytes each; the type is 0."""
-    reader = _Reader(body)
+    reader = _FieldReader(body)
     try:
         reader.varint()
         reader.part(1)
@@ -502,7 +502,7 @@ def _headers(headers: HeaderBytes, start: int, rows: int) -> Iterator[list[tuple
     """The headers of each record."""
     for row in range(start, start + rows):
         count = headers.end[row + 1] - headers.end[row]
-        reader = _Reader(headers.data[headers.at[row] :] if count else headers.data)
+        reader = _FieldReader(headers.data[headers.at[row] :] if count else headers.data)
         yield [reader.header() for _ in range(count)]
 
 

@@ -84,11 +84,11 @@ class Verifier:
         """Rows of format 2: those before the fault, and the fault."""
         if not self._check_crcs:
             return rows, None
-        good, found = self._kernels.verify(raw, rows, requested)
+        good, checksum = self._kernels.verify(raw, rows, requested)
         if good == len(rows):
             return rows, None
         row = rows.row(good)
-        reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} records should be {row[b.CRC]:#010x}"
+        reason = f"checksum {checksum:#010x} of a batch of {row[b.COUNT]} records should be {row[b.CRC]:#010x}"
         return rows[:good], fault_in(row, reason)
 
     def _messages(

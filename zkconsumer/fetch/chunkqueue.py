@@ -120,10 +120,10 @@ class ChunkQueue:
         if info not in self._damages:  # without the lock: listeners are called after it was added
             return None
         with self._lock:
-            found = self._damages.get(info)
-            if found is None:
+            reported = self._damages.get(info)
+            if reported is None:
                 return None
-            chunk, damage = found
+            chunk, damage = reported
             self.room.made += 1
             self._waiting.drop_from(chunk)  # if an interrupt prevented the reader from doing it
             del self._damages[info]
@@ -256,7 +256,9 @@ class ChunkQueue:
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Replace a chunk by its decoded parts; False, without any effect, if the queue does not hold it any more."""
-        shrinks = sum([part.nbytes for part in parts]) < chunk.nbytes or True not in [one.has_records for one in parts]
+        shrinks = sum([part.nbytes for part in parts]) < chunk.nbytes or True not in [
+            part.has_records for part in parts
+        ]
         with self._lock:
             self.room.made += shrinks
             if not self._waiting.replace(chunk, parts):
@@ -325,11 +327,11 @@ class ChunkQueue:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             with self._lock:
-                found = self._found(first)
+                chunk = self._found(first)
                 withheld = len(self._waiting) > 0
             self.room.announce()
-            if found is not None:
-                return found
+            if chunk is not None:
+                return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None

@@ -90,8 +90,8 @@ class ChunkReader:
             # The pool may have replaced it before it became free; then the queue does not hold it any more.
             if self._queue.holds(chunk):
                 self._decode(chunk)
-        elif (other := ahead.another()) is not None:
-            self._decode(other)
+        elif (next_chunk := ahead.another()) is not None:
+            self._decode(next_chunk)
         else:
             ahead.wait(chunk)
 

@@ -61,18 +61,18 @@ def to_decode_ahead(line: Iterable[Chunk], most: int) -> list[Chunk]:
         line: the chunks that wait and are not paused. It is read only as far as needed.
         most: maximum number of chunks.
     """
-    found: list[Chunk] = []
+    chunks: list[Chunk] = []
     passed: set[QueuedPartition] = set()
     for place, chunk in enumerate(line):
-        if len(found) == most:
+        if len(chunks) == most:
             break
         if place == 0:
             if chunk.scanned is not None:
                 passed.add(chunk.info)
         elif chunk.has_records and chunk.info not in passed:
             passed.add(chunk.info)
-            found.append(chunk)
-    return found
+            chunks.append(chunk)
+    return chunks
 
 
 def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scanned: ScannedChunk) -> None:
@@ -88,14 +88,14 @@ def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scan
             before, chunk = chunk, chunk._replace(prepared=prepared)
             if not queue.replace(before, [chunk]):
                 return
-        decoded, rest = decoder.complete(prepared).parts()
+        decoded, undecoded = decoder.complete(prepared).parts()
     except (CorruptRecord, RecordTooLarge) as error:
         queue.send_back(chunk, error)
         return
     parts = [Chunk(chunk.info, records, next_offset, nbytes) for records, next_offset, nbytes, _ in decoded]
     parts[0] = parts[0]._replace(fetched_bytes=chunk.fetched_bytes)
-    if rest is not None:
-        parts.append(chunk._replace(scanned=rest, prepared=None, fetched_bytes=0))
+    if undecoded is not None:
+        parts.append(chunk._replace(scanned=undecoded, prepared=None, fetched_bytes=0))
     queue.replace(chunk, parts)
     decoder.recycle(prepared)
 

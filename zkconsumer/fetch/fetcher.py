@@ -43,7 +43,7 @@ _JITTER: Final = 0.5
 ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
 
 
-class Answer(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """The answer for one partition; see :class:`~zkconsumer.wire.fetchconversation.FetchAnswer`."""
 
     info: PartitionInfo
@@ -175,7 +175,7 @@ class FetcherThread(threading.Thread):
                 return
         assert self._conversation is not None
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
-            answer = Answer(self._table[partition], asked, fetched, is_first)
+            answer = PartitionAnswer(self._table[partition], asked, fetched, is_first)
             if asked.leader_epoch != answer.info.leader_epoch:
                 continue  # requested before it returned from the finder with another epoch
             if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and self._has(answer.info):
@@ -233,7 +233,7 @@ class FetcherThread(threading.Thread):
                 if info is not None and damage is not None:
                     self._fetch_again(info, damage)
 
-    def _ask(self, coming: Answer | None = None) -> bool:
+    def _ask(self, coming: PartitionAnswer | None = None) -> bool:
         """Send a request; False if there is nothing to request now.
 
         Args:
@@ -259,7 +259,7 @@ class FetcherThread(threading.Thread):
         self._conversation.send(fetches, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return True
 
-    def _offsets_to_fetch(self, coming: Answer | None) -> dict[PartitionInfo, int]:
+    def _offsets_to_fetch(self, coming: PartitionAnswer | None) -> dict[PartitionInfo, int]:
         """Partitions with room in their queue, and the offsets to fetch from; first those that got no data recently."""
         # A partition without an offset is looked up instead.
         wanted = {info: info.fetched for info in self._with_room(coming) if info.fetched is not None}
@@ -273,20 +273,24 @@ class FetcherThread(threading.Thread):
                 wanted[info] = foreseen
         return wanted
 
-    def _with_room(self, coming: Answer | None) -> Iterable[PartitionInfo]:
+    def _with_room(self, coming: PartitionAnswer | None) -> Iterable[PartitionInfo]:
         """Partitions with room in their queue, in the order of the table."""
-        theirs = by_queue(self._table.values())
-        self._listen_to(theirs)
+        infos_of_queue = by_queue(self._table.values())
+        self._listen_to(infos_of_queue)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
         with_room = [
             info
-            for queue, infos in theirs.items()
+            for queue, infos in infos_of_queue.items()
             for info in queue.room.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
         ]
         without_room = frozenset(self._table.values()).difference(with_room)
         if without_room != self._without_room:
             self._without_room, self._without_room_since = without_room, time.monotonic()
-        return with_room if len(theirs) < 2 else [info for info in self._table.values() if info not in without_room]
+        return (
+            with_room
+            if len(infos_of_queue) < 2
+            else [info for info in self._table.values() if info not in without_room]
+        )
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, or less while a partition is excluded because its queue is full.
@@ -302,7 +306,7 @@ class FetcherThread(threading.Thread):
 
     # -- one partition's answer ---------------------------------------------------------------------------------
 
-    def _accept(self, answer: Answer) -> None:
+    def _accept(self, answer: PartitionAnswer) -> None:
         """Find the batches of an answer and queue them."""
         info, asked, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
@@ -320,8 +324,8 @@ class FetcherThread(threading.Thread):
             info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
             return
         try:
-            what = (*info.partition, info.fetched, fetched.records, fetched.aborted, fetched.high_watermark)
-            scanned = self._decoder.scan(*what)
+            arguments = (*info.partition, info.fetched, fetched.records, fetched.aborted, fetched.high_watermark)
+            scanned = self._decoder.scan(*arguments)
             has_records = scanned.has_records()
             if len(info.queue) >= _VERIFY_FROM_CHUNKS or not has_records:
                 # A busy reader is what everything waits for, so this thread verifies in its place. It must be done here
@@ -380,13 +384,14 @@ class FetcherThread(threading.Thread):
         else:
             if size > info.fetch_bytes:
                 info.fetch_bytes = size
-                what = self.name, size, info.partition
-                _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *what)
+                values = self.name, size, info.partition
+                _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *values)
 
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """Go back to where a reader found damaged bytes; the chunks after that offset were dropped from the queue."""
         info.fetched = damage.offset
-        self._awaiting_reset = [one for one in self._awaiting_reset if one is not info]  # its offset was valid there
+        # Its offset was valid there.
+        self._awaiting_reset = [awaiting for awaiting in self._awaiting_reset if awaiting is not info]
         self._retry_or_fail(info, damage.error)
 
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
@@ -399,8 +404,8 @@ class FetcherThread(threading.Thread):
             if offset is None:
                 self._fail(info, error)
             else:
-                what = self.name, info.fetched, offset - 1, info.partition, error
-                _log.error("%s: offsets %d to %d of %s are skipped: %s", *what)
+                values = self.name, info.fetched, offset - 1, info.partition, error
+                _log.error("%s: offsets %d to %d of %s are skipped: %s", *values)
                 self._enqueue(info, Chunk(info, None, offset, 0))
         elif info.faults.times:  # the end of a busy log needs no warning, and no search for the leader
             _log.warning("%s: %s; fetching it again", self.name, error)
@@ -558,6 +563,6 @@ class FetcherThread(threading.Thread):
         self._return_to_finder([info])
 
 
-def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:
+def _bytes_for(queue: ChunkQueue, coming: PartitionAnswer | None) -> int:
     """Bytes of a received answer, not queued yet, that belong to this queue."""
     return len(coming.fetched.records) if coming is not None and coming.info.queue is queue else 0

@@ -185,7 +185,7 @@ def by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionI
     infos = list(infos)
     if len({info.queue for info in infos}) == 1:  # the usual case; appending a thousand times takes longer
         return {infos[0].queue: infos}
-    theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+    infos_of_queue: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
     for info in infos:
-        theirs[info.queue].append(info)
-    return theirs
+        infos_of_queue[info.queue].append(info)
+    return infos_of_queue

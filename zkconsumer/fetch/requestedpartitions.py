@@ -29,11 +29,11 @@ def turn(sizes: Mapping[T, int], limit: int) -> list[T]:
     """
     named: list[T] = []
     total = 0
-    for one, size in sizes.items():
+    for partition, size in sizes.items():
         total += size
         if named and total > limit:
             break
-        named.append(one)
+        named.append(partition)
     return named
 
 
@@ -48,9 +48,9 @@ def fitting(expected: Mapping[T, int], limit: int) -> list[T]:
     (['a', 'b', 'c', 'e'], [], [])
     """
     named: list[T] = []
-    for one, size in expected.items():
+    for partition, size in expected.items():
         if size == 0 or limit > 0:
-            named.append(one)
+            named.append(partition)
             limit -= size
     return named
 

@@ -30,7 +30,9 @@ class _Lines(NamedTuple):
         """A copy with one line replaced by another."""
         if line is self.active:
             return self._replace(active=by)
-        return self._replace(paused={key: by if one is line else one for key, one in self.paused.items()})
+        return self._replace(
+            paused={key: by if paused_line is line else paused_line for key, paused_line in self.paused.items()}
+        )
 
 
 class _Sums:
@@ -99,8 +101,8 @@ class WaitingChunks:
         active = [info.partition for info in infos if info.partition not in paused]
         if not active:
             return None
-        more = 2 * sum(counts.get(partition, 0) for partition in active) - most * len(active)
-        return max(0, (more + 1) // 2)
+        excess = 2 * sum(counts.get(partition, 0) for partition in active) - most * len(active)
+        return max(0, (excess + 1) // 2)
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """True between :meth:`pause` and :meth:`resume`."""
@@ -154,9 +156,9 @@ class WaitingChunks:
     def drop_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Drop all chunks of these partitions, and forget whether they are paused."""
         active, paused = self._lines
-        others = {key: line for key, line in paused.items() if key not in partitions}
+        still_paused = {key: line for key, line in paused.items() if key not in partitions}
         self._sums = None
-        self._lines = _Lines(deque(chunk for chunk in active if chunk.info.partition not in partitions), others)
+        self._lines = _Lines(deque(chunk for chunk in active if chunk.info.partition not in partitions), still_paused)
 
     def clear(self) -> None:
         """Drop all chunks, and forget which partitions are paused."""
@@ -168,19 +170,19 @@ class WaitingChunks:
         active, paused = self._lines
         if partition in paused:
             return False
-        theirs = deque(chunk for chunk in active if chunk.info.partition == partition)
-        others = deque(chunk for chunk in active if chunk.info.partition != partition)
+        set_aside = deque(chunk for chunk in active if chunk.info.partition == partition)
+        remaining = deque(chunk for chunk in active if chunk.info.partition != partition)
         self._sums = None
-        self._lines = _Lines(others, {**paused, partition: theirs})
+        self._lines = _Lines(remaining, {**paused, partition: set_aside})
         return True
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo :meth:`pause`: the chunks that were set aside come after all others. Idempotent."""
         active, paused = self._lines
         if partition in paused:
-            others = {key: line for key, line in paused.items() if key != partition}
+            still_paused = {key: line for key, line in paused.items() if key != partition}
             self._sums = None
-            self._lines = _Lines(active + paused[partition], others)
+            self._lines = _Lines(active + paused[partition], still_paused)
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Replace a chunk by ``parts``; False, without any effect, if the chunk is not in the queue any more."""
@@ -207,7 +209,7 @@ class WaitingChunks:
         line, at = self._find(chunk)
         if at < 0:
             return False
-        kept = deque(one for number, one in enumerate(line) if number < at or one.info is not chunk.info)
+        kept = deque(queued for number, queued in enumerate(line) if number < at or queued.info is not chunk.info)
         self._sums = None
         self._lines = self._lines.replaced(line, kept)
         return True
@@ -215,8 +217,8 @@ class WaitingChunks:
     def _find(self, chunk: Chunk) -> tuple[Line, int]:
         """The line of a chunk and its place there, -1 if it was dropped."""
         line = self._lines.of(chunk.info.partition)
-        for at, one in enumerate(line):
-            if one is chunk:
+        for at, queued in enumerate(line):
+            if queued is chunk:
                 return line, at
         return line, -1
 

@@ -128,7 +128,7 @@ class ControlThread:
 
     def _cancel(self, answer: Future[None]) -> None:
         with self._lock:
-            self._requests = deque(one for one in self._requests if one[1] is not answer)
+            self._requests = deque(request for request in self._requests if request[1] is not answer)
 
     # -- user code --------------------------------------------------------------------------------------------------
 

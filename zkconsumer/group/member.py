@@ -210,14 +210,14 @@ class GroupMember:
             RetriableError, MembershipLost: a mark has to be looked up, and the store does not answer.
             ConsumerClosed: the member has left, or has not joined.
         """
-        found: dict[TopicPartition, StoredOffset] = {}
+        stored: dict[TopicPartition, StoredOffset] = {}
 
         def look_up() -> None:
             self._rebalancer.require_generation(generation, partitions)
-            found.update(self._committer.store.stored(partitions))
+            stored.update(self._committer.store.stored(partitions))
 
         self._thread.do(look_up)
-        return found
+        return stored
 
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; idempotent.

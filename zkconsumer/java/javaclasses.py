@@ -34,7 +34,7 @@ class CharSet(NamedTuple):
 
     def in_either_case(self) -> CharSet:
         """Its members and the same letters in the other case."""
-        return CharSet(self.members | {c.swapcase() for c in self.members}, self.others)
+        return CharSet(self.members | {char.swapcase() for char in self.members}, self.others)
 
     def to_regex(self) -> str:
         """A Python regex for one character of the set."""
@@ -43,7 +43,7 @@ class CharSet(NamedTuple):
         if self == ANYTHING:
             return r"[\s\S]"
         listed = sorted(_ASCII - self.members if self.others else self.members)
-        return f"[{'^' if self.others else ''}{''.join(re.escape(c) for c in listed)}]"
+        return f"[{'^' if self.others else ''}{''.join(re.escape(char) for char in listed)}]"
 
 
 NOTHING: Final = CharSet(frozenset())
@@ -57,7 +57,7 @@ def charset(members: Iterable[str]) -> CharSet:
 
 def char_range(first: str, last: str) -> CharSet:
     """The set of all characters from the first to the last."""
-    return charset(c for c in _ASCII if first <= c <= last)
+    return charset(char for char in _ASCII if first <= char <= last)
 
 
 _LOWER: Final = char_range("a", "z")
@@ -120,5 +120,5 @@ def property_class(name: str) -> CharSet | None:
     r"""The class ``\p{name}``, None if it is unknown here."""
     category = name.removeprefix("Is")
     if _CATEGORIES.fullmatch(category):
-        return charset(c for c in _ASCII if unicodedata.category(c).startswith(category))
+        return charset(char for char in _ASCII if unicodedata.category(char).startswith(category))
     return _NAMED.get(name)

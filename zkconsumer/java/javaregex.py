@@ -59,9 +59,9 @@ def to_python(regex: str) -> str:
 def _without_quotes(regex: str) -> str:
     r"""Replace ``\Q...\E`` by escapes, as Java does before it reads anything else."""
 
-    def escaped(found: re.Match[str]) -> str:
-        quoted = found["quoted"]
-        return found[0] if quoted is None else "".join(c if c.isalpha() else _as_escape(c) for c in quoted)
+    def escaped(match: re.Match[str]) -> str:
+        quoted = match["quoted"]
+        return match[0] if quoted is None else "".join(char if char.isalpha() else _as_escape(char) for char in quoted)
 
     return re.sub(r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\.", escaped, regex, flags=re.DOTALL)
 
@@ -86,16 +86,16 @@ class _Translation:
         return self._text[self._at :]
 
     def _accept(self, token: str) -> bool:
-        found = self._text.startswith(token, self._at)
-        if found:
+        is_next = self._text.startswith(token, self._at)
+        if is_next:
             self._at += len(token)
-        return found
+        return is_next
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self._text, self._at)
-        if found is not None:
-            self._at = found.end()
-        return found
+        match = pattern.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
 
     def _take(self) -> str:
         if self._at == len(self._text):
@@ -197,8 +197,8 @@ class _Translation:
                 return anchor
         if self._accept("R"):
             return _LINE_END
-        found = self._class_escape()
-        return self._literal(found) if isinstance(found, str) else found.to_regex()
+        char_or_class = self._class_escape()
+        return self._literal(char_or_class) if isinstance(char_or_class, str) else char_or_class.to_regex()
 
     def _class_escape(self) -> str | CharSet:
         """The character or class after a backslash that was read; it may also be between brackets."""
@@ -208,8 +208,8 @@ class _Translation:
             if value > 0x10FFFF:
                 raise UnsupportedRegex(f"there is no character {code[0]}")
             return chr(value)
-        if (found := self._match(_PROPERTY)) is not None:
-            return self._property(found[1] or found[2], negated=found[0][0] == "P")
+        if (named := self._match(_PROPERTY)) is not None:
+            return self._property(named[1] or named[2], negated=named[0][0] == "P")
         char = self._take()
         if char == "c":
             return chr(ord(self._take()) ^ 64)
@@ -222,10 +222,10 @@ class _Translation:
         return char
 
     def _property(self, name: str, *, negated: bool) -> CharSet:
-        found = property_class(name)
-        if found is None or (self._ignore_case and CASED.fullmatch(name)):
+        char_class = property_class(name)
+        if char_class is None or (self._ignore_case and CASED.fullmatch(name)):
             raise UnsupportedRegex(f"the class {name} cannot be translated, or is not supported by every Java release")
-        return found.complement() if negated else found
+        return char_class.complement() if negated else char_class
 
     # -- between brackets -----------------------------------------------------------------------------------------
 

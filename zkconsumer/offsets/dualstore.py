@@ -36,9 +36,9 @@ class DualOffsetStore:
         in_zookeeper = self._zookeeper.fetch(partitions, kept)
         in_kafka = self._kafka.fetch(partitions, kept)
         readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
-        found = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
-        self._from_kafka = {p for p in readable if found[p] != in_zookeeper[p]}
-        return found
+        offsets = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
+        self._from_kafka = {p for p in readable if offsets[p] != in_zookeeper[p]}
+        return offsets
 
     def commit(
         self,

@@ -87,7 +87,7 @@ class KafkaOffsetStore:
             )
         self._errors = stored.errors
         self._stored.update(stored.found)
-        return {partition: one.offset for partition, one in stored.found.items()}
+        return {partition: offset.offset for partition, offset in stored.found.items()}
 
     def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
         """Read offsets, and again where a permission is newly missing: it may have been granted meanwhile."""
@@ -152,7 +152,7 @@ class KafkaOffsetStore:
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """See :meth:`.OffsetStore.stored`: marked by their metadata."""
         stored = {partition: self._stored.get(partition, NO_OFFSET) for partition in partitions}
-        return {partition: one._replace(stamp=stamp_of(one.mark)) for partition, one in stored.items()}
+        return {partition: offset._replace(stamp=stamp_of(offset.mark)) for partition, offset in stored.items()}
 
     def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
         """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""

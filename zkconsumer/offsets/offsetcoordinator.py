@@ -210,14 +210,14 @@ class OffsetCoordinator:
         """State and members of the group; raises as :meth:`fetch`, ProtocolError by a broker before 0.9."""
 
         def ask(connection: BrokerConnection) -> KafkaGroup:
-            found, code = describe_group(connection, self._group)
+            described, code = describe_group(connection, self._group)
             if code in COORDINATOR_GONE:
                 raise CoordinatorMoved(f"group {self._group} cannot be described: {error_name(code)}")
             if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 raise group_refused(self._group, DESCRIBE, self._client.security)
             if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 raise ProtocolError(f"group {self._group} cannot be described: {error_name(code)}")
-            return found
+            return described
 
         return self._coordinator.ask(ask)
 
@@ -304,19 +304,19 @@ def _fetch(
     else:
         stored = fetch_offsets(connection, group, wanted, versions)
     for code in filter(None, (*stored.errors.values(), stored.error)):
-        what = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
+        refusal = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
         if code in COORDINATOR_GONE:
-            raise CoordinatorMoved(what)
+            raise CoordinatorMoved(refusal)
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return StoredOffsets({}, {}, code)
         # Old versions of the response have no field for an error of the whole request: each partition has it.
         if code in (ErrorCode.INVALID_GROUP_ID, stored.error):
-            raise ProtocolError(what)
+            raise ProtocolError(refusal)
     # The JVM treats other errors as "no offset" and then resets the position (jvm-consumer.md#offsets-in-kafka):
     # records would be skipped. Such an error concerns one partition, such as one of a topic without DESCRIBE
     # permission, and only that one is not read.
-    found = {p: stored.found[p] for p in (stored.found if wanted is None else wanted) if p not in stored.errors}
-    return StoredOffsets(found, stored.errors, 0)
+    offsets = {p: stored.found[p] for p in (stored.found if wanted is None else wanted) if p not in stored.errors}
+    return StoredOffsets(offsets, stored.errors, 0)
 
 
 def _delete(

@@ -61,7 +61,7 @@ def commit_offsets(
 
     Args:
         connection: connection to the broker.
-        group: consumer group.
+        group: name of the consumer group.
         offsets: next offset to consume, by partition; a mark becomes the metadata of the commit.
         versions: oldest and newest version of the request to use; the newest one that the broker knows is used.
         before_send: called right before the request is sent; its exception is passed on.
@@ -92,11 +92,11 @@ def commit_offsets(
                 topic_id=ids.get(topic),
                 partitions=[
                     make_partition(
-                        partition_index=p.partition,
-                        committed_offset=offsets[p].offset,
-                        committed_metadata=str(offsets[p].mark or ""),
+                        partition_index=partition.partition,
+                        committed_offset=offsets[partition].offset,
+                        committed_metadata=str(offsets[partition].mark or ""),
                     )
-                    for p in partitions
+                    for partition in partitions
                 ],
             )
             for topic, partitions in by_topic(offsets).items()
@@ -105,9 +105,11 @@ def commit_offsets(
     answer = connection.call(request, before_send=before_send)
     names = {topic_id: topic for topic, topic_id in ids.items()}
     codes = {
-        TopicPartition(names.get(t.topic_id, t.name) if ids else t.name, p.partition_index): p.error_code
-        for t in answer.topics
-        for p in t.partitions
+        TopicPartition(
+            names.get(topic.topic_id, topic.name) if ids else topic.name, partition.partition_index
+        ): partition.error_code
+        for topic in answer.topics
+        for partition in topic.partitions
     }
     _require_all(connection, offsets, codes, "OffsetCommit")
     return CommitOutcome(
@@ -139,8 +141,8 @@ def fetch_offsets(
         None
         if partitions is None
         else [
-            make(name=topic, partition_indexes=[p.partition for p in theirs])
-            for topic, theirs in by_topic(partitions).items()
+            make(name=topic, partition_indexes=[p.partition for p in of_topic])
+            for topic, of_topic in by_topic(partitions).items()
         ]
     )
     if many:
@@ -150,17 +152,19 @@ def fetch_offsets(
         request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
     answer = connection.call(request)
     if many:
-        answer = next((one for one in answer.groups if one.group_id == group), None)
+        answer = next((group_answer for group_answer in answer.groups if group_answer.group_id == group), None)
         if answer is None:
             raise ProtocolError(f"{connection} sent an OffsetFetch response without group {group}")
     stored = StoredOffsets({}, {}, getattr(answer, "error_code", 0) or 0)
     for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.partition_index)
-            there = one.committed_offset >= 0
-            stored.found[partition] = StoredOffset(one.committed_offset, one.metadata) if there else NO_OFFSET
-            if one.error_code:
-                stored.errors[partition] = one.error_code
+        for partition_answer in topic.partitions:
+            partition = TopicPartition(topic.name, partition_answer.partition_index)
+            there = partition_answer.committed_offset >= 0
+            stored.found[partition] = (
+                StoredOffset(partition_answer.committed_offset, partition_answer.metadata) if there else NO_OFFSET
+            )
+            if partition_answer.error_code:
+                stored.errors[partition] = partition_answer.error_code
     if not stored.error:
         _require_all(connection, partitions or (), stored.found, "OffsetFetch")
     return stored
@@ -189,12 +193,16 @@ def delete_offsets(
         version=connection.version(OffsetDeleteRequest.API_KEY, OffsetDeleteRequest.name, *versions),
         group_id=group,
         topics=[
-            make_topic(name=topic, partitions=[make_partition(partition_index=p.partition) for p in theirs])
-            for topic, theirs in by_topic(partitions).items()
+            make_topic(name=topic, partitions=[make_partition(partition_index=p.partition) for p in of_topic])
+            for topic, of_topic in by_topic(partitions).items()
         ],
     )
     answer = connection.call(request, before_send=before_send)
-    codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    codes = {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
     if not answer.error_code:
         _require_all(connection, partitions, codes, "OffsetDelete")
     outcome = CommitOutcome(

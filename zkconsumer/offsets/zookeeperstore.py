@@ -67,18 +67,18 @@ class ZooKeeperOffsetStore:
         repeats the read of those that could not be read. What is kept is read only if the answer to a write was lost.
         """
         certain = {p: self._known[p] for p in kept if p in self._known and self._known[p].version is not None}
-        found = {**certain, **self._read([partition for partition in partitions if partition not in certain])}
+        known = {**certain, **self._read([partition for partition in partitions if partition not in certain])}
         repeated = bool(partitions) and self._unreadable.issuperset(partitions)
-        self._known = {**self._known, **found} if repeated else found
-        self._unreadable = frozenset(partitions) - found.keys()
-        return {partition: known.offset for partition, known in found.items()}
+        self._known = {**self._known, **known} if repeated else known
+        self._unreadable = frozenset(partitions) - known.keys()
+        return {partition: offset.offset for partition, offset in known.items()}
 
     def _read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KnownOffset]:
         """Read offset nodes; those that cannot be read are logged, and absent from the result."""
         stamps = self._stamps
         paths = [self._paths.offset(partition) for partition in partitions]
         reads = self._session.read_many([*paths, *(stamps.paths(partitions) if stamps else ())])
-        found: dict[TopicPartition, KnownOffset] = {}
+        known: dict[TopicPartition, KnownOffset] = {}
         for partition in partitions:
             path = self._paths.offset(partition)
             if path in reads.refused:
@@ -86,7 +86,7 @@ class ZooKeeperOffsetStore:
                 continue
             node = reads.nodes[path]
             try:
-                found[partition] = (
+                known[partition] = (
                     KnownOffset(None, NO_NODE)
                     if node is None
                     else KnownOffset(
@@ -98,7 +98,7 @@ class ZooKeeperOffsetStore:
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
-        return found
+        return known
 
     def commit(
         self,
@@ -153,13 +153,15 @@ class ZooKeeperOffsetStore:
         used only if it still holds what was written.
         """
         known = {p: self._known.get(p, KnownOffset(None, NO_NODE)) for p in partitions}
-        unmarked = [p for p, one in known.items() if one.offset is not None and one.mzxid is None]
+        unmarked = [p for p, offset in known.items() if offset.offset is not None and offset.mzxid is None]
         nodes = self._session.get_many(self._paths.offset(partition) for partition in unmarked)
         for partition in unmarked:
             node = nodes[self._paths.offset(partition)]
             if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
                 known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
-        return {partition: StoredOffset(one.offset, one.mzxid, one.stamp) for partition, one in known.items()}
+        return {
+            partition: StoredOffset(offset.offset, offset.mzxid, offset.stamp) for partition, offset in known.items()
+        }
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`.OffsetStore.refused`: topics have no ACLs here."""
@@ -201,7 +203,7 @@ class ZooKeeperOffsetStore:
         """Write offsets, each together with its stamp, or without any where ZooKeeper does not allow stamps."""
         if self._stamps is None or not stamps:
             return self._session.try_transact(self._fence(), operations)
-        pairs = [one for pair in zip(operations, stamps.values(), strict=True) for one in pair]
+        pairs = [operation for pair in zip(operations, stamps.values(), strict=True) for operation in pair]
         outcomes = None
         try:
             outcomes = self._session.try_transact(self._fence(), pairs)

@@ -31,7 +31,8 @@ def available_cpus() -> int:
     process = Path("/proc/self")
     files = quota_files(_text(process / "cgroup"), _text(process / "mountinfo"))
     return allowed(
-        affinity, (parse_quota(_text(f.quota), None if f.period is None else _text(f.period)) for f in files)
+        affinity,
+        (parse_quota(_text(file.quota), None if file.period is None else _text(file.period)) for file in files),
     )
 
 
@@ -65,8 +66,8 @@ def quota_files(cgroup: str, mountinfo: str) -> list[QuotaFiles]:
     """
     paths = {}
     for line in cgroup.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
         paths.update(dict.fromkeys(controllers.split(","), path))
     files = []
     for line in mountinfo.splitlines():
@@ -93,7 +94,7 @@ def _groups(path: str, root: str, place: Path) -> list[Path]:
     """
     if PurePosixPath(path).is_relative_to(root) and ".." not in PurePosixPath(path).parts:
         below = PurePosixPath(path).relative_to(root)
-        return [place / each for each in (below, *below.parents)]
+        return [place / directory for directory in (below, *below.parents)]
     return [place]
 
 

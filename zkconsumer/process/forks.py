@@ -71,15 +71,15 @@ class Inherited(Protocol):
 _inherited: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
 
 
-def call_in_child(thing: Inherited) -> None:
-    """Call ``thing.forked()`` in each child that this process forks from now on, before any other code runs there."""
-    _inherited.add(thing)
+def call_in_child(inherited: Inherited) -> None:
+    """Call its ``forked()`` in each child that this process forks from now on, before any other code runs there."""
+    _inherited.add(inherited)
 
 
 def _after_fork() -> None:
-    for thing in list(_inherited):
+    for inherited in list(_inherited):
         with contextlib.suppress(Exception):  # the other objects have to be notified, too
-            thing.forked()
+            inherited.forked()
 
 
 os.register_at_fork(after_in_child=_after_fork)

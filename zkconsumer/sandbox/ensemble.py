@@ -95,13 +95,13 @@ class ZooKeeperEnsemble:
         self.members = [
             EnsembleMember(
                 directory,
-                n,
+                number,
                 quorum,
-                port=port if n == 1 else None,
+                port=port if number == 1 else None,
                 tick_time_ms=tick_time_ms,
                 max_session_timeout_ms=max_session_timeout_ms,
             )
-            for n in range(1, size + 1)
+            for number in range(1, size + 1)
         ]
 
     @property
@@ -165,6 +165,6 @@ class ZooKeeperEnsemble:
     def ephemerals(self) -> set[str] | None:
         """Return the paths of all ephemeral nodes; None if no server answers."""
         for member in self.members:
-            if member.running and (found := member.ephemerals()) is not None:
-                return found
+            if member.running and (paths := member.ephemerals()) is not None:
+                return paths
         return None

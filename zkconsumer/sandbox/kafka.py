@@ -114,12 +114,12 @@ class KafkaBroker(LocalServer):
         deadline = clock() + limit_s
         while (ephemerals := self.zookeeper.ephemerals()) is None or znode in ephemerals:
             if clock() > deadline:
-                found = (
+                reason = (
                     f"ZooKeeper does not answer whether {znode} still exists; see {self.zookeeper.log}"
                     if ephemerals is None
                     else f"{znode} still exists after {limit_s:g} s; check for another broker with this id"
                 )
-                raise SandboxError(f"{self.name}: {found}")
+                raise SandboxError(f"{self.name}: {reason}")
             time.sleep(_POLL_S)
 
     def _command(self) -> list[str]:

@@ -47,9 +47,9 @@ def fetch(
     paths = [out / jar.file_name for jar in jars]
     missing = [jar.coordinates for jar, path in zip(jars, paths, strict=True) if not path.exists()]
     if code != 0 or missing:
-        which = missing[0] if missing else "some of them"
+        example = missing[0] if missing else "some of them"
         raise SandboxError(
-            f"{ivy.name} failed, {len(missing)} of {len(jars)} are missing ({which}): {ivy.log_summary()}"
+            f"{ivy.name} failed, {len(missing)} of {len(jars)} are missing ({example}): {ivy.log_summary()}"
             f"{_advice(maven_url)}"
         )
     log.unlink(missing_ok=True)

@@ -66,8 +66,8 @@ def parse_brokers(answer: bytes) -> dict[int, tuple[str, int]]:
 def _exactly(connection: socket.socket, size: int) -> bytes:
     received = b""
     while len(received) < size:
-        more = connection.recv(size - len(received))
-        if not more:
+        part = connection.recv(size - len(received))
+        if not part:
             raise ConnectionResetError("closed in the middle of an answer")
-        received += more
+        received += part
     return received

@@ -69,7 +69,9 @@ def produce(
             written.
         ProtocolError: the broker refused a batch.
     """
-    encoded = {tp: encode_batches(theirs, codec=codec, batch_bytes=batch_bytes) for tp, theirs in records.items()}
+    encoded = {
+        tp: encode_batches(of_partition, codec=codec, batch_bytes=batch_bytes) for tp, of_partition in records.items()
+    }
     return append_batches(live_brokers, encoded, timeout_ms=timeout_ms)
 
 
@@ -86,8 +88,8 @@ def append_batches(
     """
     first: dict[TopicPartition, int] = {}
     with contextlib.closing(_Leaders(live_brokers, batches, timeout_ms)) as leaders:
-        for tp, theirs in batches.items():
-            for batch in theirs:
+        for tp, of_partition in batches.items():
+            for batch in of_partition:
                 first.setdefault(tp, leaders.append(tp, batch))
     return first
 
@@ -234,10 +236,10 @@ def _send(
         version=connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *versions),
         acks=_ALL_REPLICAS,
         timeout_ms=timeout_ms,
-        topic_data=[make(name=topic, partition_data=theirs) for topic, theirs in topics.items()],
+        topic_data=[make(name=topic, partition_data=partition_data) for topic, partition_data in topics.items()],
     )
     return {
-        TopicPartition(topic.name, one.index): (int(one.error_code), int(one.base_offset))
+        TopicPartition(topic.name, partition.index): (int(partition.error_code), int(partition.base_offset))
         for topic in connection.call(request).responses
-        for one in topic.partition_responses
+        for partition in topic.partition_responses
     }

@@ -60,7 +60,7 @@ def _directory() -> Path:
 
 def _find(directory: Path, artifact: str) -> Path:
     """Return the jar of an artifact in the directory, of any version. Raises SandboxError if there is none."""
-    found = sorted(directory.glob(f"{artifact}-[0-9]*.jar"))
-    if not found:
+    jars = sorted(directory.glob(f"{artifact}-[0-9]*.jar"))
+    if not jars:
         raise SandboxError(f"{directory} has no {artifact} jar; check that pyspark is 4.2 or later and complete")
-    return found[-1]
+    return jars[-1]

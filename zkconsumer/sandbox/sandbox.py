@@ -266,7 +266,7 @@ class Sandbox:
         running = [broker for broker in self.brokers if broker.running]
         deadline = time.monotonic() + _AGREEMENT_TIMEOUT_S
         for broker in running:
-            while not {other.broker_id for other in running} <= broker.known_brokers():
+            while not {peer.broker_id for peer in running} <= broker.known_brokers():
                 broker.expect_running()
                 if time.monotonic() > deadline:
                     known = sorted(broker.known_brokers())

@@ -72,8 +72,8 @@ class ZooKeeperServer(LocalServer):
 
     def mode(self) -> str:
         """Return ``standalone``, ``leader`` or ``follower``; "" when the server does not serve."""
-        _, found, rest = self.ask("srvr").partition("Mode: ")
-        return rest.split(maxsplit=1)[0] if found else ""
+        _, separator, after_mode = self.ask("srvr").partition("Mode: ")
+        return after_mode.split(maxsplit=1)[0] if separator else ""
 
     def ask(self, word: str) -> str:
         """Return the answer to a four-letter word such as ``mntr``, "" if there is none within two seconds."""

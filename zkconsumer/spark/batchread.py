@@ -112,7 +112,11 @@ def ending_offsets(
         OffsetOutOfRange: a specified offset is beyond the end of a log.
     """
     given = {p: offset for p, offset in ending.items() if offset != LATEST}
-    beyond = [f"{p}: {o}, the log ends at {latest[p]}" for p, o in sorted(given.items()) if o > latest.get(p, o)]
+    beyond = [
+        f"{p}: {offset}, the log ends at {latest[p]}"
+        for p, offset in sorted(given.items())
+        if offset > latest.get(p, offset)
+    ]
     if beyond:
         raise OffsetOutOfRange(f"endingOffsets lie beyond the end of the log: {', '.join(beyond)}")
     return {**latest, **given}

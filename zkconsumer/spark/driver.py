@@ -294,7 +294,7 @@ class QueryDriver:
             member,
             self._ends,
             settle_s=self._settle_s,
-            others=view.members,
+            earlier=view.members,
             accept=lambda query: sharing.require_everything(query, member.consumer_id),
         )
         return self._planner

@@ -170,7 +170,11 @@ class LogEnds:
             if answer.snapshot.asked_for is None:
                 return set()
             gone -= answer.undescribed
-            gone -= {t for t in gone & described.keys() if described[t].identity.is_recorded_as(known[t].identity)}
+            gone -= {
+                topic
+                for topic in gone & described.keys()
+                if described[topic].identity.is_recorded_as(known[topic].identity)
+            }
         return gone
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:

@@ -21,7 +21,7 @@ from zkconsumer.spark.querypositions import QueryPositions
 from zkconsumer.spark.rules.microbatch import Span, cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
-from zkconsumer.spark.rules.sourceoffset import Plan, SourceOffset, next_offset
+from zkconsumer.spark.rules.sourceoffset import BatchPlan, SourceOffset, next_offset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class BatchPlanner:
 
     Args:
         settle_s: limit of the wait for the end of a rebalance, in seconds.
-        others: consumer ids of the members that the group had before this query joined.
+        earlier: consumer ids of the members that the group had before this query joined.
         accept: called with the state before each plan; raises if the query must not use its assignment.
 
     Attributes:
@@ -53,7 +53,7 @@ class BatchPlanner:
         ends: LogEnds,
         *,
         settle_s: float,
-        others: Collection[str],
+        earlier: Collection[str],
         accept: Callable[[QueryState], None],
     ) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class BatchPlanner:
         self._ends = ends
         self._settle_s = settle_s
         self._accept = accept
-        self._positions = QueryPositions(options, control, ends, others)
+        self._positions = QueryPositions(options, control, ends, earlier)
         self._not_ours: list[TopicPartition] = []
         self._idle_until = 0.0
         self._planned_at = float("-inf")
@@ -125,7 +125,7 @@ class BatchPlanner:
         positions = query.positions
         stored = self._member.stored(positions.keys(), query.generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        plan = Plan(rows, positions, stored, query.topics, epochs, uuid.uuid4().hex, query.gone or frozenset())
+        plan = BatchPlan(rows, positions, stored, query.topics, epochs, uuid.uuid4().hex, query.gone or frozenset())
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.

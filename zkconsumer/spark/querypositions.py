@@ -45,17 +45,17 @@ class QueryPositions:
     """Chooses and locates positions.
 
     Args:
-        others: consumer ids of the members that the group had before this query joined.
+        earlier: consumer ids of the members that the group had before this query joined.
     """
 
     def __init__(
-        self, options: SourceOptions, control: SparkFetchControl, ends: LogEnds, others: Collection[str]
+        self, options: SourceOptions, control: SparkFetchControl, ends: LogEnds, earlier: Collection[str]
     ) -> None:
         self._options = options
         self._group = options.config.group_id
         self._control = control
         self._ends = ends
-        self._others = sorted(others)
+        self._earlier = sorted(earlier)
 
     def find(self, query: QueryState, finished: SourceOffset, *, is_first: bool) -> QueryState:
         """The state with a position of each owned partition that has a leader, or had one in this generation.
@@ -172,7 +172,7 @@ class QueryPositions:
 
     def _warn_of_overridden(self, starts: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Warn if a new query with a ``starting...`` option overrides offsets of a group with other live members."""
-        if not starts or not self._others:
+        if not starts or not self._earlier:
             return
         overridden = [f"{p} starts at {start}, committed {committed}" for p, (committed, start) in starts.items()]
         _log.warning(
@@ -181,7 +181,7 @@ class QueryPositions:
             "them, and the group's offsets follow this query. To continue at the committed offsets remove the option "
             "(the default is startingOffsets=group); to read independently of these members set another group.id",
             self._group,
-            name_some(self._others),
+            name_some(self._earlier),
             self._options.starting_option,
             name_some(overridden, 20),
         )

@@ -76,14 +76,14 @@ class Fetched(NamedTuple):
         """
         decoded = self.chunk if isinstance(self.chunk, DecodedChunk) else decoder.finish(self.chunk)
         while True:
-            parts, rest = decoded.parts()
+            parts, undecoded = decoded.parts()
             for part in parts:
                 records = _before(part.records, self.until)
                 if records is not None:
                     yield batch_of(records)
-            if rest is None or parts[-1].next_offset >= self.until:
+            if undecoded is None or parts[-1].next_offset >= self.until:
                 break
-            decoded = decoder.finish(rest)
+            decoded = decoder.finish(undecoded)
 
 
 class RangeEpochs(NamedTuple):
@@ -327,7 +327,7 @@ class RangeFetcher(threading.Thread):
             last: its received part, which is not accepted yet.
             before: ranges that were left before this answer.
         """
-        wanted = {one: span.start for one, span in self._left.items()}
+        wanted = {p: span.start for p, span in self._left.items()}
         moves = self._left != before
         position = wanted.pop(partition)  # and re-added at the end, see _accept()
         foreseen = self._decoder.next_offset(position, last.records, last.high_watermark)
@@ -377,10 +377,10 @@ class RangeFetcher(threading.Thread):
     def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
         """Find the batches; with ``on.corrupt=skip`` decode them: the next position is after what cannot be decoded."""
         position = self._left[partition].start
-        what = (*partition, position, fetched.records, fetched.aborted, fetched.high_watermark)
+        arguments = (*partition, position, fetched.records, fetched.aborted, fetched.high_watermark)
         if self._config.on_corrupt == "skip":
-            return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
-        return self._decoder.scan(*what)
+            return self._decoder.decode(*arguments)._replace(rest=None)  # which is fetched again
+        return self._decoder.scan(*arguments)
 
     def _believe(self, partition: TopicPartition, error: CorruptRecord) -> int | None:
         """Where to continue after bytes that cannot be decoded; None to fetch them again.
@@ -397,8 +397,8 @@ class RangeFetcher(threading.Thread):
         resumed = resume_at(error, self._config.on_corrupt, until)
         if resumed is None:
             raise error
-        what = self._config.group_id, position, resumed - 1, partition, error
-        _log.error("group %s: offsets %d to %d of %s are skipped: %s", *what)
+        values = self._config.group_id, position, resumed - 1, partition, error
+        _log.error("group %s: offsets %d to %d of %s are skipped: %s", *values)
         return resumed
 
     def _skip_lost(self, partition: TopicPartition) -> None:
@@ -447,7 +447,7 @@ class RangeFetcher(threading.Thread):
         if position < end:
             self._left[partition] = Span(position, end)
 
-    def _ask(self, partition: TopicPartition, which: int) -> int | None:
+    def _ask(self, partition: TopicPartition, timestamp: int) -> int | None:
         """The beginning or end of the log; None if its leader moved, which then reads the rest of the range.
 
         Raises:
@@ -456,7 +456,7 @@ class RangeFetcher(threading.Thread):
         """
         answer = list_offsets(
             self.pooled.connection,
-            {partition: which},
+            {partition: timestamp},
             isolation=self._config.isolation_level,
             epochs={partition: self._epochs[partition].leader},
         )
@@ -473,8 +473,8 @@ class RangeFetcher(threading.Thread):
 
     def _refused(self, partition: TopicPartition, code: int, operation: str) -> TopicUnreadable:
         security = BrokerSecurity.from_config(self._config)
-        what = f"{partition} at offset {self._left[partition].start}"
-        return topic_refused(partition.topic, code, operation, self.broker, security, what)
+        place = f"{partition} at offset {self._left[partition].start}"
+        return topic_refused(partition.topic, code, operation, self.broker, security, place)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
         """Fail if answers have no data for too long: data up to ``until`` existed when the batch was planned.

@@ -62,15 +62,15 @@ def _violations(schema: StructType) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"there is more than one column {name}"
     for field in schema.fields:
-        ours = known.get(field.name)
-        if ours is None:
+        expected = known.get(field.name)
+        if expected is None:
             yield f"there is no column {field.name}{_spelled(field.name, known)}"
             continue
         if not field.nullable:
             yield f"{field.name} is NOT NULL"
-        if field.dataType.simpleString() != ours.dataType.simpleString():
-            yield f"{field.name} is {field.dataType.simpleString()}, not {ours.dataType.simpleString()}"
-        elif _without_metadata(field.dataType) != ours.dataType:
+        if field.dataType.simpleString() != expected.dataType.simpleString():
+            yield f"{field.name} is {field.dataType.simpleString()}, not {expected.dataType.simpleString()}"
+        elif _without_metadata(field.dataType) != expected.dataType:
             yield f"a part of {field.name} is NOT NULL"
 
 
@@ -86,5 +86,7 @@ def _without_metadata(kind: DataType) -> DataType:
     if isinstance(kind, ArrayType):
         return ArrayType(_without_metadata(kind.elementType), kind.containsNull)
     if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _without_metadata(f.dataType), f.nullable) for f in kind.fields])
+        return StructType(
+            [StructField(field.name, _without_metadata(field.dataType), field.nullable) for field in kind.fields]
+        )
     return kind

@@ -150,10 +150,10 @@ _spare_decoders: dict[tuple[bool, int | None], list[BatchDecoder]] = {}
 def this_worker(config: ConsumerConfig, workers: dict[ConsumerConfig, Worker] = _workers) -> Worker:
     """The state of this process for these options; closes the state of other queries that is unused for long."""
     now = time.monotonic()
-    for other, worker in list(workers.items()):
-        if other != config and now - worker.used_at >= _IDLE_LIMIT_S:
+    for other_config, worker in list(workers.items()):
+        if other_config != config and now - worker.used_at >= _IDLE_LIMIT_S:
             worker.close()
-            del workers[other]
+            del workers[other_config]
     worker = workers.setdefault(config, Worker(config))
     worker.used_at = now
     return worker
@@ -190,11 +190,11 @@ def acknowledge_quickly() -> None:
     acknowledged; the worker's kernel delays that by 40 ms, in every task (notes.md#cost-of-sparks-tasks). The kernel
     resets the option, so each task sets it for the next one. Spark 4.3 sends one piece, where it has no effect.
     """
-    ours = jvm_socket()
+    jvm = jvm_socket()
     # A Unix socket does not have the option, nor do other kernels than Linux.
-    if ours is not None and ours.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_QUICKACK"):
+    if jvm is not None and jvm.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_QUICKACK"):
         with suppress(OSError):  # the JVM has closed the connection: it will not send another task
-            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            jvm.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def collect_less() -> None:

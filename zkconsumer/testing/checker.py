@@ -112,8 +112,8 @@ class Findings:
 
         Duplicates of uncommitted records are no error.
         """
-        lost = [f"{_record(one)} was not delivered" for one in self.lost]
-        duplicates = [str(one) for one in self.duplicates if one.was_committed]
+        lost = [f"{_record(record)} was not delivered" for record in self.lost]
+        duplicates = [str(duplicate) for duplicate in self.duplicates if duplicate.was_committed]
         return [*lost, *duplicates, *map(str, (*self.overlaps, *self.moved_back, *self.foreign))]
 
 
@@ -132,15 +132,15 @@ def check(ledger: Ledger) -> Findings:
 
 def lost_records(ledger: Ledger) -> tuple[Produced, ...]:
     """Acknowledged records that were never delivered, without those that their brokers removed."""
-    delivered = {one.number for one in ledger.of(Delivered)}
+    delivered = {delivery.number for delivery in ledger.of(Delivered)}
     begins: defaultdict[TopicPartition, int] = defaultdict(int)
     for removed in ledger.of(Removed):
         partition = TopicPartition(removed.topic, removed.partition)
         begins[partition] = max(begins[partition], removed.offset)
     return tuple(
-        one
-        for one in ledger.of(Produced)
-        if one.number not in delivered and one.offset >= begins[TopicPartition(one.topic, one.partition)]
+        record
+        for record in ledger.of(Produced)
+        if record.number not in delivered and record.offset >= begins[TopicPartition(record.topic, record.partition)]
     )
 
 
@@ -149,15 +149,15 @@ def duplicates(ledger: Ledger) -> tuple[Duplicate, ...]:
 
     A record that a producer appended twice has two offsets, and is not a duplicate.
     """
-    found = []
+    repeated = []
     for partition, deliveries in ledger.deliveries.items():
         before: dict[tuple[int, int], Delivered] = {}
         for delivery in deliveries:
             place = (delivery.offset, delivery.number)
             if (first := before.get(place)) is not None:
-                found.append(Duplicate(first, delivery, _started_after(ledger, partition, delivery)))
+                repeated.append(Duplicate(first, delivery, _started_after(ledger, partition, delivery)))
             before[place] = delivery
-    return tuple(found)
+    return tuple(repeated)
 
 
 def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> bool:
@@ -166,9 +166,9 @@ def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivere
     A member that delivers too late began to read before: that is an overlap.
     """
     tenures = [
-        one
-        for one in ledger.tenures.get(partition, ())
-        if one.claim.owner == delivery.owner and one.claim.at <= delivery.at + SLACK_S
+        candidate
+        for candidate in ledger.tenures.get(partition, ())
+        if candidate.claim.owner == delivery.owner and candidate.claim.at <= delivery.at + SLACK_S
     ]
     tenure, stored = tenures[-1] if tenures else None, 0
     for commit in ledger.commits.get(partition, ()):
@@ -195,11 +195,11 @@ def overlaps(ledger: Ledger) -> tuple[Overlap, ...]:
     Where ownership was not recorded, a member that hands out records of one generation both before and after those of
     another member was not alone.
     """
-    found: list[Overlap] = []
+    overlapping: list[Overlap] = []
     for partition, deliveries in ledger.deliveries.items():
         tenures = ledger.tenures.get(partition)
-        found += _interleaved(deliveries) if tenures is None else _while_owned_by_others(ledger, partition)
-    return tuple(found)
+        overlapping += _interleaved(deliveries) if tenures is None else _while_owned_by_others(ledger, partition)
+    return tuple(overlapping)
 
 
 def _while_owned_by_others(ledger: Ledger, partition: TopicPartition) -> Iterator[Overlap]:
@@ -236,15 +236,15 @@ def moved_back(ledger: Ledger) -> tuple[MovedBack, ...]:
 
 def foreign_commits(ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Commits in ZooKeeper by a session that did not own the partition when they were done."""
-    found = []
+    foreign = []
     for partition, commits in ledger.commits.items():
         if partition not in ledger.tenures:
             continue
         for commit in commits:
             tenure = ledger.tenure_at(partition, commit.mzxid) if commit.mzxid else None
             if commit.session and (tenure is None or tenure.claim.session != commit.session):
-                found.append(ForeignCommit(commit, None if tenure is None else tenure.claim.owner))
-    return tuple(found)
+                foreign.append(ForeignCommit(commit, None if tenure is None else tenure.claim.owner))
+    return tuple(foreign)
 
 
 # -- with knowledge of what was done to a member -----------------------------------------------------------------------
@@ -252,7 +252,11 @@ def foreign_commits(ledger: Ledger) -> tuple[ForeignCommit, ...]:
 
 def session_of(ledger: Ledger, owner: str, at: float) -> int:
     """The session in which a member was registered at a time, 0 if it was not."""
-    sessions = [one.session for one in ledger.of(Registered) if one.owner == owner and one.at <= at + SLACK_S]
+    sessions = [
+        registration.session
+        for registration in ledger.of(Registered)
+        if registration.owner == owner and registration.at <= at + SLACK_S
+    ]
     return sessions[-1] if sessions else 0
 
 
@@ -271,7 +275,10 @@ def seconds_until_reassigned(ledger: Ledger, session: int, since: float) -> floa
 def seconds_until_delivered(ledger: Ledger, session: int, since: float) -> float | None:
     """As :func:`seconds_until_reassigned`, until another session delivered a record of each of these partitions."""
     firsts = [
-        next((one.at for one in ledger.deliveries.get(partition, ()) if _delivers(ledger, claim, one)), math.inf)
+        next(
+            (delivery.at for delivery in ledger.deliveries.get(partition, ()) if _delivers(ledger, claim, delivery)),
+            math.inf,
+        )
         for partition, claim in _successors(ledger, session, since)
     ]
     return max(firsts) - since if firsts else None
@@ -289,7 +296,7 @@ def _successors(ledger: Ledger, session: int, since: float) -> Iterator[tuple[To
     for partition, tenures in ledger.tenures.items():
         for index, tenure in enumerate(tenures):
             if tenure.claim.session == session and tenure.overlaps(since, since, SLACK_S):
-                later = (one.claim for one in tenures[index + 1 :] if one.claim.session != session)
+                later = (successor.claim for successor in tenures[index + 1 :] if successor.claim.session != session)
                 yield partition, next(later, None)
 
 
@@ -299,26 +306,27 @@ def stale_deliveries(
     """Records that a member handed out after a deadline and by virtue of a claim from before an event.
 
     Args:
-        ledger: of the run.
+        ledger: all records of the run.
         owner: consumer id of the member.
         since: time of the event.
         deadline: by when it had to stop.
         until: when it was free to continue, besides by a claim after ``since``.
     """
-    found = []
+    stale = []
     for partition, deliveries in ledger.deliveries.items():
         for delivery in deliveries:
             if delivery.owner != owner or not deadline < delivery.asked <= delivery.at < until:
                 continue
             tenure = _own_tenure(ledger, partition, delivery)
             if tenure is None or tenure.claim.at <= since:
-                found.append(delivery)
-    return tuple(found)
+                stale.append(delivery)
+    return tuple(stale)
 
 
-def _record(one: Produced | Delivered) -> str:
-    return f"record {one.number} ({one.topic}-{one.partition} offset {one.offset})"
+def _record(record: Produced | Delivered) -> str:
+    return f"record {record.number} ({record.topic}-{record.partition} offset {record.offset})"
 
 
-def _commit(one: Committed) -> str:
-    return f"commit of {one.topic}-{one.partition} offset {one.offset} by {one.writer or 'unknown'} at {one.at:.3f}"
+def _commit(commit: Committed) -> str:
+    place = f"{commit.topic}-{commit.partition} offset {commit.offset}"
+    return f"commit of {place} by {commit.writer or 'unknown'} at {commit.at:.3f}"

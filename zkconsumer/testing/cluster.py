@@ -68,10 +68,10 @@ class KafkaCluster:
             BrokerUnavailable: the leader cannot be reached.
             ProtocolError: the brokers refuse.
         """
-        records = [one if isinstance(one, Record) else Record(one) for one in values]
+        records = [value if isinstance(value, Record) else Record(value) for value in values]
         target = TopicPartition(topic, partition)
         return produce(self._brokers, {target: records}, timeout_ms=_TIMEOUT_MS)[target]
 
     def _brokers(self) -> tuple[Broker, ...]:
-        addresses = (one.rpartition(":") for one in self.bootstrap_servers.split(","))
+        addresses = (address.rpartition(":") for address in self.bootstrap_servers.split(","))
         return tuple(Broker(_UNKNOWN - index, host, int(port)) for index, (host, _, port) in enumerate(addresses))

@@ -135,8 +135,8 @@ class ZooKeeperContainer(ServerContainer):
 
 
 def _mode(port: int) -> str:
-    _, found, rest = four_letter_word(port, "srvr").partition("Mode: ")
-    return rest.split(maxsplit=1)[0] if found else ""
+    _, separator, after_mode = four_letter_word(port, "srvr").partition("Mode: ")
+    return after_mode.split(maxsplit=1)[0] if separator else ""
 
 
 class KafkaContainer(ServerContainer):

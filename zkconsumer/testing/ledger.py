@@ -270,27 +270,29 @@ class Ledger:
     @cached_property
     def deliveries(self) -> Mapping[TopicPartition, tuple[Delivered, ...]]:
         """Deliveries of each partition, by time."""
-        return _by_partition(sorted(self.of(Delivered), key=lambda one: one.at))
+        return _by_partition(sorted(self.of(Delivered), key=lambda delivery: delivery.at))
 
     @cached_property
     def commits(self) -> Mapping[TopicPartition, tuple[Committed, ...]]:
         """Commits of each partition, as they followed each other in each store."""
-        return _by_partition(sorted(self.of(Committed), key=lambda one: (one.store, one.mzxid, one.version, one.at)))
+        return _by_partition(
+            sorted(self.of(Committed), key=lambda commit: (commit.store, commit.mzxid, commit.version, commit.at))
+        )
 
     @cached_property
     def tenures(self) -> Mapping[TopicPartition, tuple[Tenure, ...]]:
         """Owners of each partition, one after the other; empty if ownership was not recorded."""
         changes: list[Claimed | Released] = [*self.of(Claimed), *self.of(Released)]
         # One generation of a group that brokers coordinate takes a partition from one member and gives it to another.
-        changes.sort(key=lambda one: (one.zxid, isinstance(one, Claimed)))
-        found: dict[TopicPartition, list[Tenure]] = defaultdict(list)
+        changes.sort(key=lambda change: (change.zxid, isinstance(change, Claimed)))
+        by_partition: dict[TopicPartition, list[Tenure]] = defaultdict(list)
         for change in changes:
-            of_partition = found[TopicPartition(change.topic, change.partition)]
+            of_partition = by_partition[TopicPartition(change.topic, change.partition)]
             if isinstance(change, Claimed):
                 of_partition.append(Tenure(change, None))
             elif of_partition and of_partition[-1].end is None:
                 of_partition[-1] = Tenure(of_partition[-1].claim, change)
-        return {partition: tuple(tenures) for partition, tenures in found.items()}
+        return {partition: tuple(tenures) for partition, tenures in by_partition.items()}
 
     def tenure_at(self, partition: TopicPartition, zxid: int) -> Tenure | None:
         """The tenure in which the transaction ``zxid`` was done, None if the partition had no owner."""
@@ -304,7 +306,7 @@ D = TypeVar("D", Delivered, Committed)
 
 
 def _by_partition(records: Iterable[D]) -> dict[TopicPartition, tuple[D, ...]]:
-    found: dict[TopicPartition, list[D]] = defaultdict(list)
+    by_partition: dict[TopicPartition, list[D]] = defaultdict(list)
     for record in records:
-        found[TopicPartition(record.topic, record.partition)].append(record)
-    return {partition: tuple(of_partition) for partition, of_partition in found.items()}
+        by_partition[TopicPartition(record.topic, record.partition)].append(record)
+    return {partition: tuple(of_partition) for partition, of_partition in by_partition.items()}

@@ -41,8 +41,8 @@ def read_ledger(directory: Path, further: Iterable[Record] = ()) -> Ledger:
     Raises:
         UsageError: a line is not one of a ledger.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-        found += [decode(line) for line in whole.splitlines()]
-    return Ledger([*found, *further])
+        records += [decode(line) for line in whole.splitlines()]
+    return Ledger([*records, *further])

@@ -157,12 +157,12 @@ class TcpProxy:
 
     async def _close(self) -> None:
         self._refusing = True
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for link in list(self._links):
                 link.abort()
                 for task in link.tasks:
                     task.cancel()
-            await asyncio.wait(others)
+            await asyncio.wait(tasks)
         # Last: asyncio of Python 3.11 leaks the socket of a connection if its server is closed before its task begins.
         self._server.close()
 
@@ -179,7 +179,7 @@ class TcpProxy:
             await self._flowing.wait()
             server_reader, link.server = await asyncio.open_connection(*self._target)
             both = [self._forward(link, reader, link.server), self._forward(link, server_reader, writer)]
-            link.tasks += [asyncio.ensure_future(one) for one in both]
+            link.tasks += [asyncio.ensure_future(direction) for direction in both]
             await asyncio.wait(link.tasks[1:])
         except OSError:
             pass  # the server is down: the client finds its connection reset

@@ -269,12 +269,12 @@ class BrokerClient:
         A broken connection is not replaced here: the broker may have moved, and another one may have its address.
         """
         answer = Offsets()
-        for leader, theirs in self._by_leader(wanted).items():
+        for leader, of_leader in self._by_leader(wanted).items():
             connection = self._connections.get(leader)
             if connection is None:
                 continue
             try:
-                answer.add(self._list_offsets(connection, theirs))
+                answer.add(self._list_offsets(connection, of_leader))
             except (BrokerUnavailable, ProtocolError) as error:
                 self._note(leader, error)
                 connection.close()
@@ -284,12 +284,12 @@ class BrokerClient:
     def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause."""
         answer = Offsets()
-        for leader, theirs in self._by_leader(wanted).items():
+        for leader, of_leader in self._by_leader(wanted).items():
             try:
-                answer.add(self.ask(leader, partial(self._list_offsets, wanted=theirs)))
+                answer.add(self.ask(leader, partial(self._list_offsets, wanted=of_leader)))
             except BrokerUnavailable as error:
-                answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
-                answer.causes.update(dict.fromkeys(theirs, str(error)))
+                answer.errors.update(dict.fromkeys(of_leader, ErrorCode.LEADER_NOT_AVAILABLE))
+                answer.causes.update(dict.fromkeys(of_leader, str(error)))
         return answer
 
     def _list_offsets(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
@@ -308,9 +308,9 @@ class BrokerClient:
             ProtocolError: a leader's answer is malformed.
         """
         answer = EpochEnds()
-        for leader, theirs in self._by_leader(wanted).items():
+        for leader, of_leader in self._by_leader(wanted).items():
             with suppress(BrokerUnavailable):
-                answer.add(self.ask(leader, partial(epoch_ends, wanted=theirs)))
+                answer.add(self.ask(leader, partial(epoch_ends, wanted=of_leader)))
         return answer
 
     def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Broker, dict[TopicPartition, T]]:
@@ -330,9 +330,9 @@ class BrokerClient:
         """
         topics = {partition.topic for partition in partitions}
         metadata = self.metadata(topics)
-        others = {partition: leader for partition, leader in self._leaders.items() if partition.topic not in topics}
-        self._leaders = {**others, **metadata.leaders}
-        epochs = {partition: epoch for partition, epoch in self._leader_epochs.items() if partition in others}
+        leaders = {partition: leader for partition, leader in self._leaders.items() if partition.topic not in topics}
+        self._leaders = {**leaders, **metadata.leaders}
+        epochs = {partition: epoch for partition, epoch in self._leader_epochs.items() if partition in leaders}
         self._leader_epochs = {**epochs, **metadata.epochs}
         failed = metadata.failed_topics
         return {

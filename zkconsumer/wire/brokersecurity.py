@@ -122,10 +122,10 @@ def _version_of(path: str | None) -> tuple[int, int, int] | None:
     if path is None:
         return None
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 PLAINTEXT = BrokerSecurity()

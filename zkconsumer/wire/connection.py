@@ -161,9 +161,9 @@ class BrokerConnection:
             except AuthenticationFailed:
                 raise
             except BrokerUnavailable as again:
-                others = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
+                listener = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
                 raise BrokerUnavailable(
-                    f"{again} (right after connecting: a listener {others}, or a broker that is starting "
+                    f"{again} (right after connecting: a listener {listener}, or a broker that is starting "
                     "or stopping, closes connections like this; check that security.protocol is right for this port)"
                 ) from again
 
@@ -238,13 +238,15 @@ class BrokerConnection:
         Raises:
             ProtocolError: there is no common version.
         """
-        theirs = self._ranges.get(api_key)
-        if theirs is None or theirs[0] > newest or theirs[1] < oldest:
-            offer = "does not support it" if theirs is None else f"supports versions {theirs[0]} to {theirs[1]}"
+        supported = self._ranges.get(api_key)
+        if supported is None or supported[0] > newest or supported[1] < oldest:
+            offer = (
+                "does not support it" if supported is None else f"supports versions {supported[0]} to {supported[1]}"
+            )
             raise ProtocolError(
                 f"no common version of {name} with {self}: this client has {oldest} to {newest}, the broker {offer}"
             )
-        return min(newest, theirs[1])
+        return min(newest, supported[1])
 
     # -- frames -------------------------------------------------------------------------------------------------
 

@@ -46,12 +46,14 @@ def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup
     version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
     request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
     answer = connection.call(request)
-    for one in answer.groups:
-        if one.group_id == group:
-            found = KafkaGroup(one.group_state or DEAD, one.protocol_type or "", len(one.members or ()))
-            if found.state == DEAD and not one.error_code:
-                return _listed(connection, group) or found, 0
-            return found, one.error_code
+    for description in answer.groups:
+        if description.group_id == group:
+            kafka_group = KafkaGroup(
+                description.group_state or DEAD, description.protocol_type or "", len(description.members or ())
+            )
+            if kafka_group.state == DEAD and not description.error_code:
+                return _listed(connection, group) or kafka_group, 0
+            return kafka_group, description.error_code
     raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
 
 
@@ -67,8 +69,12 @@ def strategy_in_use(connection: BrokerConnection, group: str) -> str:
 
     version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
     request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    found = [one.protocol_data or "" for one in connection.call(request).groups if one.group_id == group]
-    return str(found[0]) if found else ""
+    strategies = [
+        description.protocol_data or ""
+        for description in connection.call(request).groups
+        if description.group_id == group
+    ]
+    return str(strategies[0]) if strategies else ""
 
 
 def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
@@ -79,9 +85,9 @@ def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
     except ProtocolError:
         return None
     answer = connection.call(ListGroupsRequest(version=version, states_filter=[], types_filter=[]))
-    for one in answer.groups or ():
-        if one.group_id == group:
-            return KafkaGroup(one.group_state, one.protocol_type, None)
+    for listed in answer.groups or ():
+        if listed.group_id == group:
+            return KafkaGroup(listed.group_state, listed.protocol_type, None)
     return None
 
 
@@ -113,12 +119,12 @@ def _settings(connection: BrokerConnection, kind: int, resource: str, names: Col
     asked = make(resource_type=kind, resource_name=resource, configuration_keys=sorted(names))
     version = connection.version(_DESCRIBE_CONFIGS, "DescribeConfigs", *_CONFIGS_VERSIONS)
     answer = connection.call(DescribeConfigsRequest(version=version, resources=[asked], include_synonyms=False))
-    found: dict[str, str | None] = {}
+    settings: dict[str, str | None] = {}
     for result in answer.results:
         if result.error_code:
             raise ProtocolError(f"{connection} does not show its settings: {error_name(result.error_code)}")
-        found |= {one.name: one.value for one in result.configs if one.name in names}
-    return found
+        settings |= {setting.name: setting.value for setting in result.configs if setting.name in names}
+    return settings
 
 
 def cluster_id(connection: BrokerConnection) -> str | None:

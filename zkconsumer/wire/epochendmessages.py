@@ -56,11 +56,11 @@ class EpochEnds:
     errors: dict[TopicPartition, int] = field(default_factory=dict)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
 
-    def add(self, others: EpochEnds) -> None:
+    def add(self, answer: EpochEnds) -> None:
         """Add the answer for other partitions."""
-        self.found.update(others.found)
-        self.errors.update(others.errors)
-        self.unknown.update(others.unknown)
+        self.found.update(answer.found)
+        self.errors.update(answer.errors)
+        self.unknown.update(answer.unknown)
 
 
 def epoch_ends(connection: BrokerConnection, wanted: Mapping[TopicPartition, EpochQuestion]) -> EpochEnds:
@@ -83,8 +83,8 @@ def epoch_ends(connection: BrokerConnection, wanted: Mapping[TopicPartition, Epo
 def encode_epoch_ends(version: int, wanted: Mapping[TopicPartition, EpochQuestion]) -> bytes:
     """Body of a request."""
     topics = {
-        topic: [_QUESTION.pack(partition.partition, *wanted[partition]) for partition in theirs]
-        for topic, theirs in by_topic(wanted).items()
+        topic: [_QUESTION.pack(partition.partition, *wanted[partition]) for partition in of_topic]
+        for topic, of_topic in by_topic(wanted).items()
     }
     return (_CONSUMER if version >= 3 else b"") + encode_topics(topics)
 

@@ -254,10 +254,10 @@ def _encode_topics(partitions: Iterable[tuple[str, bytes]], flexible: bool) -> b
             topics.append((topic, []))
         topics[-1][1].append(encoded)
     parts = [_length(len(topics), flexible)]
-    for topic, theirs in topics:
+    for topic, encoded_partitions in topics:
         name = topic.encode()
         parts += [_length(len(name), flexible) if flexible else struct.pack(">h", len(name)), name]
-        parts += [_length(len(theirs), flexible), *theirs]
+        parts += [_length(len(encoded_partitions), flexible), *encoded_partitions]
         parts.append(b"\x00" if flexible else b"")
     return b"".join(parts)
 

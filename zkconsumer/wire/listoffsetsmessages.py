@@ -53,12 +53,12 @@ class Offsets:
         """The errors that a retry gets again until an operator removes their cause."""
         return {partition: code for partition, code in self.errors.items() if is_refusal(code)}
 
-    def add(self, others: Offsets) -> None:
+    def add(self, answer: Offsets) -> None:
         """Add the answer for other partitions."""
-        self.found.update(others.found)
-        self.errors.update(others.errors)
-        self.causes.update(others.causes)
-        self.epochs.update(others.epochs)
+        self.found.update(answer.found)
+        self.errors.update(answer.errors)
+        self.causes.update(answer.causes)
+        self.epochs.update(answer.epochs)
 
     def updated(self, later: Offsets) -> Offsets:
         """This answer, updated by a later one for some of its partitions."""
@@ -105,7 +105,7 @@ def encode_list_offsets(
             tp: of_one.pack(tp.partition, epochs.get(tp, UNKNOWN_EPOCH), timestamp) for tp, timestamp in wanted.items()
         }
     level = struct.pack(">b", ISOLATION_LEVELS[isolation]) if version >= 2 else b""
-    topics = {topic: [encoded[tp] for tp in theirs] for topic, theirs in by_topic(wanted).items()}
+    topics = {topic: [encoded[tp] for tp in of_topic] for topic, of_topic in by_topic(wanted).items()}
     return _INT32.pack(_CONSUMER) + level + encode_topics(topics)
 
 
@@ -148,13 +148,13 @@ def decode_segment_offsets(body: memoryview) -> dict[TopicPartition, tuple[int, 
     Raises:
         ProtocolError: the response is malformed.
     """
-    found: dict[TopicPartition, tuple[int, list[int]]] = {}
+    segment_offsets: dict[TopicPartition, tuple[int, list[int]]] = {}
     with reporting_malformed("ListOffsets", 0):
         fields = Fields(body)
         for _ in range(fields.count()):
             topic = fields.text()
             for _ in range(fields.count()):
                 partition, error = fields.take(_SEGMENTS_ANSWER)
-                found[TopicPartition(topic, partition)] = error, [offset for (offset,) in fields.rows(_INT64)]
+                segment_offsets[TopicPartition(topic, partition)] = error, [offset for (offset,) in fields.rows(_INT64)]
         fields.end()
-    return found
+    return segment_offsets

@@ -41,7 +41,7 @@ def unreadable_topics(connection: BrokerConnection, topics: Collection[str]) -> 
         include_topic_authorized_operations=True,
     )
     answer = connection.call(request)
-    return {one.name for one in answer.topics if _READ not in (one.authorized_operations or ())}
+    return {topic.name for topic in answer.topics if _READ not in (topic.authorized_operations or ())}
 
 
 def may_commit(connection: BrokerConnection, group: str) -> bool | None:
@@ -59,7 +59,7 @@ def may_commit(connection: BrokerConnection, group: str) -> bool | None:
     except ProtocolError:
         return None
     answer = connection.call(DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=True))
-    for one in answer.groups:
-        if one.group_id == group and not one.error_code:
-            return _READ in (one.authorized_operations or ())
+    for description in answer.groups:
+        if description.group_id == group and not description.error_code:
+            return _READ in (description.authorized_operations or ())
     return None

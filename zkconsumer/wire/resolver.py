@@ -27,7 +27,7 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
 
     Args:
         host: name or address, as advertised by a broker or set by a user.
-        port: TCP port.
+        port: TCP port, 1 to 65535.
         timeout_s: limit of the wait in seconds.
         wake: flag that is raised after ``given_up`` has become true.
         given_up: returns True if the addresses are not needed any more.
@@ -39,12 +39,12 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
         raise OSError(f"port {port} is invalid; ports are 1 to 65535")
     with contextlib.suppress(OSError, ValueError):
         return _look_up(host, port, socket.AI_NUMERICHOST)
-    found: list[list[Address]] = []
+    resolved: list[list[Address]] = []
     failed: list[Exception] = []
 
     def look_up() -> None:
         try:
-            found.append(_look_up(host, port))
+            resolved.append(_look_up(host, port))
         except (OSError, ValueError) as error:  # ValueError: an invalid host name, such as "a..b"
             failed.append(error)
         wake.set()
@@ -54,14 +54,14 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
     except ThreadLimit as error:
         raise OSError(f"cannot resolve the host name: {error}") from error
     deadline = Deadline.after(timeout_s)
-    while not (found or failed):
+    while not (resolved or failed):
         if given_up():
             raise ConnectionAbortedError("looking up the host name failed: closed by this process")
-        if not wake.wait(deadline.left()) and not (found or failed):
+        if not wake.wait(deadline.left()) and not (resolved or failed):
             raise TimeoutError("cannot resolve the host name: no answer from the name servers in time")
     if failed:
         raise OSError(f"cannot resolve the host name: {failed[0]}") from failed[0]
-    return found[0]
+    return resolved[0]
 
 
 def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:

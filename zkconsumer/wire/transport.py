@@ -320,12 +320,12 @@ class Transport:
         alert = _certificate_alert(error)
         if alert is None:
             return self._unavailable(f"{doing} failed: {_reason(error)}")
-        ours = self._security.certificate_location
-        if ours is None:
+        own_certificate = self._security.certificate_location
+        if own_certificate is None:
             reason = f"it requires a client certificate ({alert})"
             hint = "set ssl.certificate.location and ssl.key.location"
         else:
-            reason = f"it refused the certificate of ssl.certificate.location {ours} ({alert})"
+            reason = f"it refused the certificate of ssl.certificate.location {own_certificate} ({alert})"
             hint = "check that the broker trusts the CA that signed it, and that it has not expired"
         return AuthenticationFailed(f"{self}: {reason}; {hint}")
 

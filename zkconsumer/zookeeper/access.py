@@ -31,8 +31,8 @@ def read_access(client: Any, paths: Iterable[str], timeout: float, *, masked: bo
     """The access of each node that exists.
 
     Args:
-        client: kazoo's.
-        paths: of the nodes.
+        client: a connected client of kazoo's.
+        paths: paths of nodes; those that do not exist are absent from the result.
         timeout: how long to wait for each answer, in seconds.
         masked: accept ACLs in which the servers hide the hashes of passwords, which are of no use for another node:
             they show the hashes to those only who may change the ACL.
@@ -40,16 +40,16 @@ def read_access(client: Any, paths: Iterable[str], timeout: float, *, masked: bo
     Raises:
         ZooKeeperUnavailable, ZooKeeperRefused, SessionExpired: an ACL cannot be read.
     """
-    wanted, found = list(dict.fromkeys(paths)), dict[str, Access]()
+    wanted, access = list(dict.fromkeys(paths)), dict[str, Access]()
     for start in range(0, len(wanted), _PIPELINE):
         pending = [(path, client.get_acls_async(path)) for path in wanted[start : start + _PIPELINE]]
         for path, answer in pending:
             with translated_errors(f"getAcl {path}"), suppress(NoNodeError):
                 entries, _ = answer.get(timeout=timeout)
-                found[path] = tuple((entry.perms, entry.id.scheme, entry.id.id) for entry in entries)
-                if not masked and any(scheme == "digest" and name.endswith(":x") for _, scheme, name in found[path]):
+                access[path] = tuple((entry.perms, entry.id.scheme, entry.id.id) for entry in entries)
+                if not masked and any(scheme == "digest" and name.endswith(":x") for _, scheme, name in access[path]):
                     raise ZooKeeperRefused(
                         f"ZooKeeper hides the ACL of {path} from this client, so no node can be created like it; log "
                         "in as a principal that may change it (zookeeper.digest)"
                     )
-    return found
+    return access

@@ -46,12 +46,12 @@ class Outcomes(dict[str, Outcome]):
             elif operation.kind != "delete":
                 self.versions[operation.path] = 0
 
-    def add(self, others: Outcomes) -> None:
+    def add(self, further: Outcomes) -> None:
         """Add the outcomes of further operations, or of a repetition of the same operations."""
-        self.update(others)
-        self.versions.update(others.versions)
-        self.mzxids.update(others.mzxids)
-        self.refused.update(others.refused)
+        self.update(further)
+        self.versions.update(further.versions)
+        self.mzxids.update(further.mzxids)
+        self.refused.update(further.refused)
 
     def note_refused(self, operation: Operation, reason: ZooKeeperRefused) -> None:
         """Record that the servers do not allow an operation."""
@@ -118,8 +118,8 @@ class FencedTransactions:
             refusal = ZooKeeperRefused(f"ZooKeeper refused {stopped}: {conflict.reason}")
         if refusal is None:
             # The server reports only the first impossible operation: find all of them at once.
-            found = self._impossible(operations) if insist else {}
-            outcomes.update(found or {stopped.path: conflict.outcome})
+            impossible = self._impossible(operations) if insist else {}
+            outcomes.update(impossible or {stopped.path: conflict.outcome})
         elif len(outcomes.refused) < _MOST_REFUSED:
             outcomes.note_refused(stopped, refusal)
         else:
@@ -128,11 +128,11 @@ class FencedTransactions:
     def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
         creations = [operation for operation in operations if operation.kind.startswith("create")]
         parents = {operation.path: operation.path.rpartition("/")[0] or "/" for operation in creations}
-        found = self.read([*(operation.path for operation in operations), *parents.values()])
+        nodes = self.read([*(operation.path for operation in operations), *parents.values()])
         impossible = {
             operation.path: MISSED[operation.kind]
             for operation in operations
-            if (found[operation.path] is not None) == operation.kind.startswith("create")
+            if (nodes[operation.path] is not None) == operation.kind.startswith("create")
         }
-        orphans: dict[str, Outcome] = {path: "missing" for path, parent in parents.items() if found[parent] is None}
+        orphans: dict[str, Outcome] = {path: "missing" for path, parent in parents.items() if nodes[parent] is None}
         return impossible | orphans

@@ -105,9 +105,9 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
             self.stop()
             raise
 
-    def spawn(self, func: Callable[..., None], *arguments: Any, **more: Any) -> threading.Thread:
+    def spawn(self, func: Callable[..., None], *arguments: Any, **keywords: Any) -> threading.Thread:
         """Start a thread of kazoo's."""
-        thread = threading.Thread(target=func, args=arguments, kwargs=more, daemon=True)
+        thread = threading.Thread(target=func, args=arguments, kwargs=keywords, daemon=True)
         start_thread(thread)
         return thread
 
@@ -115,9 +115,9 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         """What the connection thread reads, and what callers write; a pair of sockets where there is no eventfd."""
         return request_count_pair() if hasattr(os, "eventfd") else super().create_socket_pair()
 
-    def select(self, *arguments: Any, **more: Any) -> Any:
+    def select(self, *arguments: Any, **keywords: Any) -> Any:
         """See :func:`kazoo.handlers.utils.selector_select`."""
-        return selector_select(*arguments, **more, selectors_module=_Poll)
+        return selector_select(*arguments, **keywords, selectors_module=_Poll)
 
 
 def start_client(client: Any) -> Any:
@@ -217,17 +217,17 @@ class NegotiationLog:
         self._logger = logging.getLogger("zkconsumer.kazoo")
         self._logger.addFilter(_SECRET_FILTER)  # a filter that is there already is not added again
 
-    def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
+    def log(self, level: int, message: str, *arguments: Any, **keywords: Any) -> None:
         """Read the timeout from the one line that has it; pass everything on."""
         if level == self._LEVEL and message.startswith(self._MARK):
             self.timeout = float(arguments[2]) / 1000
-        self._logger.log(level, message, *arguments, **more)
+        self._logger.log(level, message, *arguments, **keywords)
 
-    def warning(self, message: str, *arguments: Any, **more: Any) -> None:
+    def warning(self, message: str, *arguments: Any, **keywords: Any) -> None:
         """Keep why the last connection attempt failed; pass everything on."""
         if message.startswith(self._FAILURES):
             self.last_failure = message % arguments
-        self._logger.warning(message, *arguments, **more)
+        self._logger.warning(message, *arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)

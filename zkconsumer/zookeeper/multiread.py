@@ -146,8 +146,8 @@ class _Multi(ABC, Generic[T]):
                 offset += int_struct.size
                 results.append(None if code == NoNodeError.code else EXCEPTIONS[code]())
             else:
-                found, offset = self._found(data, offset)
-                results.append(found)
+                result, offset = self._found(data, offset)
+                results.append(result)
 
     @abstractmethod
     def _found(self, data: bytes, offset: int) -> tuple[T, int]:

@@ -140,7 +140,10 @@ class ZnodeReads:
         reads = Reads({}, {})
         for start in range(0, len(paths), _PIPELINE):
             watches = {path: None if watch_of is None else watch_of(path) for path in paths[start : start + _PIPELINE]}
-            pending = [(p, w, self._client.get_async(p, watch=as_kazoo_watch(w))) for p, w in watches.items()]
+            pending = [
+                (path, watch, self._client.get_async(path, watch=as_kazoo_watch(watch)))
+                for path, watch in watches.items()
+            ]
             for path, watch, answer in pending:
                 try:
                     reads.nodes[path] = self._answered(path, answer, watch)
@@ -150,11 +153,11 @@ class ZnodeReads:
 
     def _multi_read(self, paths: Sequence[str]) -> Reads:
         reads = Reads({}, {})
-        for path, one in self._ask_many("get", MultiRead, paths):
-            if isinstance(one, ZooKeeperRefused):
-                reads.refused[path] = one
+        for path, answer in self._ask_many("get", MultiRead, paths):
+            if isinstance(answer, ZooKeeperRefused):
+                reads.refused[path] = answer
             else:
-                reads.nodes[path] = one and _znode(*one)
+                reads.nodes[path] = answer and _znode(*answer)
         return reads
 
     def _ask_many(
@@ -169,15 +172,15 @@ class ZnodeReads:
         for part, answer in pending:
             with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
                 try:
-                    found = answer.get(timeout=self._timeout)
+                    results = answer.get(timeout=self._timeout)
                 except UnimplementedError as error:
                     self._multi_read_refused = True
                     raise ZooKeeperUnavailable(
                         "the server does not support multiRead and closes the connection; from now on nodes are read "
                         "one by one"
                     ) from error
-            for path, one in zip(part, found, strict=True):
-                yield path, _refusal(f"{what} {path}", one) if isinstance(one, ZookeeperError) else one
+            for path, result in zip(part, results, strict=True):
+                yield path, _refusal(f"{what} {path}", result) if isinstance(result, ZookeeperError) else result
 
     def _arm_watches(self, zxid: int, paths: Sequence[str], reads: Reads, watch_of: Callable[[str], Watch]) -> None:
         client, pending = self._client, []
@@ -240,26 +243,26 @@ class ZnodeReads:
         Raises:
             ZooKeeperUnavailable, SessionExpired: no answer.
         """
-        found = ChildrenReads({}, {})
+        children = ChildrenReads({}, {})
         wanted = list(dict.fromkeys(paths))
         if len(wanted) >= (2 if self.multi_read_known else _WORTH_MULTI_READ) and self._has_multi_read():
-            for path, one in self._ask_many("children of", MultiChildren, wanted):
-                if isinstance(one, ZooKeeperRefused):
-                    found.refused[path] = one
+            for path, names in self._ask_many("children of", MultiChildren, wanted):
+                if isinstance(names, ZooKeeperRefused):
+                    children.refused[path] = names
                 else:
-                    found.names[path] = one
-            return found
+                    children.names[path] = names
+            return children
         for start in range(0, len(wanted), _PIPELINE):
             part = wanted[start : start + _PIPELINE]
             for path, answer in [(path, self._client.get_children_async(path)) for path in part]:
                 try:
                     with translated_errors(f"children of {path}"):
-                        found.names[path] = list(answer.get(timeout=self._timeout))
+                        children.names[path] = list(answer.get(timeout=self._timeout))
                 except NoNodeError:
-                    found.names[path] = None
+                    children.names[path] = None
                 except ZooKeeperRefused as reason:
-                    found.refused[path] = reason
-        return found
+                    children.refused[path] = reason
+        return children
 
 
 def _refusal(operation: str, error: ZookeeperError) -> ZooKeeperRefused:

@@ -134,7 +134,7 @@ def send(
     """Send a transaction, and do not wait.
 
     Args:
-        client: kazoo's.
+        client: a connected client of kazoo's.
         operations: to do all or none.
         acl: access to what is created without an access of its own.
 
@@ -147,13 +147,13 @@ def send(
     transaction = client.transaction()
     transaction.operations += [_request(client.chroot, operation, acl) for operation in operations]
     first, last = operations[0], operations[-1]
-    what = str(first) if len(operations) == 1 else f"a transaction from {first} to {last}"
-    with translated_errors(what):
+    description = str(first) if len(operations) == 1 else f"a transaction from {first} to {last}"
+    with translated_errors(description):
         sent = transaction.commit_async()
 
     def answer(timeout: float) -> Conflict | Sequence[Any]:
         try:
-            with translated_errors(what):
+            with translated_errors(description):
                 results: Sequence[Any] = sent.get(timeout=timeout)
         except ZooKeeperUnavailable as error:
             if (size := sum(map(_size, operations))) < _JUTE_MAXBUFFER:

@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
-from zkconsumer.operate.groups.groupdescription import GroupDescription, MemberDescription, PartitionDescription
+from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, GroupDescription, PartitionDescription
 
 EVIL = "\x1b[2J\n"
 ESCAPED = r"\x1b[2J\n"
@@ -15,7 +15,7 @@ def partition(**values):
 
 
 def member(name, partitions=1, **values):
-    return MemberDescription(
+    return DescribedGroupMember(
         **{"id": name, "client": "jvm", "threads": {"t": 1}, "pattern": "static", **values},
         registered_ms=5,
         partitions=partitions,

@@ -131,7 +131,7 @@ def next_snapshot(
 
     Args:
         before: what was believed before.
-        answer: the answer.
+        answer: what the broker reported now.
         undescribed: topics that exist and that the broker did not describe, for example because a permission is
             missing; their former description stays.
     """
@@ -142,7 +142,7 @@ def next_snapshot(
     for name, topic in before.described.items():
         later = described.get(name)
         if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
-            described[name] = max(topic, later, key=lambda one: len(one.partitions))
+            described[name] = max(topic, later, key=lambda candidate: len(candidate.partitions))
     return ClusterSnapshot(answer.brokers, described, answer.asked_for)
 
 

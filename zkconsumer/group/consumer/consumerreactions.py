@@ -42,25 +42,25 @@ def consumer_group_error(
     Args:
         code: error code of an answer.
         message: the coordinator's text about it; may be empty.
-        group: consumer group.
+        group: name of the consumer group.
         assignor: ``group.remote.assignor``.
         security: settings of the connection.
     """
-    what = f"group {group}: {error_name(code)}" + (f" ({message})" if message else "")
+    refusal = f"group {group}: {error_name(code)}" + (f" ({message})" if message else "")
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_refused(group, READ, security)
     if code == ErrorCode.FENCED_INSTANCE_ID:
-        return instance_in_use(what)
+        return instance_in_use(refusal)
     if code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         return MemberRefused(
-            f"{what}: the brokers do not have group.remote.assignor={assignor}; see their group.consumer.assignors"
+            f"{refusal}: the brokers do not have group.remote.assignor={assignor}; see their group.consumer.assignors"
         )
     hint = _HINTS.get(code)
     if hint is not None:
-        return MemberRefused(f"{what}: {hint}")
+        return MemberRefused(f"{refusal}: {hint}")
     if _REACTIONS.get(code) is Reaction.FIND_COORDINATOR:
-        return CoordinatorMoved(what)
-    return ProtocolError(what)
+        return CoordinatorMoved(refusal)
+    return ProtocolError(refusal)
 
 
 _HINTS: Final[Mapping[int, str]] = {

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-from zkconsumer.group.consumer.rules.epochmember import Beat, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import EpochBeat, IdPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import Fields, encode_compact_array, encode_compact_string, reporting_malformed
@@ -63,7 +63,7 @@ class HeartbeatAnswer(NamedTuple):
     assignment: frozenset[IdPartition] | None
 
 
-def consumer_heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:
+def consumer_heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: EpochBeat) -> HeartbeatAnswer:
     """Send a heartbeat, which also joins (member epoch 0) and leaves (-1; a static member -2).
 
     Raises:
@@ -77,12 +77,12 @@ def consumer_heartbeat(connection: BrokerConnection, settings: HeartbeatSettings
     )
 
 
-def leave_beat(member: CommitIdentity) -> Beat:
+def leave_beat(member: CommitIdentity) -> EpochBeat:
     """The last heartbeat of a member, whose epoch says how it leaves."""
-    return Beat(member, full=False, topics=None, owned=None)
+    return EpochBeat(member, full=False, topics=None, owned=None)
 
 
-def encode_heartbeat(settings: HeartbeatSettings, beat: Beat) -> bytes:
+def encode_heartbeat(settings: HeartbeatSettings, beat: EpochBeat) -> bytes:
     """Body of a request."""
     member = beat.member
     topics = None if beat.topics is None else [encode_compact_string(name) for name in beat.topics]
@@ -109,8 +109,8 @@ def _nullable(text: str | None) -> bytes:
 
 def _by_id(owned: Collection[IdPartition]) -> list[bytes]:
     grouped: dict[str, list[bytes]] = defaultdict(list)
-    for one in sorted(owned):
-        grouped[one.topic_id].append(_INT32.pack(one.partition))
+    for partition in sorted(owned):
+        grouped[partition.topic_id].append(_INT32.pack(partition.partition))
     return [
         urlsafe_b64decode(topic_id + "==") + encode_compact_array(partitions) + _NO_TAGS
         for topic_id, partitions in grouped.items()

@@ -23,7 +23,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     consumer_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.epochmember import LEAVING, Beat, EpochMember
+from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
@@ -96,7 +96,7 @@ class HeartbeatSession(BrokerSession[EpochMember]):
 
     def _read_topics(self) -> bool:
         changed = super()._read_topics()
-        ids = {name: one.identity.topic_id for name, one in self.topics.items()}
+        ids = {name: topic.identity.topic_id for name, topic in self.topics.items()}
         # After the topics: the rebalance thread must not use a topic whose identity it cannot compare.
         with self.membership.changing() as member:
             member.name_topics({name: topic_id for name, topic_id in ids.items() if topic_id is not None})
@@ -113,14 +113,14 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         with self.membership.changing() as member:
             member.answered(beat, answer.epoch, answer.assignment, sent)
 
-    def _ask(self) -> tuple[Beat, float, HeartbeatAnswer]:
+    def _ask(self) -> tuple[EpochBeat, float, HeartbeatAnswer]:
         """Send a heartbeat; returns it, when it was sent, and its answer.
 
         Raises:
             ZkConsumerError: there is no answer.
         """
         topics = tuple(sorted(self.streams))
-        last: list[tuple[Beat, float]] = []
+        last: list[tuple[EpochBeat, float]] = []
 
         def question(connection: BrokerConnection) -> HeartbeatAnswer:
             with self.membership.changing() as member:
@@ -135,7 +135,7 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         answer = self._contact.ask(question)
         return *last[0], answer
 
-    def _refused(self, answer: HeartbeatAnswer, beat: Beat) -> None:
+    def _refused(self, answer: HeartbeatAnswer, beat: EpochBeat) -> None:
         """React to an error code.
 
         Raises:
@@ -178,8 +178,8 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
-            found = self._contact.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
-            timeout_ms = int(found[_SESSION_TIMEOUT] or "")
+            settings = self._contact.ask(lambda connection: group_settings(connection, self._group, [_SESSION_TIMEOUT]))
+            timeout_ms = int(settings[_SESSION_TIMEOUT] or "")
         except (BrokerUnavailable, CoordinatorMoved) as error:
             if not self.membership.read(lambda member: member.in_group):
                 self._session_due = -inf
@@ -203,7 +203,7 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         self._due = self.membership.clock()  # after the pause
 
 
-def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:
+def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: EpochBeat) -> HeartbeatAnswer:
     answer = consumer_heartbeat(connection, settings, beat)
     expect_coordinator(answer.code, f"heartbeat of group {settings.group}")
     return answer

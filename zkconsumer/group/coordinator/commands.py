@@ -37,7 +37,7 @@ class EpochEnded(Exception):
     """Nothing was written, since this member does not lead any more."""
 
 
-class _Known(NamedTuple):
+class _KnownCommand(NamedTuple):
     """A command node as it was last read or written; ``command`` is None if there is none that can be obeyed."""
 
     version: int
@@ -52,7 +52,7 @@ class CommandNodes:
 
     Args:
         session: an open session.
-        group: consumer group.
+        group: name of the consumer group.
         fence: returns the path of the leader's session node.
         epoch: that this member leads in.
         security_protocol: of the endpoints of the brokers that commands name.
@@ -69,7 +69,7 @@ class CommandNodes:
         self._security_protocol = security_protocol
         self._generation = 0
         self._published: Status | None = None
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownCommand] = {}
         self._listed: Set[str] = frozenset()
         self._newest: dict[str, str] = {}
         self._refusal: ZooKeeperRefused | None = None
@@ -84,13 +84,13 @@ class CommandNodes:
         paths = {f"{self._paths.commands}/{name}": name for name in names if name not in known}
         for path, node in self._session.get_many(paths).items():
             if node is not None:
-                known[paths[path]] = _Known(node.version, node.czxid, _decoded(path, node.data))
+                known[paths[path]] = _KnownCommand(node.version, node.czxid, _decoded(path, node.data))
         self._known = known
         self._listed = frozenset(known)
         newest: dict[str, str] = {}
-        for name, one in known.items():
+        for name, command_node in known.items():
             present = newest.setdefault(consumer_id_of(name), name)
-            if known[present].czxid < one.czxid:
+            if known[present].czxid < command_node.czxid:
                 newest[consumer_id_of(name)] = name
         self._newest = newest
 
@@ -137,8 +137,8 @@ class CommandNodes:
 
     def commanded(self, consumer_ids: Iterable[str]) -> dict[str, Share]:
         """The present command of each of these members; empty for one that has none."""
-        found = {name: self._known[self._newest[name]].command for name in consumer_ids}
-        return {name: {} if command is None else command.share for name, command in found.items()}
+        commands = {name: self._known[self._newest[name]].command for name in consumer_ids}
+        return {name: {} if command is None else command.share for name, command in commands.items()}
 
     def write(
         self,
@@ -170,9 +170,9 @@ class CommandNodes:
         generation = self._generation
         written = self._new_commands(followers, shares, refused, brokers)
         changes = [
-            Operation("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
-            for name, one in written.items()
-            if one.command is not None
+            Operation("set", self._path(name), CommandNode.encode(node.command), node.version - 1)
+            for name, node in written.items()
+            if node.command is not None
         ]
         for name in self._superfluous(damaged):
             changes.append(Operation("delete", self._path(name), version=self._known[name].version))
@@ -218,12 +218,12 @@ class CommandNodes:
 
     def evicted(self) -> dict[str, tuple[str, Command]]:
         """Members whose session node a leader has deleted: by consumer id the name and content of their command."""
-        found = {}
+        evicted = {}
         for consumer_id, name in self._newest.items():
             command = self._known[name].command if name in self._known else None
             if command is not None and command.evicted_ms:
-                found[consumer_id] = name, command
-        return found
+                evicted[consumer_id] = name, command
+        return evicted
 
     def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool) -> None:
         """Delete the session node of a member, and withdraw all its partitions.
@@ -233,7 +233,7 @@ class CommandNodes:
         Args:
             consumer_id: of a member that has a command.
             reason: written into its command.
-            session_ms: its session timeout.
+            session_ms: session timeout of that member, in ms.
             itself: True for the member that leads: it leaves the office as well, since it can write nothing any more.
 
         Raises:
@@ -241,19 +241,19 @@ class CommandNodes:
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
         """
         name = self._newest[consumer_id]
-        one = self._known.pop(name)  # if this fails, it is read again
+        node = self._known.pop(name)  # if this fails, it is read again
         command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
         changes = [
             self._epoch_check,
             Operation("delete", session_node_of(self._group, name)),
-            Operation("set", self._path(name), CommandNode.encode(command), one.version),
+            Operation("set", self._path(name), CommandNode.encode(command), node.version),
         ]
         if itself:
             changes.append(Operation("delete", self._paths.leader))
         conflict = self._session.commit_changes(self._fence(), changes)
         if conflict is None:
             self._generation += 1
-            self._known[name] = one._replace(version=one.version + 1, command=command)
+            self._known[name] = node._replace(version=node.version + 1, command=command)
             if itself:
                 raise EpochEnded(f"epoch {self._epoch} has ended: the member that led is evicted, since {reason}")
         else:
@@ -305,15 +305,15 @@ class CommandNodes:
         shares: Mapping[str, Share],
         refused: Mapping[str, str],
         brokers: Sequence[Broker],
-    ) -> dict[str, _Known]:
+    ) -> dict[str, _KnownCommand]:
         """The nodes to be written, as they will be afterwards."""
-        written: dict[str, _Known] = {}
+        written: dict[str, _KnownCommand] = {}
         generation = self._generation + 1
         for consumer_id in sorted(followers):
-            one = self._known[self._newest[consumer_id]]
-            present = Command({}, 0, 0) if one.command is None else one.command
+            node = self._known[self._newest[consumer_id]]
+            present = Command({}, 0, 0) if node.command is None else node.command
             share, reason = shares.get(consumer_id, present.share), refused.get(consumer_id, "")
-            if one.command is None or consumer_id in shares or reason != present.refused:
+            if node.command is None or consumer_id in shares or reason != present.refused:
                 command = Command(
                     share,
                     self._epoch,
@@ -323,7 +323,7 @@ class CommandNodes:
                     brokers_for(consumer_id, brokers),
                     self._security_protocol,
                 )
-                written[self._newest[consumer_id]] = one._replace(version=one.version + 1, command=command)
+                written[self._newest[consumer_id]] = node._replace(version=node.version + 1, command=command)
         self._generation += bool(written)
         return written
 
@@ -332,7 +332,7 @@ class CommandNodes:
         obeyed = {name for consumer_id, name in self._newest.items() if consumer_id not in damaged}
         return sorted(self._known.keys() - obeyed)
 
-    def _note(self, part: Sequence[Operation], written: Mapping[str, _Known], conflict: Conflict | None) -> bool:
+    def _note(self, part: Sequence[Operation], written: Mapping[str, _KnownCommand], conflict: Conflict | None) -> bool:
         """Record what a transaction has written; nodes that are not as they were read are read again.
 
         Returns:

@@ -182,16 +182,16 @@ class CoordinatorGroup(SessionProtocol):
         share, held = received.command.share, self._ownership.held
         if received.command.refused and not held:  # otherwise everything is released first
             raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
-        other = self._topics.changed(share.keys() if self._topics.noticed else share.keys() - held.keys())
-        if fetching and not renew and share == held and self._ownership.is_certain and not other:
+        changed = self._topics.changed(share.keys() if self._topics.noticed else share.keys() - held.keys())
+        if fetching and not renew and share == held and self._ownership.is_certain and not changed:
             return NoNeed.UNCHANGED
         command = received.command
         changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
-        recreated = frozenset(partition for partition in share if partition.topic in other)
+        recreated = frozenset(partition for partition in share if partition.topic in changed)
         plan = reconcile(held, share, incremental=True, renewed=recreated)
         return NextAssignment(
             cause=self._cause(command),
-            changes=f"{changes}; deleted and created again: {name_some(sorted(other))}" if other else changes,
+            changes=f"{changes}; deleted and created again: {name_some(sorted(changed))}" if changed else changes,
             share=share,
             revoked=plan.revoked,
             kept=plan.kept,

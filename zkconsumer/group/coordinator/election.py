@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.group.coordinator.rules.candidacy import Progress, free_slot, is_candidate, is_hung, progress, runs
+from zkconsumer.group.coordinator.rules.candidacy import (
+    LeaderProgress,
+    free_slot,
+    is_candidate,
+    is_hung,
+    progress,
+    runs,
+)
 from zkconsumer.group.coordinator.rules.coordinatorznodes import LeaderNode, StatusNode
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
@@ -26,7 +33,7 @@ class Election:
 
     Args:
         session: an open session.
-        group: consumer group.
+        group: name of the consumer group.
         consumer_id: id of this member.
         fence: returns the path of the member's session node; raises SessionExpired while it is not registered.
         registered_session: returns the id of the session that it is registered in.
@@ -58,7 +65,7 @@ class Election:
         self._asked_for: int | None = None
         self._may_lead = False
         self._missing_since: float | None = None
-        self._progress = Progress(None, None)
+        self._progress = LeaderProgress(None, None)
 
     def look(self) -> int | None:
         """Stand for election if that is due; returns the epoch in which this member leads, None if it does not.
@@ -213,7 +220,7 @@ class Election:
             epoch,
             self._consumer_id,
         )
-        self._progress = Progress(None, None)
+        self._progress = LeaderProgress(None, None)
         return self._begin_epoch(fence, epoch, [Operation("delete", self._paths.leader)])
 
 

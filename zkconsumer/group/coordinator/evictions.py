@@ -122,9 +122,9 @@ class Evictions:
         self._returned.update(dict.fromkeys(self._evicted - evicted, self._clock()))
         self._evicted = set(evicted)
         return {
-            partition: one._replace(since=max(one.since, self._returned.get(one.by, one.since)))
-            for partition, one in awaited.items()
-            if one.by is not None and one.by not in evicted
+            partition: waiting._replace(since=max(waiting.since, self._returned.get(waiting.by, waiting.since)))
+            for partition, waiting in awaited.items()
+            if waiting.by is not None and waiting.by not in evicted
         }
 
     def _wake_at(self, moment: float) -> None:

@@ -239,7 +239,7 @@ class LeaderView:
         self._awaited = awaited_since(self._awaited, holders, to_claim, now)
         late = overdue(self._awaited, now, self._session.negotiated_timeout)
         for is_granted, action in (False, "released"), (True, "claimed"):
-            new = [p for p, one in late.items() if one.is_granted == is_granted and p not in self._reported]
+            new = [p for p, awaited in late.items() if awaited.is_granted == is_granted and p not in self._reported]
             if new:
                 _log.warning(
                     "group %s: not %s in time: %s; check whether the rebalance listener or before_commit of these "
@@ -274,9 +274,9 @@ class LeaderView:
         """Members that have to act, and until when, in ms since the epoch."""
         after_s = self._evictions.after_seconds(self._session.negotiated_timeout) if may_evict else None
         since: dict[str, float] = {}
-        for one in self._awaited.values():
-            if one.by is not None:
-                since[one.by] = min(one.since, since.get(one.by, one.since))
+        for awaited in self._awaited.values():
+            if awaited.by is not None:
+                since[awaited.by] = min(awaited.since, since.get(awaited.by, awaited.since))
         return {
             member: None if after_s is None else round((begin + after_s + self._epoch_of_clock) * 1000)
             for member, begin in since.items()
@@ -402,8 +402,8 @@ class LeaderView:
             ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
         """
         aim, jvm = self._intended, self._jvm_members()
-        theirs = [partition for partition, thread in aim.items() if thread.consumer_id in jvm]
-        owners = self._group_reader.owner_threads(self._config.group_id, theirs)
+        of_jvm = [partition for partition, thread in aim.items() if thread.consumer_id in jvm]
+        owners = self._group_reader.owner_threads(self._config.group_id, of_jvm)
         return given_up(aim, owners, jvm), held_by_others(aim, owners, jvm)
 
     # -- what a plan needs ------------------------------------------------------------------------------------------
@@ -418,11 +418,11 @@ class LeaderView:
             self._commands.refresh(self._list(self._commands_path))
             after = self._list(self._paths.ids)
         known = self._commands.consumer_ids
-        found = roles(registered, known, after, view.obeying)
-        if found.foreign:  # one that left and came back between the two listings is none
+        members = roles(registered, known, after, view.obeying)
+        if members.foreign:  # one that left and came back between the two listings is none
             returned = {consumer_id_of(name) for name in self._list(self._commands_path)}
-            found = found._replace(foreign=found.foreign - returned)
-        return found, frozenset(known) - registered - frozenset(after)
+            members = members._replace(foreign=members.foreign - returned)
+        return members, frozenset(known) - registered - frozenset(after)
 
     def _list(self, path: str) -> list[str]:
         return self._session.children(path) or []
@@ -430,10 +430,10 @@ class LeaderView:
     def _is_refused(self, view: GroupView, members: Roles) -> bool:
         """True if no assignment can be computed that the foreign members agree with; logged when it changes."""
         foreign = GroupView(
-            members={name: one for name, one in view.members.items() if name in members.foreign},
+            members={name: subscription for name, subscription in view.members.items() if name in members.foreign},
             partitions={},
             unreadable={name: why for name, why in view.unreadable.items() if name in members.foreign},
-            our_clients={name: theirs for name, theirs in view.our_clients.items() if name in members.foreign},
+            our_clients={name: assignor for name, assignor in view.our_clients.items() if name in members.foreign},
         )
         refusal = foreign.disagreement(self._assignor, shared_with_jvm=self._assignor in SHARED_WITH_JVM)
         if refusal is not None and refusal != self._refusal:

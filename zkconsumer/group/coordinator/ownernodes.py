@@ -43,8 +43,8 @@ class OwnerNodes:
         """
         paths = {self._paths.owner(partition): partition for partition in partitions}
         unchanged = self._watched.unchanged(paths)
-        found = self._session.get_many(path for path in paths if path not in unchanged)
-        existing = unchanged | {path for path, node in found.items() if node is not None}
+        nodes = self._session.get_many(path for path in paths if path not in unchanged)
+        existing = unchanged | {path for path, node in nodes.items() if node is not None}
         watched = self._watched.nodes(path for path in paths if path in existing)
         for reason in watched.refused.values():
             raise reason

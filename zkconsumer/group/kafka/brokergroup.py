@@ -201,7 +201,7 @@ class BrokerGroup:
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
         known = self._session.topics
-        kept = {topic: one for topic, one in self._fetched_topics.items() if topic not in topics}
+        kept = {topic: description for topic, description in self._fetched_topics.items() if topic not in topics}
         self._begun = {**known, **kept}
         return {topic: TopicOrigin(known[topic].identity) for topic in topics if topic in known}
 

@@ -211,12 +211,12 @@ class BrokerSession(ABC, Generic[M]):
         assert subscription is not None
         exclude_internal = self._config.exclude_internal_topics
         try:
-            found = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
+            read = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
         except BaseException:
             self.note_topics()
             raise
         before, described = self.streams.keys(), self.topics
-        self.topics, self.streams = found
+        self.topics, self.streams = read
         if self.topics != described:
             self._changed()  # a topic may have been deleted and created again, which a leader does not notice
         return self.streams.keys() != before

@@ -50,7 +50,7 @@ def decode_consumers(version: int, body: memoryview) -> dict[str, tuple[int, tup
     Raises:
         ProtocolError: the response is malformed.
     """
-    found = {}
+    groups = {}
     with reporting_malformed("ConsumerGroupDescribe", version):
         fields = Fields(body, flexible=True)
         fields.take(_INT32)  # throttle time
@@ -64,10 +64,10 @@ def decode_consumers(version: int, body: memoryview) -> dict[str, tuple[int, tup
             members = tuple(_member(version, fields) for _ in range(fields.count()))
             fields.take(_INT32)  # authorized operations
             fields.tags()
-            found[group] = code, members
+            groups[group] = code, members
         fields.tags()
         fields.end()
-    return found
+    return groups
 
 
 def _member(version: int, fields: Fields) -> DescribedMember:

@@ -70,10 +70,10 @@ def describe_members(connection: BrokerConnection, group: str) -> tuple[int, tup
 
     version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
     request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    for one in connection.call(request).groups:
-        if one.group_id == group:
-            consumers = (one.members or ()) if one.protocol_type in ("", PROTOCOL_TYPE) else ()
-            return one.error_code, tuple(
+    for described in connection.call(request).groups:
+        if described.group_id == group:
+            consumers = (described.members or ()) if described.protocol_type in ("", PROTOCOL_TYPE) else ()
+            return described.error_code, tuple(
                 DescribedMember(
                     member.member_id,
                     member.client_id,

@@ -104,8 +104,8 @@ def join_group(
     with connection.waiting(_JOIN_SLACK_MS + max(settings.rebalance_ms, settings.session_ms)):
         answer = connection.call(request)
     members = tuple(
-        JoinedMember(one.member_id, getattr(one, "group_instance_id", None), bytes(one.metadata))
-        for one in answer.members or ()
+        JoinedMember(joined.member_id, getattr(joined, "group_instance_id", None), bytes(joined.metadata))
+        for joined in answer.members or ()
     )
     return JoinAnswer(
         answer.error_code,
@@ -182,8 +182,8 @@ def leave_group(connection: BrokerConnection, group: str, member: CommitIdentity
     if version < _LEAVES_IN_A_LIST:
         who: dict[str, Any] = {"member_id": member.member_id}
     else:
-        one = LeaveGroupRequest.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
-        who = {"members": [one]}
+        identity = LeaveGroupRequest.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
+        who = {"members": [identity]}
     return int(connection.call(LeaveGroupRequest(version=version, group_id=group, **who)).error_code)
 
 

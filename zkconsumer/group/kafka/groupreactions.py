@@ -71,32 +71,33 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
 
     Args:
         code: error code of an answer.
-        group: consumer group.
+        group: name of the consumer group.
         strategies: the member's ``partition.assignment.strategy``.
         security: settings of the connection.
         in_use: the strategy that the other members use; empty if unknown.
     """
-    what = f"group {group}: {error_name(code)}"
+    refusal = f"group {group}: {error_name(code)}"
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_refused(group, READ, security)
     if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-        other = f", but {in_use}" if in_use else ""
+        used_by_others = f", but {in_use}" if in_use else ""
         return StrategyConflict(
-            f"{what}: the group's members use no strategy of partition.assignment.strategy={strategies}{other}, or the "
-            "group is not one of consumers; see the members' strategies with kafka-consumer-groups --describe --state. "
-            "To change the strategy of a running group, first give all members both strategies, then only the new one"
+            f"{refusal}: the group's members use no strategy of partition.assignment.strategy={strategies}"
+            f"{used_by_others}, or the group is not one of consumers; see the members' strategies with "
+            "kafka-consumer-groups --describe --state. To change the strategy of a running group, first give all "
+            "members both strategies, then only the new one"
         )
     if code == ErrorCode.FENCED_INSTANCE_ID:
-        return instance_in_use(what)
+        return instance_in_use(refusal)
     hint = _HINTS.get(code)
     if hint is not None:
-        return MemberRefused(f"{what}: {hint}")
+        return MemberRefused(f"{refusal}: {hint}")
     reaction = reaction_to(code)
     if reaction is Reaction.FIND_COORDINATOR:
-        return CoordinatorMoved(what)
+        return CoordinatorMoved(refusal)
     if reaction is Reaction.REPORT:
-        return ProtocolError(what)
-    return RebalanceAwaited(what)
+        return ProtocolError(refusal)
+    return RebalanceAwaited(refusal)
 
 
 _HINTS: Final[Mapping[int, str]] = {

@@ -106,8 +106,8 @@ class Heartbeats:
             with self._membership.changing() as member:
                 removed = member.removed(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
             if removed:
-                what = "group %s: the coordinator has removed member %s: %s: %s"
-                _events.warning(what, self._group, beat.member.member_id, error_name(code), reaction.value)
+                text = "group %s: the coordinator has removed member %s: %s: %s"
+                _events.warning(text, self._group, beat.member.member_id, error_name(code), reaction.value)
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 

@@ -103,7 +103,9 @@ class JoinConversation:
             self._client = self._connect()
             if self._closed:  # checked after the client is in its place: either this line sees it, or close() did
                 self._client.close()
-        protocols = {one.name: encode_subscription(one.name, weights, intent) for one in self._strategies}
+        protocols = {
+            strategy.name: encode_subscription(strategy.name, weights, intent) for strategy in self._strategies
+        }
 
         def ask(member_id: str) -> JoinAnswer:
             def question(connection: BrokerConnection) -> JoinAnswer:
@@ -143,7 +145,7 @@ class JoinConversation:
         strategy = STRATEGIES.get(answer.strategy)
         if strategy is None:
             raise ProtocolError(f"group {self._settings.group}: the coordinator chose strategy {answer.strategy!r}")
-        members = [decode_subscription(strategy.name, *one) for one in answer.members]
+        members = [decode_subscription(strategy.name, *joined) for joined in answer.members]
         self._wanted = frozenset().union(*(member.topics for member in members))
         self._led = self._describe(self._wanted)
         if answer.skips:

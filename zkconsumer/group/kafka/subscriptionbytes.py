@@ -81,12 +81,12 @@ def decode_subscription(strategy: str, member_id: str, instance_id: str | None, 
     from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
     try:
-        found = ConsumerProtocolSubscription.decode(metadata)
-        topics = tuple(found.topics)
-        owned = _flat(found.owned_partitions or ())
+        declared = ConsumerProtocolSubscription.decode(metadata)
+        topics = tuple(declared.topics)
+        owned = _flat(declared.owned_partitions or ())
     except Exception as error:  # kafka-python raises exceptions of any type for malformed bytes
         raise ProtocolError(f"member {member_id} joined with a subscription that cannot be read: {error!r}") from error
-    generation, data = found.generation_id, found.user_data or b""
+    generation, data = declared.generation_id, declared.user_data or b""
     if strategy == _STICKY:
         owned, generation = _previous(data)
     elif strategy == _COOPERATIVE_STICKY and generation == NO_GENERATION and len(data) >= _GENERATION.size:
@@ -112,9 +112,9 @@ def _previous(data: bytes) -> tuple[frozenset[TopicPartition], int]:
 
     for version in (1, 0):
         try:
-            found = StickyAssignorUserData.decode(data, version=version, header=False)
-            generation = found.generation if version else NO_GENERATION
-            return _flat(found.previous_assignment), generation
+            decoded = StickyAssignorUserData.decode(data, version=version, header=False)
+            generation = decoded.generation if version else NO_GENERATION
+            return _flat(decoded.previous_assignment), generation
         except Exception:  # noqa: BLE001, S112 - as above; an older version may fit
             continue
     return frozenset(), NO_GENERATION
@@ -153,10 +153,10 @@ def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
 
 def _grouped(make: Any, partitions: Collection[TopicPartition]) -> list[Any]:
     return [
-        make(topic=topic, partitions=[one.partition for one in theirs])
-        for topic, theirs in by_topic(sorted(partitions)).items()
+        make(topic=topic, partitions=[partition.partition for partition in of_topic])
+        for topic, of_topic in by_topic(sorted(partitions)).items()
     ]
 
 
 def _flat(topics: Iterable[Any]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(one.topic, number) for one in topics for number in one.partitions)
+    return frozenset(TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions)

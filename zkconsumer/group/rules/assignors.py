@@ -60,7 +60,8 @@ def roundrobin_assignor(threads: Threads, partitions: Partitions, *, hash_era: s
     Equal hashes are ordered by topic and partition; the JVM's own order of them is not specified.
     """
     text = HASH_TEXTS[hash_era]
-    return _deal(sorted(_deck(threads, partitions), key=lambda each: (java_hash(text.format(each)), each)), threads)
+    deck = sorted(_deck(threads, partitions), key=lambda partition: (java_hash(text.format(partition)), partition))
+    return _deal(deck, threads)
 
 
 def natural_roundrobin_assignor(threads: Threads, partitions: Partitions) -> Assignment:
@@ -69,7 +70,7 @@ def natural_roundrobin_assignor(threads: Threads, partitions: Partitions) -> Ass
 
 
 def _deck(threads: Threads, partitions: Partitions) -> list[TopicPartition]:
-    return [each for topic in threads for each in _of_topic(topic, tuple(partitions.get(topic, ())))]
+    return [partition for topic in threads for partition in _of_topic(topic, tuple(partitions.get(topic, ())))]
 
 
 def _in_order(threads: Threads) -> list[ConsumerThreadId]:
@@ -79,7 +80,8 @@ def _in_order(threads: Threads) -> list[ConsumerThreadId]:
 
 
 def _deal(deck: Sequence[TopicPartition], threads: Threads) -> Assignment:
-    sets = {id(of_topic): frozenset(of_topic) for of_topic in {id(one): one for one in threads.values()}.values()}
+    distinct = {id(of_topic): of_topic for of_topic in threads.values()}
+    sets = {key: frozenset(of_topic) for key, of_topic in distinct.items()}
     subscribed = {topic: sets[id(of_topic)] for topic, of_topic in threads.items()}
     turn = cycle(_in_order(threads))
     return {

@@ -81,7 +81,12 @@ class GroupView:
         for topic, wanting in wanted_by.items():
             signature = tuple(wanting)
             if signature not in made:
-                every = [ConsumerThreadId(m, n) for key, streams in wanting for m in alike[key] for n in range(streams)]
+                every = [
+                    ConsumerThreadId(consumer_id, n)
+                    for key, streams in wanting
+                    for consumer_id in alike[key]
+                    for n in range(streams)
+                ]
                 made[signature] = sorted(every, key=lambda thread: java_order(str(thread)))
             threads[topic] = made[signature]
         return threads
@@ -96,9 +101,9 @@ class GroupView:
             assignor: name of the asking member's assignor.
             shared_with_jvm: True if JVM members can compute the same assignment.
         """
-        others = {member: theirs for member, theirs in self.our_clients.items() if theirs != assignor}
-        if others:
-            named = ", ".join(f"{member} ({theirs})" for member, theirs in sorted(others.items()))
+        different = {member: used for member, used in self.our_clients.items() if used != assignor}
+        if different:
+            named = ", ".join(f"{member} ({used})" for member, used in sorted(different.items()))
             return (
                 f"this member assigns by {assignor}, other members do not: {named}; give all members the same "
                 "partition.assignment.strategy and roundrobin.hash.era"
@@ -147,7 +152,10 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Partitions as text for the log: ``clicks 0-3,7; views 1``; ``nothing`` if there are none."""
     by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
-    return "; ".join(f"{topic} {number_ranges(p.partition for p in each)}" for topic, each in by_topic) or "nothing"
+    return (
+        "; ".join(f"{topic} {number_ranges(p.partition for p in of_topic)}" for topic, of_topic in by_topic)
+        or "nothing"
+    )
 
 
 def number_ranges(numbers: Iterable[int]) -> str:

@@ -137,4 +137,4 @@ class StateHistory:
 def illegal_transitions(entered: Sequence[Entered]) -> list[tuple[MemberState, MemberState]]:
     """The transitions between successive states that are not in :data:`TRANSITIONS`."""
     pairs = pairwise(entered)
-    return [(one.state, two.state) for one, two in pairs if two.state not in TRANSITIONS[one.state]]
+    return [(before.state, after.state) for before, after in pairs if after.state not in TRANSITIONS[before.state]]

@@ -54,7 +54,7 @@ class _Class(NamedTuple):
 
 
 def _distinct(lists: Iterable[Sequence[ConsumerThreadId]]) -> list[Sequence[ConsumerThreadId]]:
-    return list({id(one): one for one in lists}.values())  # topics share lists, see GroupView
+    return list({id(subscribers): subscribers for subscribers in lists}.values())  # topics share lists, see GroupView
 
 
 def _classes(threads: Threads, partitions: Partitions) -> list[_Class]:
@@ -67,7 +67,7 @@ def _classes(threads: Threads, partitions: Partitions) -> list[_Class]:
         _Class(threads[names[0]], [TopicPartition(topic, n) for topic in names for n in partitions[topic]])
         for names in topics.values()
     ]
-    return sorted(classes, key=lambda one: (len(one.threads), one.partitions[0]))
+    return sorted(classes, key=lambda topics_alike: (len(topics_alike.threads), topics_alike.partitions[0]))
 
 
 class _Loads:
@@ -89,32 +89,32 @@ class _Loads:
         self._load = [0] * len(threads)
         self._classes_of: list[list[int]] = [[] for _ in threads]
         self._lightest: list[list[tuple[int, int]]] = []
-        for k, one in enumerate(classes):
-            heap = [(0, number[thread]) for thread in one.threads]
+        for class_index, topics_alike in enumerate(classes):
+            heap = [(0, number[thread]) for thread in topics_alike.threads]
             heapify(heap)
             self._lightest.append(heap)
             for _, thread in heap:
-                self._classes_of[thread].append(k)
+                self._classes_of[thread].append(class_index)
         # By thread and class; the last partition of a list is given away first.
         self._held: list[dict[int, list[TopicPartition]]] = [{} for _ in threads]
         self._homeless: list[list[TopicPartition]] = [[] for _ in classes]
 
     def keep(self, previous: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Leave each partition where it was, if that thread still subscribes to its topic."""
-        for k, one in enumerate(self._classes):
-            able = {self._number[thread] for thread in one.threads}
-            for partition in reversed(one.partitions):
+        for class_index, topics_alike in enumerate(self._classes):
+            able = {self._number[thread] for thread in topics_alike.threads}
+            for partition in reversed(topics_alike.partitions):
                 thread = self._number.get(previous[partition]) if partition in previous else None
                 if thread is not None and thread in able:
-                    self._hold(thread, k, partition)
+                    self._hold(thread, class_index, partition)
                 else:
-                    self._homeless[k].append(partition)
+                    self._homeless[class_index].append(partition)
 
     def place(self) -> None:
         """Give each of the other partitions to the emptiest thread."""
-        for k, partitions in enumerate(self._homeless):
+        for class_index, partitions in enumerate(self._homeless):
             for partition in reversed(partitions):
-                self._hold(self._emptiest(k), k, partition)
+                self._hold(self._emptiest(class_index), class_index, partition)
 
     def even_out(self) -> None:
         """Move partitions from fuller to emptier threads until none gains; each move makes the loads more even.
@@ -130,16 +130,16 @@ class _Loads:
             load, giver = heappop(givers)
             if -load != self._load[giver]:
                 continue
-            k, taker = min(
-                ((k, self._emptiest(k)) for k, held in self._held[giver].items() if held),
-                key=lambda one: (self._load[one[1]], one),
+            class_index, taker = min(
+                ((class_index, self._emptiest(class_index)) for class_index, held in self._held[giver].items() if held),
+                key=lambda choice: (self._load[choice[1]], choice),
             )
             if self._load[giver] < self._load[taker] + 2:
                 for held_class, held in self._held[giver].items():
                     if held:
                         heappush(waiting[held_class], (load, giver))
                 continue
-            self._move(giver, taker, k)
+            self._move(giver, taker, class_index)
             for thread in (giver, taker):
                 heappush(givers, (-self._load[thread], thread))
             self._wake(giver, waiting, givers)
@@ -153,12 +153,12 @@ class _Loads:
             for partition in held
         }
 
-    def _hold(self, thread: int, k: int, partition: TopicPartition) -> None:
-        self._held[thread].setdefault(k, []).append(partition)
+    def _hold(self, thread: int, class_index: int, partition: TopicPartition) -> None:
+        self._held[thread].setdefault(class_index, []).append(partition)
         self._load[thread] += 1
 
-    def _emptiest(self, k: int) -> int:
-        heap = self._lightest[k]
+    def _emptiest(self, class_index: int) -> int:
+        heap = self._lightest[class_index]
         while True:
             load, thread = heap[0]
             present = self._load[thread]
@@ -169,15 +169,15 @@ class _Loads:
             else:
                 heappop(heap)
 
-    def _move(self, giver: int, taker: int, k: int) -> None:
-        self._hold(taker, k, self._held[giver][k].pop())
+    def _move(self, giver: int, taker: int, class_index: int) -> None:
+        self._hold(taker, class_index, self._held[giver][class_index].pop())
         self._load[giver] -= 1
-        for one in self._classes_of[giver]:
-            heappush(self._lightest[one], (self._load[giver], giver))
+        for held_class in self._classes_of[giver]:
+            heappush(self._lightest[held_class], (self._load[giver], giver))
 
     def _wake(self, giver: int, waiting: list[list[tuple[int, int]]], givers: list[tuple[int, int]]) -> None:
         """Let threads try again that may give to ``giver`` what it has room for now."""
-        for k in self._classes_of[giver]:
-            heap = waiting[k]
+        for class_index in self._classes_of[giver]:
+            heap = waiting[class_index]
             while heap and -heap[0][0] >= self._load[giver] + 2:
                 heappush(givers, heappop(heap))

@@ -75,7 +75,11 @@ class TopicFilter:
         key = (self, exclude_internal)
         if key not in memo:
             memo[key] = tuple(
-                sorted(t for t in topics if not (exclude_internal and t in INTERNAL_TOPICS) and self.allows(t))
+                sorted(
+                    topic
+                    for topic in topics
+                    if not (exclude_internal and topic in INTERNAL_TOPICS) and self.allows(topic)
+                )
             )
         return list(memo[key])
 
@@ -135,14 +139,15 @@ class Subscription:
         if not isinstance(topics, Mapping):
             raise ConfigError(f"topics must be a mapping of topic to number of streams, not {topics!r}")
         wrong = [
-            f"number of streams of topic {t!r} must be an integer of at least 1, not {n!r}"
-            for t, n in topics.items()
-            if not _is_count(n)
+            f"number of streams of topic {topic!r} must be an integer of at least 1, not {streams!r}"
+            for topic, streams in topics.items()
+            if not _is_count(streams)
         ]
         wrong += [
-            f"{t!r} cannot be the name of a topic: it has at most 255 letters, digits, dots, underscores and hyphens"
-            for t in topics
-            if not (isinstance(t, str) and _LEGAL_TOPIC.match(t))
+            f"{topic!r} cannot be the name of a topic: it has at most 255 letters, digits, dots, underscores and "
+            "hyphens"
+            for topic in topics
+            if not (isinstance(topic, str) and _LEGAL_TOPIC.match(topic))
         ]
         if wrong:
             raise ConfigError(wrong)
@@ -194,4 +199,6 @@ def _is_count(number: object) -> bool:
 def all_topics(subscriptions: Iterable[Subscription], topics: Collection[str]) -> set[str]:
     """Every topic that one of the subscriptions selects, internal ones included; filters select from ``topics``."""
     distinct = {subscription.key: subscription for subscription in subscriptions}
-    return {topic for one in distinct.values() for topic in one.expand(topics, exclude_internal=False)}
+    return {
+        topic for subscription in distinct.values() for topic in subscription.expand(topics, exclude_internal=False)
+    }

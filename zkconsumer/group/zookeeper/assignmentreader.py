@@ -177,8 +177,8 @@ class AssignmentReader:
         if not self._jvm_members:
             return [], False
         assignment = self._of_all_topics()
-        theirs = [p for p, thread in assignment.items() if thread.consumer_id in self._jvm_members]
-        owners = self._group_reader.owner_threads(self._config.group_id, theirs)
+        of_jvm = [p for p, thread in assignment.items() if thread.consumer_id in self._jvm_members]
+        owners = self._group_reader.owner_threads(self._config.group_id, of_jvm)
         return given_up(assignment, owners, self._jvm_members), held_by_others(assignment, owners, self._jvm_members)
 
     def _of_all_topics(self) -> Assignment:
@@ -187,16 +187,16 @@ class AssignmentReader:
         if view is None or self._topics_of is None:
             return self._group_assignment
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        others = self._group_reader.partitions(sorted(threads.keys() - view.partitions.keys()))
-        return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **others})
+        further = self._group_reader.partitions(sorted(threads.keys() - view.partitions.keys()))
+        return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **further})
 
     def _report_missing_topics(self, view: GroupView) -> None:
         """Log topics that do not exist: a member waits for them, so a mistyped name would go unnoticed.
 
         See jvm-consumer.md#subscriptions.
         """
-        mine = view.members.get(self._consumer_id)
-        missing = set() if mine is None else mine.topics.keys() - view.partitions.keys()
+        subscription = view.members.get(self._consumer_id)
+        missing = set() if subscription is None else subscription.topics.keys() - view.partitions.keys()
         for topic in sorted(missing - self._missing_topics):
             _log.warning(
                 "group %s: topic %s does not exist; waiting for it to be created (check its name, and %s)",

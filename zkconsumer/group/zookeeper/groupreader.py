@@ -143,12 +143,12 @@ class GroupReader:
         else:
             reads = self._reads.read(registrations, clients, brokers)
         registered = _registrations(_only(reads, registrations))
-        concerned = [one for name, one in registered.members.items() if topics_of in (None, name)]
+        concerned = [subscription for name, subscription in registered.members.items() if topics_of in (None, name)]
         has_filter = any(subscription.topic_filter for subscription in registered.members.values())
         cluster = self._cluster(None if has_filter else all_topics(concerned, ()))
         topics = cluster.topics() if has_filter else frozenset()
         described = cluster.describe_topics(sorted(all_topics(concerned, topics)))
-        ours = _our_clients(_only(reads, clients))
+        clients_by_member = _our_clients(_only(reads, clients))
         return GroupView(
             members=registered.members,
             partitions={name: topic.partitions for name, topic in described.items()},
@@ -156,51 +156,57 @@ class GroupReader:
             topics=topics,
             unreadable=registered.unreadable,
             brokers=self._live(cluster, _only(reads, brokers)),
-            our_clients={name: one.assignor for name, one in ours.items()},
-            obeying=frozenset(name for name, one in ours.items() if one.protocol == "coordinator"),
-            unshared=frozenset(name for name, one in ours.items() if not one.shares),
-            session_ms={name: one.session_ms for name, one in ours.items() if one.session_ms is not None},
+            our_clients={name: client.assignor for name, client in clients_by_member.items()},
+            obeying=frozenset(name for name, client in clients_by_member.items() if client.protocol == "coordinator"),
+            unshared=frozenset(name for name, client in clients_by_member.items() if not client.shares),
+            session_ms={
+                name: client.session_ms for name, client in clients_by_member.items() if client.session_ms is not None
+            },
             registered_ms=registered.since_ms,
         )
 
     def views(self, groups: Collection[str]) -> GroupViews:
         """As :meth:`view` for many groups, in few requests and without watches."""
         paths = {group: GroupPaths(group) for group in groups}
-        children = self._session.children_of(p for each in paths.values() for p in (each.ids, each.members))
+        children = self._session.children_of(
+            p for group_paths in paths.values() for p in (group_paths.ids, group_paths.members)
+        )
         brokers = self._znodes.broker_paths() if self._read_cluster is None else []
         failures: dict[str, ZkConsumerError] = {}
         nodes: dict[str, tuple[list[str], list[str]]] = {}
-        for group, each in paths.items():
-            refused = children.refused.get(each.ids) or children.refused.get(each.members)
+        for group, group_paths in paths.items():
+            refused = children.refused.get(group_paths.ids) or children.refused.get(group_paths.members)
             if refused is not None:
                 failures[group] = refused
                 continue
             nodes[group] = (
-                [each.consumer_id(name) for name in sorted(children.names[each.ids] or ())],
-                [f"{each.members}/{name}" for name in children.names[each.members] or ()],
+                [group_paths.consumer_id(name) for name in sorted(children.names[group_paths.ids] or ())],
+                [f"{group_paths.members}/{name}" for name in children.names[group_paths.members] or ()],
             )
         reads = self._session.read_many([*brokers, *(p for pair in nodes.values() for part in pair for p in part)])
         registered = {group: _registrations(_only(reads, ids)) for group, (ids, _) in nodes.items()}
-        everyone = [one for each in registered.values() for one in each.members.values()]
-        has_filter = any(one.topic_filter for one in everyone)
+        everyone = [
+            subscription for registrations in registered.values() for subscription in registrations.members.values()
+        ]
+        has_filter = any(subscription.topic_filter for subscription in everyone)
         cluster = self._cluster(None if has_filter else all_topics(everyone, ()))
         topics = cluster.topics() if has_filter else frozenset()
         described = cluster.describe_topics(sorted(all_topics(everyone, topics)))
         live = self._live(cluster, _only(reads, brokers))
         views = {}
-        for group, found in registered.items():
-            members = found.members.values()
-            of_filters = topics if any(one.topic_filter for one in members) else frozenset()
+        for group, registrations in registered.items():
+            members = registrations.members.values()
+            of_filters = topics if any(subscription.topic_filter for subscription in members) else frozenset()
             wanted = {name: described[name] for name in sorted(all_topics(members, of_filters)) if name in described}
             views[group] = GroupView(
-                members=found.members,
+                members=registrations.members,
                 partitions={name: topic.partitions for name, topic in wanted.items()},
                 identities={name: topic.identity for name, topic in wanted.items()},
                 topics=of_filters,
-                unreadable=found.unreadable,
+                unreadable=registrations.unreadable,
                 brokers=live,
-                our_clients={n: one.assignor for n, one in _our_clients(_only(reads, nodes[group][1])).items()},
-                registered_ms=found.since_ms,
+                our_clients={n: client.assignor for n, client in _our_clients(_only(reads, nodes[group][1])).items()},
+                registered_ms=registrations.since_ms,
             )
         return GroupViews(views, failures)
 
@@ -238,8 +244,8 @@ def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | No
 def _client(path: str, data: bytes | None) -> tuple[str, _Client]:
     node = SessionNode
     protocol, shares = node.protocol(path, data), node.shares(path, data)
-    one = _Client(node.decode(path, data), node.session_ms(path, data), protocol, shares)
-    return SessionNode.consumer_id(path.rpartition("/")[2]), one
+    client = _Client(node.decode(path, data), node.session_ms(path, data), protocol, shares)
+    return SessionNode.consumer_id(path.rpartition("/")[2]), client
 
 
 class _Client(NamedTuple):
@@ -262,18 +268,20 @@ def _only(reads: Reads, paths: Iterable[str]) -> Reads:
 
 
 def _registrations(reads: Reads) -> _Registrations:
-    found = _Registrations({}, {path.rpartition("/")[2]: str(reason) for path, reason in reads.refused.items()}, {})
+    registrations = _Registrations(
+        {}, {path.rpartition("/")[2]: str(reason) for path, reason in reads.refused.items()}, {}
+    )
     for path, node in reads.nodes.items():
         consumer_id = path.rpartition("/")[2]
         if node is None:
             continue  # left between the two reads; the watch on ids fires for it
         try:
-            found.members[consumer_id], since = _registration(path, node.data)
+            registrations.members[consumer_id], since = _registration(path, node.data)
             if since is not None:
-                found.since_ms[consumer_id] = since
+                registrations.since_ms[consumer_id] = since
         except (MalformedZnode, ConfigError) as error:
-            found.unreadable[consumer_id] = str(error)
-    return found
+            registrations.unreadable[consumer_id] = str(error)
+    return registrations
 
 
 def _our_clients(reads: Reads) -> dict[str, _Client]:

@@ -118,7 +118,7 @@ class PartitionOwnership:
         ]
         outcomes = self._session.try_transact(self._fence(), creations, insist=False, condition=condition)
         if "missing" in outcomes.values():
-            without = [one for one in creations if outcomes.get(one.path) != "done"]
+            without = [creation for creation in creations if outcomes.get(creation.path) != "done"]
             outcomes.add(self._create_with_parents(without, condition))
         if any(outcomes.get(creation.path) != "done" for creation in creations):
             holders = self._holders(share)
@@ -131,7 +131,9 @@ class PartitionOwnership:
 
     def _create_with_parents(self, creations: Sequence[Operation], condition: Operation | None) -> Outcomes:
         """Parents are missing only if the group never owned a partition of the topic, so they are created on demand."""
-        for reason in self._session.ensure_paths({one.path.rpartition("/")[0] for one in creations}, None).values():
+        for reason in self._session.ensure_paths(
+            {creation.path.rpartition("/")[0] for creation in creations}, None
+        ).values():
             raise reason
         return self._session.try_transact(self._fence(), creations, insist=False, condition=condition)
 
@@ -175,14 +177,14 @@ class PartitionOwnership:
         """
         # From here on nothing may be committed, whether or not the deletion succeeds.
         self._hold_nothing()
-        ours = self._data_of_ours(self._tried)
+        own_nodes = self._data_of_ours(self._tried)
         retained = {
             partition: thread
             for partition, thread in self._tried.items()
-            if retain.get(partition) == thread and ours.get(partition) == PartitionOwnerNode.encode(thread)
+            if retain.get(partition) == thread and own_nodes.get(partition) == PartitionOwnerNode.encode(thread)
         }
         # Between this read and the deletion no other member can become the owner: the node exists until we delete it.
-        gone = sorted(ours.keys() - retained.keys())
+        gone = sorted(own_nodes.keys() - retained.keys())
         self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
         self._tried, self._retained = dict(retained), retained
 
@@ -207,8 +209,8 @@ class PartitionOwnership:
     ) -> dict[TopicPartition, bytes | None]:
         """The partitions whose owner znode belongs to the session of this member, and the data of the znode."""
         paths = {partition: self._paths.owner(partition) for partition in partitions}
-        nodes, mine = (read or self._session.get_many)(paths.values()), self._session_id()
-        return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == mine}
+        nodes, session_id = (read or self._session.get_many)(paths.values()), self._session_id()
+        return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == session_id}
 
     def lose_all(self) -> None:
         """Record that the session node is gone: nothing may be committed any more.
@@ -230,8 +232,8 @@ class PartitionOwnership:
         What the read finds decides about a commit to Kafka, which no transaction guards: a server that lags, or has
         lost its leader, would return former owners (adr/0024).
         """
-        ours = self._data_of_ours(self._held, self._session.get_many_synced)
-        kept = {partition: thread for partition, thread in self._held.items() if partition in ours}
+        own_nodes = self._data_of_ours(self._held, self._session.get_many_synced)
+        kept = {partition: thread for partition, thread in self._held.items() if partition in own_nodes}
         lost = sorted(self._held.keys() - kept.keys())
         if lost:
             self._held = kept

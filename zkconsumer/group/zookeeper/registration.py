@@ -217,10 +217,10 @@ class MemberRegistration:
         """
         path = self._paths.consumer_id(self._consumer_id)
         node = self._session.exists(path)
-        ours = [path] if node is not None and node.owner_session == self._registered_session else []
-        ours += [] if self._protocol is None else [self.command]
+        paths = [path] if node is not None and node.owner_session == self._registered_session else []
+        paths += [] if self._protocol is None else [self.command]
         try:
-            self._session.transact(self.fence, [Operation("delete", one) for one in (*ours, self.fence)])
+            self._session.transact(self.fence, [Operation("delete", own_path) for own_path in (*paths, self.fence)])
         except SessionExpired:
             _log.info("group %s: the session node of %s is gone as well", self._paths.group, self._consumer_id)
         self.session_lost()

@@ -39,13 +39,13 @@ class RegistrationReads:
         """Read all of them the next time."""
         self._known = {}
 
-    def read(self, registrations: Collection[str], session_nodes: Collection[str], others: Collection[str]) -> Reads:
+    def read(self, registrations: Collection[str], session_nodes: Collection[str], always: Collection[str]) -> Reads:
         """All of these nodes; see :meth:`ZkSession.read_many`. What is not named is forgotten.
 
         Args:
             registrations: paths of registrations.
             session_nodes: paths of session nodes, listed before this call.
-            others: paths that are read each time.
+            always: paths that are read each time.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: no answer.
@@ -61,10 +61,10 @@ class RegistrationReads:
             for path, names in sessions.items()
             if names and path in self._known and self._known[path].sessions == names
         }
-        reads = self._session.read_many([*(path for path in sessions if path not in known), *others])
+        reads = self._session.read_many([*(path for path in sessions if path not in known), *always])
         for path, names in sessions.items():
             node = reads.nodes.get(path)
             if names and node is not None:
                 known[path] = _Read(names, node)
         self._known = known
-        return Reads({**reads.nodes, **{path: one.node for path, one in known.items()}}, reads.refused)
+        return Reads({**reads.nodes, **{path: known_read.node for path, known_read in known.items()}}, reads.refused)

@@ -16,7 +16,7 @@ from zkconsumer.zookeeper.transaction import Kind, Operation
 _log: Final = logging.getLogger(__name__)
 
 
-class _Known(NamedTuple):
+class _KnownRecords(NamedTuple):
     """Records that exist, and the czxid of their parent; None if there is no parent."""
 
     ensemble: int | None
@@ -77,7 +77,7 @@ class TopicRecords:
             self._report(refusal)
             return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
 
-    def _read(self, topics: Iterable[str]) -> _Known:
+    def _read(self, topics: Iterable[str]) -> _KnownRecords:
         paths = {f"{self._parent}/{topic}": topic for topic in topics if is_node_name(topic)}
         nodes = self._session.get_many([self._parent, *paths])
         parent = nodes.pop(self._parent)
@@ -91,9 +91,9 @@ class TopicRecords:
                 _log.error("%s", error)
                 record = None
             records[paths[path]] = record, node.mzxid
-        return _Known(None if parent is None else parent.czxid, records)
+        return _KnownRecords(None if parent is None else parent.czxid, records)
 
-    def _write(self, identities: Mapping[str, TopicIdentity], known: _Known) -> dict[str, TopicOrigin]:
+    def _write(self, identities: Mapping[str, TopicIdentity], known: _KnownRecords) -> dict[str, TopicOrigin]:
         operations, origins = [], {}
         for topic, identity in identities.items():
             present, written_at = known.records.get(topic, (None, None))

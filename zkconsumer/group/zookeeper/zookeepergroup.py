@@ -120,12 +120,12 @@ class ZooKeeperGroup(SessionProtocol):
         if not self._shares.is_member(view):
             raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
         self._announce_changes()
-        other, held = self._topics.others(view.identities), self._ownership.held
-        if fetching and not renew and self._shares.assign(view) == held and not other:
+        changed, held = self._topics.others(view.identities), self._ownership.held
+        if fetching and not renew and self._shares.assign(view) == held and not changed:
             self._look_later()
             return NoNeed.UNCHANGED
         cause, changes = self._shares.cause(view)
-        recreated = {TopicPartition(topic, number) for topic in other for number in view.partitions[topic]}
+        recreated = {TopicPartition(topic, number) for topic in changed for number in view.partitions[topic]}
         share = self._shares.assigned(view)
         return NextAssignment(cause, changes, share, frozenset(held), frozenset(), frozenset(recreated))
 

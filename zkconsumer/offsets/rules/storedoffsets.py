@@ -49,7 +49,7 @@ def unmarked(
 
 def offsets_of(stored: Mapping[TopicPartition, StoredOffset]) -> dict[TopicPartition, int]:
     """The offsets that there are, without their marks."""
-    return {partition: one.offset for partition, one in stored.items() if one.offset is not None}
+    return {partition: offset.offset for partition, offset in stored.items() if offset.offset is not None}
 
 
 def is_unique(mark: Mark | None) -> bool:

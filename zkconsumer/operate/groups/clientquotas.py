@@ -36,10 +36,10 @@ def describe_quotas(connection: BrokerConnection) -> dict[str, float] | None:
         return {}
     if answer.error_code:
         raise ProtocolError(f"{connection} does not report quotas: {error_name(answer.error_code)}")
-    found: dict[str, float] = {}
+    rate_by_path: dict[str, float] = {}
     for entry in answer.entries or ():
         path = quota_path({part.entity_type: part.entity_name for part in entry.entity})
-        rates = [one.value for one in entry.values if one.key == CONSUMER_RATE]
+        rates = [quota.value for quota in entry.values if quota.key == CONSUMER_RATE]
         if path is not None and rates:
-            found[path] = rates[0]
-    return found
+            rate_by_path[path] = rates[0]
+    return rate_by_path

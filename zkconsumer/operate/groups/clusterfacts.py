@@ -216,14 +216,14 @@ def _decoded(
 def _decoded_nodes(
     nodes: Mapping[str, Znode | None], decode: Callable[[str, bytes | None], T], problems: list[str]
 ) -> dict[str, T]:
-    found: dict[str, T] = {}
+    decoded: dict[str, T] = {}
     for path, node in nodes.items():
         try:
             if node is not None:
-                found[path] = decode(path, node.data)
+                decoded[path] = decode(path, node.data)
         except MalformedZnode as error:
             problems.append(str(error))
-    return found
+    return decoded
 
 
 def _topics(
@@ -250,7 +250,9 @@ def _states(
 
 def _clocks(session: ZkSession, znodes: GroupZnodes) -> dict[str, float]:
     """A registration holds the member's time, and its znode the time of the server that wrote it."""
-    paths = {GroupPaths(znodes.group).consumer_id(one): one for one in znodes.view.registered_ms}
+    paths = {
+        GroupPaths(znodes.group).consumer_id(consumer_id): consumer_id for consumer_id in znodes.view.registered_ms
+    }
     nodes = session.read_many(paths).nodes
     return {
         paths[path]: (znodes.view.registered_ms[paths[path]] - node.modified_ms) / 1000
@@ -276,9 +278,9 @@ def _quotas(session: ZkSession, problems: list[str]) -> dict[str, float]:
         users = []
     of_users = session.children_of(clients_of(user) for user in users).names
     users += [f"{parent}/{name}" for parent, names in of_users.items() for name in names or ()]
-    found = _decoded(session, clients, decode_consumer_rate, problems)
-    found |= _decoded(session, users, decode_consumer_rate, [])
-    return {path: rate for path, rate in found.items() if rate is not None}
+    rate_by_path = _decoded(session, clients, decode_consumer_rate, problems)
+    rate_by_path |= _decoded(session, users, decode_consumer_rate, [])
+    return {path: rate for path, rate in rate_by_path.items() if rate is not None}
 
 
 def _children(session: ZkSession, parent: str) -> list[str]:
@@ -303,22 +305,24 @@ def _access(
     }
     owners = [paths.owner(partition) for partition in znodes.owners if znodes.is_live(partition)]
     try:
-        found = session.access([*(path for each in kinds.values() for path in each), *owners], masked=True)
+        access = session.access([*(path for kind_paths in kinds.values() for path in kind_paths), *owners], masked=True)
     except ZooKeeperRefused as error:
         problems.append(str(error))
         return {}, frozenset()
-    by_kind = {kind: {path: found[path] for path in each if path in found} for kind, each in kinds.items()}
-    return by_kind, principals(found[path] for path in owners if path in found)
+    by_kind = {
+        kind: {path: access[path] for path in kind_paths if path in access} for kind, kind_paths in kinds.items()
+    }
+    return by_kind, principals(access[path] for path in owners if path in access)
 
 
 def _expiries(addresses: Iterable[str], problems: list[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    expiry_counts: dict[str, float] = {}
     for address in addresses:
         try:
             with urllib.request.urlopen(address, timeout=_METRICS_TIMEOUT_S) as page:
                 text = page.read().decode("utf-8", "replace")
             samples = [line for line in text.splitlines() if line.startswith(_EXPIRIES)]
-            found[address] = sum(float(line.rpartition(" ")[2]) for line in samples)
+            expiry_counts[address] = sum(float(line.rpartition(" ")[2]) for line in samples)
         except (OSError, ValueError, urllib.error.URLError) as error:
             problems.append(f"metrics at {address} cannot be read: {error}")
-    return found
+    return expiry_counts

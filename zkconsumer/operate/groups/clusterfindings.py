@@ -148,11 +148,13 @@ def _leader_epochs(facts: ClusterFacts) -> Iterator[Finding]:
     """Each election raises the epoch of its partition by one, and each may lose records if it is unclean."""
     for partition, state in sorted(facts.states.items()):
         before = facts.states_before.get(partition, state)
-        others = [one.leader_epoch for p, one in facts.states.items() if p.topic == partition.topic and p != partition]
+        other_epochs = [
+            other.leader_epoch for p, other in facts.states.items() if p.topic == partition.topic and p != partition
+        ]
         if state.leader_epoch > before.leader_epoch:
             evidence = f"it rose from {before.leader_epoch} to {state.leader_epoch} while this command ran"
-        elif others and state.leader_epoch - median(others) >= _EPOCH_JUMP:
-            evidence = f"it is {state.leader_epoch}, and {median(others):g} for the other partitions of the topic"
+        elif other_epochs and state.leader_epoch - median(other_epochs) >= _EPOCH_JUMP:
+            evidence = f"it is {state.leader_epoch}, and {median(other_epochs):g} for the other partitions of the topic"
         else:
             continue
         yield Finding(
@@ -174,12 +176,12 @@ def _access(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
     """Members write offsets, and create what is below the parents; all of them log in as one principal."""
     for kind, nodes in facts.access.items():
         permission: Literal["write", "create"] = "write" if kind == "offset" else "create"
-        what = "write it" if kind == "offset" else "create nodes below it"
+        deed = "write it" if kind == "offset" else "create nodes below it"
         for path, (allowed, expected) in sorted(locked_out(nodes, permission, facts.members_as).items()):
             yield Finding(
                 "access",
                 path,
-                f"only {name_some(allowed) if allowed else 'no principal'} may {what}, not {expected}, as whom the "
+                f"only {name_some(allowed) if allowed else 'no principal'} may {deed}, not {expected}, as whom the "
                 "group's members write",
                 "as a principal that may, give it the ACL of its siblings (zookeeper-shell getAcl, setAcl), or delete "
                 f"it so that a member of group {znodes.group} creates it again",

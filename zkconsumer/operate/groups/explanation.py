@@ -64,29 +64,31 @@ def _strategies(znodes: GroupZnodes) -> Iterator[Finding]:
     """Members that compute different assignments claim the same partitions, and leave others without an owner."""
     if znodes.is_commanded:
         return
-    ours = sorted({name for member, name in znodes.view.our_clients.items() if member in znodes.live})
-    if len(ours) > 1:
+    strategies = sorted({name for member, name in znodes.view.our_clients.items() if member in znodes.live})
+    if len(strategies) > 1:
         yield Finding(
             "different-strategies",
             znodes.group,
-            f"its zkconsumer members assign by {', '.join(ours)}",
+            f"its zkconsumer members assign by {', '.join(strategies)}",
             "give all members the same partition.assignment.strategy and roundrobin.hash.era",
         )
         return
     if not znodes.owners:
         return
     by_member = {
-        consumer_id: {name for name, one in _assignments(znodes).items() if _agrees(znodes, consumer_id, one)}
+        consumer_id: {
+            name for name, assignment in _assignments(znodes).items() if _agrees(znodes, consumer_id, assignment)
+        }
         for consumer_id in znodes.live
         if any(consumer_of(owner) == consumer_id for owner in znodes.owners.values())
     }
     possible = list(by_member.values())
     if len(possible) > 1 and all(possible) and not set.intersection(*possible):
-        each = "; ".join(f"{member} by {' or '.join(sorted(names))}" for member, names in sorted(by_member.items()))
+        ways = "; ".join(f"{member} by {' or '.join(sorted(names))}" for member, names in sorted(by_member.items()))
         yield Finding(
             "different-strategies",
             znodes.group,
-            f"the partitions that members own were assigned {each}",
+            f"the partitions that members own were assigned {ways}",
             "give all members the same partition.assignment.strategy; releases up to 0.11 order round-robin by another "
             "hash than 1.0 and later",
         )
@@ -107,14 +109,18 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
     shares = _possible_shares(znodes)
     for consumer_id in sorted(znodes.view.members.keys() - owning):
         topics = sorted(
-            topic for topic, each in threads.items() if any(thread.consumer_id == consumer_id for thread in each)
+            topic
+            for topic, topic_threads in threads.items()
+            if any(thread.consumer_id == consumer_id for thread in topic_threads)
         )
         existing = [topic for topic in topics if topic in znodes.existing]
         if not existing:
-            what = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
-            yield Finding("idle-member", consumer_id, what, _command(znodes, "groups", "describe", "--members"))
+            reason = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
+            yield Finding("idle-member", consumer_id, reason, _command(znodes, "groups", "describe", "--members"))
         elif not any(consumer_id in share for share in shares):
-            counts = ", ".join(f"{t} has {len(znodes.existing[t])} and {len(threads[t])} threads" for t in existing)
+            counts = ", ".join(
+                f"{topic} has {len(znodes.existing[topic])} and {len(threads[topic])} threads" for topic in existing
+            )
             yield Finding(
                 "more-threads-than-partitions",
                 consumer_id,

@@ -43,7 +43,7 @@ def read_coordinators(session: ZkSession, groups: Collection[str]) -> dict[str, 
 
     Args:
         session: an open session.
-        groups: their names.
+        groups: names of groups.
 
     Raises:
         ZooKeeperUnavailable, SessionExpired: they cannot be read.
@@ -51,19 +51,23 @@ def read_coordinators(session: ZkSession, groups: Collection[str]) -> dict[str, 
     if not groups:
         return {}
     paths = {group: CoordinatorPaths(group) for group in groups}
-    children = session.children_of(each.commands for each in paths.values())
-    names = {group: children.names.get(each.commands) or () for group, each in paths.items()}
+    children = session.children_of(group_paths.commands for group_paths in paths.values())
+    names = {group: children.names.get(group_paths.commands) or () for group, group_paths in paths.items()}
     wanted = {
-        group: (each.leader, each.status, *(f"{each.commands}/{name}" for name in sorted(names[group])))
-        for group, each in paths.items()
+        group: (
+            group_paths.leader,
+            group_paths.status,
+            *(f"{group_paths.commands}/{name}" for name in sorted(names[group])),
+        )
+        for group, group_paths in paths.items()
         if names[group]
     }
-    reads = session.read_many(path for each in wanted.values() for path in each)
-    found = {group: _coordinator(paths[group], each, reads) for group, each in wanted.items()}
-    for group, each in paths.items():
-        if each.commands in children.refused:
-            found[group] = GroupCoordinator(problems=(str(children.refused[each.commands]),))
-    return found
+    reads = session.read_many(path for group_wanted in wanted.values() for path in group_wanted)
+    coordinators = {group: _coordinator(paths[group], group_wanted, reads) for group, group_wanted in wanted.items()}
+    for group, group_paths in paths.items():
+        if group_paths.commands in children.refused:
+            coordinators[group] = GroupCoordinator(problems=(str(children.refused[group_paths.commands]),))
+    return coordinators
 
 
 def _coordinator(paths: CoordinatorPaths, wanted: Iterable[str], reads: Reads) -> GroupCoordinator:
@@ -82,9 +86,9 @@ def _coordinator(paths: CoordinatorPaths, wanted: Iterable[str], reads: Reads) -
                 status = StatusNode.decode(path, node.data)
             else:
                 # A session that registered twice may have two nodes; the member obeys the newest one.
-                one = (node.czxid, CommandNode.decode(path, node.data))
+                version = (node.czxid, CommandNode.decode(path, node.data))
                 name = consumer_id_of(path)
-                newest[name] = max(newest.get(name, one), one, key=lambda each: each[0])
+                newest[name] = max(newest.get(name, version), version, key=lambda pair: pair[0])
         except MalformedZnode as error:
             problems.append(str(error))
     commands = {name: command for name, (_, command) in sorted(newest.items())}

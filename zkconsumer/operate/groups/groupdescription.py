@@ -26,7 +26,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     offsets_of,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of, read_groups
-from zkconsumer.operate.offsets.brokeroffsets import Answer, BrokerOffsets, Logs
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST
 from zkconsumer.zookeeper.session import ZkSession
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberDescription:
+class DescribedGroupMember:
     """One member.
 
     Attributes:
@@ -111,7 +111,7 @@ class GroupDescription:
     """
 
     group: str
-    members: tuple[MemberDescription, ...]
+    members: tuple[DescribedGroupMember, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...] = ()
     coordinator: GroupCoordinator | None = None
@@ -151,7 +151,7 @@ def describe_groups(
     Args:
         session: an open session.
         config: how brokers are reached.
-        groups: their names.
+        groups: names of groups.
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         with_log_starts: also ask where the logs start.
@@ -162,26 +162,26 @@ def describe_groups(
     """
     bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
     group_reader = open_group_reader(session, config, without_brokers=True)
-    found = read_groups(session, group_reader, groups).required(skipped)
+    groups_znodes = read_groups(session, group_reader, groups).required(skipped)
     brokers = bootstrap or group_reader.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(group_reader, asked, found, storage, is_elsewhere=bool(bootstrap))
-        partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
+        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=bool(bootstrap))
+        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=bool(bootstrap))
         logs = asked.logs(partitions, with_starts=with_log_starts)
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
     unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
     return [
         _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
-        for znodes in found
+        for znodes in groups_znodes
     ]
 
 
-OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
+OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
 """What a group committed to Kafka."""
 
 
 def existing_partitions(
-    found: Sequence[GroupZnodes],
+    groups: Sequence[GroupZnodes],
     in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
     *,
     is_elsewhere: bool = False,
@@ -189,12 +189,12 @@ def existing_partitions(
     """The partitions of groups that brokers can be asked about.
 
     Args:
-        found: the groups.
+        groups: what was read of the groups from ZooKeeper.
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
     """
-    known = {p for znodes in found for p in znodes.partitions}
-    existing = {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    known = {p for znodes in groups for p in znodes.partitions}
+    existing = {p for znodes in groups for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
@@ -206,7 +206,7 @@ def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka) -> list[TopicP
 def read_offsets_in_kafka(
     group_reader: GroupReader,
     asked: BrokerOffsets,
-    found: Sequence[GroupZnodes],
+    groups: Sequence[GroupZnodes],
     storage: OffsetStorage,
     *,
     is_elsewhere: bool = False,
@@ -217,24 +217,24 @@ def read_offsets_in_kafka(
     has an offset in Kafka, so nothing is asked.
 
     Args:
-        group_reader: of the cluster.
-        asked: its brokers.
-        found: the groups.
+        group_reader: reads which topics the cluster has.
+        asked: the brokers, whose coordinators are asked.
+        groups: what was read of the groups from ZooKeeper.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
     """
     may_ask = OFFSETS_TOPIC in group_reader.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
-        return {znodes.group: Answer({}) for znodes in found}
-    groups = {znodes.group: znodes.partitions for znodes in found}
-    return asked.committed(groups, with_others=counts_in_kafka(storage))
+        return {znodes.group: BrokersAnswer({}) for znodes in groups}
+    partitions = {znodes.group: znodes.partitions for znodes in groups}
+    return asked.committed(partitions, with_others=counts_in_kafka(storage))
 
 
 def _description(
     znodes: GroupZnodes,
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
-    logs: Answer[Logs],
+    logs: BrokersAnswer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
     offsets, (starts, ends) = offsets_of(in_kafka.found), logs.found
@@ -258,15 +258,15 @@ def _missing_problem(znodes: GroupZnodes) -> list[str]:
     return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
 
 
-def describe_members(znodes: GroupZnodes) -> tuple[MemberDescription, ...]:
+def describe_members(znodes: GroupZnodes) -> tuple[DescribedGroupMember, ...]:
     """The members of a group, in the order of their ids."""
     owned = Counter(consumer_of(owner) for owner in znodes.owners.values())
     return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
 
 
-def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> MemberDescription:
+def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> DescribedGroupMember:
     view: GroupView = znodes.view
-    return MemberDescription(
+    return DescribedGroupMember(
         consumer_id,
         "zkconsumer" if consumer_id in view.our_clients else "jvm",
         view.members[consumer_id].expand(view.topics, exclude_internal=True),

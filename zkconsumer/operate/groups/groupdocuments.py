@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-from zkconsumer.operate.groups.groupdescription import GroupDescription, MemberDescription
+from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, GroupDescription
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 
 _MEMBER: Final = ("id", "client", "threads", "pattern", "registered_ms")
@@ -26,7 +26,7 @@ def description_document(description: GroupDescription, *, both_stores: bool = F
     document: dict[str, Any] = {
         "group": description.group,
         "members": member_documents(description.members),
-        "partitions": [{name: getattr(one, name) for name in names} for one in description.partitions],
+        "partitions": [{name: getattr(partition, name) for name in names} for partition in description.partitions],
     }
     if description.coordinator is not None:
         document["coordinator"] = coordinator_document(description.coordinator)
@@ -49,9 +49,9 @@ def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:
     }
 
 
-def member_documents(members: Iterable[MemberDescription]) -> list[dict[str, Any]]:
+def member_documents(members: Iterable[DescribedGroupMember]) -> list[dict[str, Any]]:
     """Members, in the order given."""
-    return [{name: getattr(one, name) for name in _MEMBER} for one in members]
+    return [{name: getattr(member, name) for name in _MEMBER} for member in members]
 
 
 def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
@@ -66,19 +66,19 @@ def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "status": one.status.value,
-                "reason": one.reason,
-                "lag": one.lag,
-                "lag_s": one.lag_s,
-                "consumed_per_s": one.consumed_per_s,
-                "produced_per_s": one.produced_per_s,
-                "complete": one.complete,
-                "committed": one.newest.committed,
-                "log_start": one.newest.log_start,
-                "log_end": one.newest.log_end,
-                "owner": one.newest.owner,
-                "owner_live": one.newest.owner_live if one.newest.owner is not None else None,
+                "status": evaluated.status.value,
+                "reason": evaluated.reason,
+                "lag": evaluated.lag,
+                "lag_s": evaluated.lag_s,
+                "consumed_per_s": evaluated.consumed_per_s,
+                "produced_per_s": evaluated.produced_per_s,
+                "complete": evaluated.complete,
+                "committed": evaluated.newest.committed,
+                "log_start": evaluated.newest.log_start,
+                "log_end": evaluated.newest.log_end,
+                "owner": evaluated.newest.owner,
+                "owner_live": evaluated.newest.owner_live if evaluated.newest.owner is not None else None,
             }
-            for partition, one in lag.partitions.items()
+            for partition, evaluated in lag.partitions.items()
         ],
     }

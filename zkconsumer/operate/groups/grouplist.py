@@ -89,8 +89,8 @@ def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
     """The line of one group.
 
     Args:
-        znodes: the group.
-        evaluated: its lag.
+        znodes: what was read of the group.
+        evaluated: the lag status of the group.
     """
     return GroupListing(
         group=znodes.group,
@@ -98,7 +98,7 @@ def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
         members=len(znodes.live),
         topics=len({partition.topic for partition in znodes.partitions} | znodes.offset_topics | znodes.owned_topics),
         lag=evaluated.lag,
-        unknown=sum(one.lag is None for one in evaluated.partitions.values()),
+        unknown=sum(partition_lag.lag is None for partition_lag in evaluated.partitions.values()),
         newest_commit_ms=max((stored.modified_ms for stored in znodes.offsets.values()), default=None),
         status=evaluated.status,
         reason=evaluated.reason,

@@ -16,7 +16,7 @@ from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, Store, offset_nodes, partitions_to_hold
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
-from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, Target, WritePlan, plan_offsets
+from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, WriteTarget, plan_offsets
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.znodes import BROKERS, GroupPaths, offset_partition
 from zkconsumer.zookeeper.session import ZkSession
@@ -61,8 +61,8 @@ def plan_delete(
         if not stored.keys() <= known:
             known = partitions_to_hold(session, cluster.config, group, stored)
         plans.append(_plan_deletion(session, guards, group, topic, known, stored, store))
-    what = " ".join(names if topic is None else [*names, "topic", topic])
-    return WritePlan(f"delete {what}", tuple(plans), live)
+    subject = " ".join(names if topic is None else [*names, "topic", topic])
+    return WritePlan(f"delete {subject}", tuple(plans), live)
 
 
 def _groups_of(
@@ -72,7 +72,7 @@ def _groups_of(
     if topic is None:
         raise ZkConsumerError("specify a group or a topic")
     groups = group_reader.groups()
-    found = session.get_many(
+    nodes = session.get_many(
         path
         for group in groups
         for path in (GroupPaths(group).offset_topic(topic), GroupPaths(group).owner_topic(topic))
@@ -80,7 +80,7 @@ def _groups_of(
     have = [
         group
         for group in groups
-        if found[GroupPaths(group).offset_topic(topic)] or found[GroupPaths(group).owner_topic(topic)]
+        if nodes[GroupPaths(group).offset_topic(topic)] or nodes[GroupPaths(group).owner_topic(topic)]
     ]
     if store in ("kafka", "both"):
         partitions = cluster.partitions([topic])
@@ -140,9 +140,9 @@ def _plan_deletion(
     changes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
     if store in ("kafka", "both"):
-        gone = {p: one for p, one in sorted(stored.items()) if topic in (None, p.topic)}
-        kafka = tuple(KafkaChange(p, one.offset, None, str(one.mark or "")) for p, one in gone.items())
-        rows += [OffsetRow(p, one.offset, None, note="in Kafka") for p, one in gone.items()]
+        gone = {p: offset for p, offset in sorted(stored.items()) if topic in (None, p.topic)}
+        kafka = tuple(KafkaChange(p, offset.offset, None, str(offset.mark or "")) for p, offset in gone.items())
+        rows += [OffsetRow(p, offset.offset, None, note="in Kafka") for p, offset in gone.items()]
     if store != "kafka":
         changes = deletions(session, roots)
         rows += [OffsetRow(p, nodes.offset(p), None) for p in nodes.nodes if topic in (None, p.topic)]
@@ -165,26 +165,26 @@ def _roots(session: ZkSession, group: str, topic: str | None, in_kafka: Collecti
 
 def deletions(session: ZkSession, roots: Iterable[str]) -> tuple[NodeChange, ...]:
     """Deletions of nodes with all that is persistent below them, and their access, so that they can be restored."""
-    found = _subtree(session, roots)
-    access = session.access(found)
+    nodes = _subtree(session, roots)
+    access = session.access(nodes)
     return tuple(
         NodeChange(path, NodeState(node.data, node.version, node.mzxid, access.get(path)), None)
-        for path, node in sorted(found.items())
+        for path, node in sorted(nodes.items())
         if not node.owner_session
     )
 
 
 def _subtree(session: ZkSession, roots: Iterable[str]) -> dict[str, Znode]:
-    found: dict[str, Znode] = {}
+    nodes: dict[str, Znode] = {}
     level = list(roots)
     while level:
         reads = session.get_many(level)
-        found |= {path: node for path, node in reads.items() if node is not None}
+        nodes |= {path: node for path, node in reads.items() if node is not None}
         # Offset znodes are leaves, and nearly all of the nodes; should one have children, its deletion is refused.
         parents = [path for path in level if reads[path] is not None and offset_partition(path) is None]
         children = session.children_of(parents).existing()
         level = [f"{path}/{name}" for path, names in children.items() for name in names]
-    return found
+    return nodes
 
 
 def plan_rename(
@@ -222,7 +222,7 @@ def plan_rename(
     rows = {p: OffsetRow(p, None, offset) for p, offset in nodes.offsets().items()}
     if not rows:
         raise ZkConsumerError(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
-    target = Target(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
+    target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
     made = plan_offsets(session, cluster, Guards(session), target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
     creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)
@@ -236,9 +236,9 @@ def _with_access_of(
     old, new = GroupPaths(source).root, GroupPaths(destination).root
     access = {node.path: node.before.access for node in deletion.change.nodes if node.before is not None}
     return tuple(
-        NodeChange(n.path, None, NodeState(n.after.data, access=access.get(old + n.path.removeprefix(new))))
-        for n in nodes
-        if n.after is not None
+        NodeChange(node.path, None, NodeState(node.after.data, access=access.get(old + node.path.removeprefix(new))))
+        for node in nodes
+        if node.after is not None
     )
 
 

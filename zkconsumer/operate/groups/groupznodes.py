@@ -109,8 +109,8 @@ def read_group(session: ZkSession, group_reader: GroupReader, group: str) -> Gro
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    (found,) = read_groups(session, group_reader, [group]).required()
-    return found
+    (znodes,) = read_groups(session, group_reader, [group]).required()
+    return znodes
 
 
 def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[str]) -> GroupReads:
@@ -122,7 +122,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     Args:
         session: an open session.
         group_reader: of the same session.
-        groups: their names.
+        groups: names of groups.
 
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.
@@ -132,21 +132,25 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     failures.update(views.failures)
     coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
     partly = _read_topics(session, paths, views.views, failures)
-    existing = group_reader.partitions(sorted({topic for one in partly.values() for topic in one.topics}))
-    parents = session.children_of(parent for one in partly.values() for parent in one.parents())
-    found = {group: _partitions(one, existing, parents) for group, one in partly.items()}
-    owner_paths = [paths[group].owner(p) for group, one in found.items() for p in one.partitions]
-    offset_paths = [paths[group].offset(p) for group, one in found.items() for p in one.partitions]
+    existing = group_reader.partitions(sorted({topic for topics in partly.values() for topic in topics.topics}))
+    parents = session.children_of(parent for topics in partly.values() for parent in topics.parents())
+    partitions_by_group = {group: _partitions(topics, existing, parents) for group, topics in partly.items()}
+    owner_paths = [
+        paths[group].owner(p) for group, partitions in partitions_by_group.items() for p in partitions.partitions
+    ]
+    offset_paths = [
+        paths[group].offset(p) for group, partitions in partitions_by_group.items() for p in partitions.partitions
+    ]
     nodes = session.read_many([*owner_paths, *offset_paths])
-    ids = session.children_of(paths[group].ids for group in found)
+    ids = session.children_of(paths[group].ids for group in partitions_by_group)
     complete: dict[str, GroupZnodes] = {}
-    for group, partitions in found.items():
+    for group, partitions in partitions_by_group.items():
         live = ids.names.get(paths[group].ids)
         if paths[group].ids in ids.refused:
             failures[group] = ids.refused[paths[group].ids]
         else:
-            one = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
-            complete[group] = _with_coordinator(one, coordinators.get(group))
+            znodes = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
+            complete[group] = _with_coordinator(znodes, coordinators.get(group))
     return GroupReads(complete, failures)
 
 
@@ -169,8 +173,10 @@ def _existing_groups(
             paths[group] = GroupPaths(group)
         except ZkConsumerError as error:
             failures[group] = error
-    roots = session.read_many(each.root for each in paths.values())
-    for group in [group for group, each in paths.items() if roots.nodes.get(each.root, each) is None]:
+    roots = session.read_many(group_paths.root for group_paths in paths.values())
+    for group in [
+        group for group, group_paths in paths.items() if roots.nodes.get(group_paths.root, group_paths) is None
+    ]:
         del paths[group]
         failures[group] = ZkConsumerError(
             f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
@@ -203,35 +209,37 @@ def _read_topics(
 ) -> dict[str, _Topics]:
     """The topics of each group; what is refused is added to ``failures``."""
     children = session.children_of(p for group in views for p in (paths[group].owners, paths[group].offsets))
-    found: dict[str, _Topics] = {}
+    topics_by_group: dict[str, _Topics] = {}
     for group, view in views.items():
-        each = paths[group]
-        refused = children.refused.get(each.owners) or children.refused.get(each.offsets)
+        group_paths = paths[group]
+        refused = children.refused.get(group_paths.owners) or children.refused.get(group_paths.offsets)
         if refused is not None:
             failures[group] = refused
             continue
-        owned, committed = (frozenset(children.names[parent] or ()) for parent in (each.owners, each.offsets))
+        owned, committed = (
+            frozenset(children.names[parent] or ()) for parent in (group_paths.owners, group_paths.offsets)
+        )
         subscribed = {
             topic
             for subscription in view.members.values()
             for topic in subscription.expand(view.topics, exclude_internal=True)
             if is_node_name(topic)
         }
-        found[group] = _Topics(each, view, owned, committed, owned | committed | subscribed)
-    return found
+        topics_by_group[group] = _Topics(group_paths, view, owned, committed, owned | committed | subscribed)
+    return topics_by_group
 
 
-class _Found(NamedTuple):
+class _GroupPartitions(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     existing: dict[str, tuple[int, ...]]
     foreign: dict[str, tuple[str, ...]]
     problems: list[str]
 
 
-def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents: ChildrenReads) -> _Found:
+def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents: ChildrenReads) -> _GroupPartitions:
     """All partitions of the group's topics: those that exist, and those that only its znodes still name."""
-    theirs = {topic: existing[topic] for topic in sorted(group.topics) if topic in existing}
-    found = {TopicPartition(topic, n) for topic, numbers in theirs.items() for n in numbers}
+    existing_numbers = {topic: existing[topic] for topic in sorted(group.topics) if topic in existing}
+    partitions = {TopicPartition(topic, n) for topic, numbers in existing_numbers.items() for n in numbers}
     foreign: dict[str, tuple[str, ...]] = {}
     problems: list[str] = []
     for topic in sorted(group.topics):
@@ -242,31 +250,33 @@ def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents
                 continue
             names = parents.names[parent] or ()
             numbers = {name for name in names if _is_number(name)}
-            found.update(TopicPartition(topic, int(name)) for name in numbers)
-            others = tuple(sorted(name for name in names if name not in numbers))
-            if others and parent == offset_parent:
-                foreign[topic] = others
-    return _Found(tuple(sorted(found)), theirs, foreign, problems)
+            partitions.update(TopicPartition(topic, int(name)) for name in numbers)
+            foreign_names = tuple(sorted(name for name in names if name not in numbers))
+            if foreign_names and parent == offset_parent:
+                foreign[topic] = foreign_names
+    return _GroupPartitions(tuple(sorted(partitions)), existing_numbers, foreign, problems)
 
 
-def _complete(group: str, topics: _Topics, found: _Found, nodes: Reads, live: frozenset[str]) -> GroupZnodes:
-    owners, unreadable_owners = _decoded(topics.paths.owner, found.partitions, nodes, _owner)
-    offsets, unreadable = _decoded(topics.paths.offset, found.partitions, nodes, _offset)
+def _complete(
+    group: str, topics: _Topics, partitions: _GroupPartitions, nodes: Reads, live: frozenset[str]
+) -> GroupZnodes:
+    owners, unreadable_owners = _decoded(topics.paths.owner, partitions.partitions, nodes, _owner)
+    offsets, unreadable = _decoded(topics.paths.offset, partitions.partitions, nodes, _offset)
     return GroupZnodes(
         group=group,
         view=topics.view,
         live=live,
         owned_topics=topics.owned,
         offset_topics=topics.committed,
-        existing=found.existing,
-        partitions=found.partitions,
+        existing=partitions.existing,
+        partitions=partitions.partitions,
         owners=owners,
         offsets=offsets,
-        foreign_offsets=found.foreign,
+        foreign_offsets=partitions.foreign,
         unreadable=unreadable,
         problems=(
             *topics.view.unreadable.values(),
-            *found.problems,
+            *partitions.problems,
             *unreadable_owners.values(),
             *unreadable.values(),
         ),

@@ -90,7 +90,7 @@ class LagSampler:
         """Look at groups once. Groups that are not named are forgotten.
 
         Args:
-            groups: their names.
+            groups: names of groups.
             at: the time, in seconds of a clock that does not step.
             required: whether a group that cannot be read is an error; otherwise it is reported as a problem.
 
@@ -103,17 +103,19 @@ class LagSampler:
         if required:
             reads.required()
         problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
-        found = list(reads.groups.values())
+        groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
         self._asked.begin_round()
         elsewhere = bool(self._bootstrap)
-        in_kafka = read_offsets_in_kafka(group_reader, self._asked, found, self._storage, is_elsewhere=elsewhere)
-        partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
+        in_kafka = read_offsets_in_kafka(
+            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
+        )
+        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
         logs = self._asked.logs(partitions)
-        for znodes in found:
+        for znodes in groups_znodes:
             problems += (*znodes.problems, *in_kafka[znodes.group].problems)
             self._append(znodes, at, in_kafka[znodes.group], logs.found)
-        self.znodes = {znodes.group: znodes for znodes in found}
+        self.znodes = {znodes.group: znodes for znodes in groups_znodes}
         self._samples = {group: self._samples[group] for group in self.znodes}
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
         self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))

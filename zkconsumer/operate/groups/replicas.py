@@ -46,11 +46,11 @@ def describe_replicas(connection: BrokerConnection, topics: Collection[str]) -> 
     answer: Any = connection.call(MetadataRequest(version=version, topics=named, **may_create))
     report = ReplicaReport(answer.controller_id >= 0, {}, {})
     for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.partition_index)
-            epoch = getattr(one, "leader_epoch", None)
-            report.replicas[partition] = tuple(one.replica_nodes)
+        for described in topic.partitions:
+            partition = TopicPartition(topic.name, described.partition_index)
+            epoch = getattr(described, "leader_epoch", None)
+            report.replicas[partition] = tuple(described.replica_nodes)
             report.states[partition] = LeaderAndIsr(
-                one.leader_id, _UNKNOWN_EPOCH if epoch is None else epoch, tuple(one.isr_nodes)
+                described.leader_id, _UNKNOWN_EPOCH if epoch is None else epoch, tuple(described.isr_nodes)
             )
     return report

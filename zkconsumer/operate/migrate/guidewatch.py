@@ -84,10 +84,10 @@ class CommitTail:
         return _patiently(self._read, self.close)
 
     def _end(self) -> int:
-        found = self._connect()
-        if found is None:
+        connected = self._connect()
+        if connected is None:
             return 0  # the topic does not exist yet, so each of its records will be new
-        partition, consumer = found
+        partition, consumer = connected
         return consumer.latest(partition)
 
     def _connect(self) -> tuple[TopicPartition, SimpleConsumer] | None:
@@ -119,8 +119,8 @@ class CommitTail:
             self._found += [commit for commit in commits if commit is not None and commit.group == self._group]
             self._position = answer.next_offset
             if self._position >= answer.high_watermark:
-                found, self._found = self._found, []
-                return found
+                commits_found, self._found = self._found, []
+                return commits_found
 
 
 class _Nodes(NamedTuple):
@@ -135,8 +135,8 @@ class GroupWatch:
 
     Args:
         session: an open session.
-        cluster: the brokers.
-        group: consumer group.
+        cluster: brokers, which have the group's offsets in Kafka.
+        group: name of the consumer group.
         partitions: of the group; those of topics that were deleted do not belong to it.
 
     Raises:
@@ -151,7 +151,7 @@ class GroupWatch:
         self._before = _patiently(self._nodes)
         self._tail = CommitTail(cluster, group)
         stored = _patiently(lambda: cluster.committed(group, self._partitions))
-        self._in_kafka: dict[TopicPartition, int | None] = {p: one.offset for p, one in stored.items()}
+        self._in_kafka: dict[TopicPartition, int | None] = {p: offset.offset for p, offset in stored.items()}
         self._commits: dict[TopicPartition, list[int]] = {partition: [] for partition in self._partitions}
 
     def close(self) -> None:
@@ -176,8 +176,8 @@ class GroupWatch:
     def _nodes(self) -> dict[TopicPartition, _Nodes]:
         owners = {self._paths.owner(partition): partition for partition in self._partitions}
         offsets = {self._paths.offset(partition): partition for partition in self._partitions}
-        found = self._session.get_many([*owners, *offsets])
-        return {p: _Nodes(found[self._paths.owner(p)], found[self._paths.offset(p)]) for p in self._partitions}
+        nodes = self._session.get_many([*owners, *offsets])
+        return {p: _Nodes(nodes[self._paths.owner(p)], nodes[self._paths.offset(p)]) for p in self._partitions}
 
     def _watched(self, partition: TopicPartition, before: _Nodes, now: _Nodes) -> WatchedPartition:
         owner = None
@@ -210,7 +210,7 @@ def watch_group(
 
     Args:
         watch: a watch that has begun.
-        seconds: the longest time.
+        seconds: how long to watch at most.
         advance: called after each look with the seconds that have passed, and that may.
         clock: monotonic, in seconds.
 
@@ -222,12 +222,12 @@ def watch_group(
         seen = watch.look()
         passed = clock() - began
         advance(min(int(passed), int(seconds)), int(seconds))
-        if passed >= seconds or all(_is_known(one) for one in seen):
+        if passed >= seconds or all(_is_known(watched) for watched in seen):
             return seen
 
 
-def _is_known(one: WatchedPartition) -> bool:
+def _is_known(partition: WatchedPartition) -> bool:
     """True if a longer watch shows no more; a partition without the same owner all the time never shows anything."""
-    if one.owner is None:
+    if partition.owner is None:
         return True
-    return one.evidence is Evidence.PROVEN and one.is_dual is not None
+    return partition.evidence is Evidence.PROVEN and partition.is_dual is not None

@@ -52,7 +52,7 @@ class _EndReader(Protocol):
     def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
         """The offsets of partitions, and whether they may be written."""
 
-    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+    def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         """See :meth:`MigrationEnds.offsets_of_source`."""
 
 
@@ -77,9 +77,11 @@ class _GroupInZooKeeper:
         guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
         return _Seen(topics, nodes.offsets(), guards, tuple(checked.warnings))
 
-    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
-        topics = None if others else {partition.topic for partition in partitions}
-        return _those(partitions, offset_nodes(self._session, self._end.group, topics).offsets(), others=others)
+    def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
+        topics = None if with_others else {partition.topic for partition in partitions}
+        return _those(
+            partitions, offset_nodes(self._session, self._end.group, topics).offsets(), with_others=with_others
+        )
 
 
 class _GroupInKafka:
@@ -104,7 +106,9 @@ class _GroupInKafka:
         if not can_have_groups.holds:  # such brokers refuse the further requests
             return _Seen(topics, {}, [can_have_groups])
         empty = _empty_in_kafka(self._group, self._cluster.describe(self._group))
-        return _Seen(topics, self.offsets(existing, others=False), [can_have_groups, empty, self._may_commit(topics)])
+        return _Seen(
+            topics, self.offsets(existing, with_others=False), [can_have_groups, empty, self._may_commit(topics)]
+        )
 
     def _may_commit(self, topics: Collection[str]) -> Guard:
         denied = self._cluster.unwritable(self._group, topics) if topics else []
@@ -114,8 +118,8 @@ class _GroupInKafka:
             return Guard("permission", False, f"commits need Read on {name_some(denied)}; add the ACLs")
         return Guard("permission", True, "offsets may be committed")
 
-    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
-        read = self._cluster.committed_known if others else self._cluster.committed
+    def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
+        read = self._cluster.committed_known if with_others else self._cluster.committed
         return offsets_of(read(self._group, partitions))
 
 
@@ -136,12 +140,12 @@ class _Layout:
         return _Seen({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
 
     def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
-        return _Seen({partition.topic for partition in existing}, self.offsets(existing, others=True))
+        return _Seen({partition.topic for partition in existing}, self.offsets(existing, with_others=True))
 
-    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+    def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         if self._end.kind == "spark-options" and not Path(self._end.group).exists():
             return {}
-        return _those(partitions, read_layout(self._session, self._end).offsets, others=others)
+        return _those(partitions, read_layout(self._session, self._end).offsets, with_others=with_others)
 
 
 def _end_reader(end: End, session: ZkSession, cluster: Cluster) -> _EndReader:
@@ -217,31 +221,33 @@ class MigrationEnds:
         return self._target.as_target(partitions).guards
 
     def offsets_of_source(
-        self, partitions: Collection[TopicPartition], *, others: bool = False
+        self, partitions: Collection[TopicPartition], *, with_others: bool = False
     ) -> dict[TopicPartition, int]:
         """The source's offsets now, by partition; those without one are absent.
 
-        With ``others`` those of all partitions, which brokers before 0.10.2 do not list.
+        ``with_others`` adds those of all other partitions, which brokers before 0.10.2 do not list.
         """
-        return self._source.offsets(partitions, others=others)
+        return self._source.offsets(partitions, with_others=with_others)
 
     def offsets_of_target(
-        self, partitions: Collection[TopicPartition], *, others: bool = False
+        self, partitions: Collection[TopicPartition], *, with_others: bool = False
     ) -> dict[TopicPartition, int]:
         """The target's offsets now, as :meth:`offsets_of_source`."""
-        return self._target.offsets(partitions, others=others)
+        return self._target.offsets(partitions, with_others=with_others)
 
 
 def _those(
-    partitions: Collection[TopicPartition], found: dict[TopicPartition, int], *, others: bool
+    partitions: Collection[TopicPartition], offsets: dict[TopicPartition, int], *, with_others: bool
 ) -> dict[TopicPartition, int]:
-    return found if others else {partition: found[partition] for partition in partitions if partition in found}
+    if with_others:
+        return offsets
+    return {partition: offsets[partition] for partition in partitions if partition in offsets}
 
 
-def _empty_in_kafka(group: str, found: KafkaGroup) -> Guard:
-    if found.has_members:
-        return Guard("kafka", False, f"group {group} lives in Kafka ({found.state}); stop its consumers")
-    return Guard("kafka", True, f"group {group} in Kafka has no members ({found.state})")
+def _empty_in_kafka(group: str, described: KafkaGroup) -> Guard:
+    if described.has_members:
+        return Guard("kafka", False, f"group {group} lives in Kafka ({described.state}); stop its consumers")
+    return Guard("kafka", True, f"group {group} in Kafka has no members ({described.state})")
 
 
 def _readable(nodes: OffsetNodes) -> Guard:
@@ -261,7 +267,7 @@ def _layout_guard(end: End, *, is_other: bool) -> Guard:
 
 def _cluster_id(data: bytes | None) -> str | None:
     try:
-        found = parse_json(data or b"{}").get("id")
+        identity = parse_json(data or b"{}").get("id")
     except (ValueError, AttributeError):
         return None
-    return found if isinstance(found, str) else None
+    return identity if isinstance(identity, str) else None

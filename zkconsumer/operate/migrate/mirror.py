@@ -115,7 +115,7 @@ class Mirror:
     def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
         """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
         planned = [row.partition for row in self._plan.partitions]
-        in_kafka = ends.offsets_of_source(planned, others=True)  # consumers may have begun with new topics
+        in_kafka = ends.offsets_of_source(planned, with_others=True)  # consumers may have begun with new topics
         existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
         guards = ends.guards_of_target(existing)
@@ -188,7 +188,11 @@ class Mirror:
 
     def _kept(self, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> tuple[NodeChange, ...]:
         """What the file has of each partition: also of those that this copy does not write."""
-        known = {} if self._file.snapshot is None else {c.path: c for g in self._file.snapshot.groups for c in g.nodes}
+        known = (
+            {}
+            if self._file.snapshot is None
+            else {change.path: change for group_change in self._file.snapshot.groups for change in group_change.nodes}
+        )
         for row in copy.rows:
             state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
             path = self._paths.offset(row.partition)

@@ -26,8 +26,8 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     A rollback that was killed is resumed by another one: each partition has its former offset, or the migrated one.
 
     Args:
-        ends: of the plan.
-        plan: that was run.
+        ends: source and target of the plan, connected.
+        plan: the plan that was run.
         plan_file: the file of its runs is beside it.
 
     Raises:
@@ -46,7 +46,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     refusals = decide_rollback(
         plan,
         ends.place(),
-        ends.offsets_of_target(partitions, others=True),
+        ends.offsets_of_target(partitions, with_others=True),
         source,
         ends.guards_of_target(partitions),
         run.state,

@@ -125,8 +125,8 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
     partitions = [row.partition for row in plan.partitions]
     former = file.snapshot
     if former is None or former.state.is_rolled_back:
-        others = ends.offsets_of_target(partitions, others=True)
-        beyond = {p: others[p] for p in beyond_plan(plan, others)}
+        present = ends.offsets_of_target(partitions, with_others=True)
+        beyond = {p: present[p] for p in beyond_plan(plan, present)}
     else:
         beyond = dict(former.beyond)
     changes = _changes(ends, plan) if former is None else former.groups
@@ -183,7 +183,7 @@ def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool
     """
     partitions = [row.partition for row in plan.partitions]
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
-    moved = {f"{r.partition} in {plan.source}" for r in plan.partitions if source.get(r.partition) != r.source}
+    moved = {f"{row.partition} in {plan.source}" for row in plan.partitions if source.get(row.partition) != row.source}
     for row in plan.partitions:
         former = {row.before, row.new} if began else {row.before}
         if target.get(row.partition) not in ({row.new} if is_written else former):

@@ -39,29 +39,33 @@ def read_survey_facts(
     Args:
         session: an open session.
         config: how brokers are reached.
-        groups: their names.
+        groups: names of groups.
         skipped: takes the reason for each group that cannot be read; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     group_reader = open_group_reader(session, config, without_brokers=True)
-    found = read_groups(session, group_reader, groups).required(skipped)
+    groups_znodes = read_groups(session, group_reader, groups).required(skipped)
     is_elsewhere = config.bootstrap_servers is not None
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
-        existing = cluster.offsets.existing({partition.topic for znodes in found for partition in znodes.partitions})
-        partitions = existing_partitions(found) if existing.problems else existing.found
-        in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, found, "kafka", is_elsewhere=is_elsewhere)
+        existing = cluster.offsets.existing(
+            {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
+        )
+        partitions = existing_partitions(groups_znodes) if existing.problems else existing.found
+        in_kafka = read_offsets_in_kafka(
+            group_reader, cluster.offsets, groups_znodes, "kafka", is_elsewhere=is_elsewhere
+        )
         logs = cluster.offsets.logs(partitions)
-        states = _kafka_groups(cluster, [znodes.group for znodes in found])
+        states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])
     problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
     surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
     facts = []
-    for znodes in found:
+    for znodes in groups_znodes:
         stored = in_kafka[znodes.group]
-        kafka, more = states[znodes.group]
-        unreadable = (*problems, *znodes.problems, *stored.problems, *more)
+        kafka, group_problems = states[znodes.group]
+        unreadable = (*problems, *znodes.problems, *stored.problems, *group_problems)
         unreadable += logs.problems if znodes.partitions else ()
         facts.append(_facts(session, znodes, offsets_of(stored.found), kafka, surroundings, unreadable))
     return facts
@@ -89,7 +93,7 @@ def _facts(
         layout=_layout(session, znodes),
         members=_members(znodes),
         partitions=_partitions(znodes, in_kafka, surroundings),
-        newest_commit_ms=max((one.modified_ms for one in znodes.offsets.values()), default=None),
+        newest_commit_ms=max((offset.modified_ms for offset in znodes.offsets.values()), default=None),
         kafka=kafka,
         retention_minutes=surroundings.retention,
         releases=surroundings.releases,
@@ -114,7 +118,7 @@ def _minutes(value: str | None) -> int | None:
 def _kafka_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[KafkaGroup | None, tuple[str, ...]]]:
     """The group of the same name in Kafka, by name, and why it is unknown."""
     possible = [group for group in groups if is_encodable(group)]
-    found: dict[str, tuple[KafkaGroup | None, tuple[str, ...]]] = {
+    states: dict[str, tuple[KafkaGroup | None, tuple[str, ...]]] = {
         group: (KafkaGroup(DEAD), (f"Kafka cannot have a group with the name {group!r}; migrate to another name",))
         for group in groups
     }
@@ -123,12 +127,12 @@ def _kafka_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[Ka
         described = cluster.describe_all(possible)
     except ZkConsumerError as error:
         described = dict.fromkeys(possible, error)
-    for group, one in described.items():
-        if isinstance(one, ZkConsumerError):
-            found[group] = None, (f"group {group} in Kafka cannot be described: {one}",)
+    for group, description in described.items():
+        if isinstance(description, ZkConsumerError):
+            states[group] = None, (f"group {group} in Kafka cannot be described: {description}",)
         else:
-            found[group] = one, ()
-    return found
+            states[group] = description, ()
+    return states
 
 
 def _members(znodes: GroupZnodes) -> tuple[SurveyedMember, ...]:
@@ -150,7 +154,7 @@ def _partitions(
     znodes: GroupZnodes, in_kafka: Mapping[TopicPartition, int], surroundings: _Surroundings
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
-    more = {partition for partition in surroundings.existing if partition.topic in topics}
+    existing = {partition for partition in surroundings.existing if partition.topic in topics}
     return tuple(
         SurveyedPartition(
             partition,
@@ -159,7 +163,7 @@ def _partitions(
             in_kafka.get(partition),
             surroundings.logs.get(partition),
         )
-        for partition in sorted(more.union(znodes.partitions))
+        for partition in sorted(existing.union(znodes.partitions))
     )
 
 

@@ -30,7 +30,7 @@ _PROBLEMS_IN_ERROR: Final = 5
 F = TypeVar("F")
 
 
-class Answer(NamedTuple, Generic[F]):
+class BrokersAnswer(NamedTuple, Generic[F]):
     """What brokers answered.
 
     Attributes:
@@ -100,55 +100,55 @@ class BrokerOffsets:
         """Ask brokers again that did not answer."""
         self.client.begin_round()
 
-    def logs(self, partitions: Collection[TopicPartition], *, with_starts: bool = True) -> Answer[Logs]:
+    def logs(self, partitions: Collection[TopicPartition], *, with_starts: bool = True) -> BrokersAnswer[Logs]:
         """Where logs start and end. The starts are read first: a log that is truncated meanwhile is still a range.
 
         A request names a partition once (Kafka refuses others as INVALID_REQUEST), so a leader gets two.
         """
-        starts = self._offsets(partitions, EARLIEST, "log starts") if with_starts else Answer({})
+        starts = self._offsets(partitions, EARLIEST, "log starts") if with_starts else BrokersAnswer({})
         ends = self._offsets(partitions, LATEST, "log ends")
-        found = Logs(_without_none(starts.found), _without_none(ends.found))
-        return Answer(found, (*ends.problems, *starts.problems), ends.error or starts.error)
+        logs = Logs(_without_none(starts.found), _without_none(ends.found))
+        return BrokersAnswer(logs, (*ends.problems, *starts.problems), ends.error or starts.error)
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
-    ) -> Answer[dict[TopicPartition, int | None]]:
+    ) -> BrokersAnswer[dict[TopicPartition, int | None]]:
         """The first offset whose record has that timestamp or a later one; None if no record has."""
         return self._offsets(partitions, timestamp_ms, "offsets of a time")
 
     def _offsets(
         self, partitions: Collection[TopicPartition], timestamp: int, what: str
-    ) -> Answer[dict[TopicPartition, int | None]]:
+    ) -> BrokersAnswer[dict[TopicPartition, int | None]]:
         possible = [partition for partition in partitions if is_encodable(partition.topic)]
         impossible = [partition for partition in partitions if not is_encodable(partition.topic)]
-        answer: Answer[dict[TopicPartition, int | None]] = Answer({})
+        answer: BrokersAnswer[dict[TopicPartition, int | None]] = BrokersAnswer({})
         if possible:
             try:
                 answer = offsets_answer(self.client.list_offsets(dict.fromkeys(possible, timestamp)), what)
             except ZkConsumerError as error:
-                answer = Answer({}, (f"{what} are unknown: {error}",), error)
+                answer = BrokersAnswer({}, (f"{what} are unknown: {error}",), error)
         if impossible:
             reason = f"{what} of {name_some(impossible)} are unknown: Kafka has no topics with such names"
             return answer._replace(problems=(*answer.problems, reason))
         return answer
 
-    def existing(self, topics: Collection[str]) -> Answer[set[TopicPartition]]:
+    def existing(self, topics: Collection[str]) -> BrokersAnswer[set[TopicPartition]]:
         """Every partition of the topics; those of a topic that does not exist are absent."""
         possible = [topic for topic in topics if is_encodable(topic)]
         if not possible:
-            return Answer(set())
+            return BrokersAnswer(set())
         try:
             metadata = self.client.metadata(possible)
         except ZkConsumerError as error:
-            return Answer(set(), (str(error),), error)
-        refused = sorted((t, code) for t, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
+            return BrokersAnswer(set(), (str(error),), error)
+        refused = sorted((topic, code) for topic, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
         reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in refused)
         problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if refused else ()
-        return Answer({*metadata.leaders, *metadata.leaderless}, problems)
+        return BrokersAnswer({*metadata.leaders, *metadata.leaderless}, problems)
 
     def committed(
         self, groups: Mapping[str, Collection[TopicPartition] | None], *, with_others: bool = False
-    ) -> dict[str, Answer[dict[TopicPartition, StoredOffset]]]:
+    ) -> dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]]:
         """What groups have committed to Kafka, as their coordinators report it, by group.
 
         A broker that is asked for a coordinator creates the topic of offsets. A group with an impossible name has none.
@@ -157,7 +157,9 @@ class BrokerOffsets:
             groups: partitions to ask for, by name of the group; None for all, which brokers before 0.10.2 refuse.
             with_others: also of all other partitions, if the brokers can list them.
         """
-        found: dict[str, Answer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(groups, Answer({}))
+        committed: dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(
+            groups, BrokersAnswer({})
+        )
         wanted: dict[str, list[TopicPartition] | None] = {}
         for group, partitions in groups.items():
             possible = [partition for partition in partitions or () if is_encodable(partition.topic)]
@@ -171,11 +173,11 @@ class BrokerOffsets:
             return (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
 
         stored, unknown = self.ask_coordinators(wanted, ask)
-        found |= {group: _committed(offsets) for group, offsets in stored.items()}
+        committed |= {group: _committed(offsets) for group, offsets in stored.items()}
         for reason, names in _by_reason(unknown).items():
             why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
-            found |= {name: Answer({}, (why,), unknown[name]) for name in names}
-        return found
+            committed |= {name: BrokersAnswer({}, (why,), unknown[name]) for name in names}
+        return committed
 
     def ask_coordinators(
         self, groups: Collection[str], question: Callable[[str, OffsetCoordinator], F]
@@ -186,7 +188,7 @@ class BrokerOffsets:
         """
         from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 
-        found: dict[str, F] = {}
+        answers: dict[str, F] = {}
         unknown: dict[str, ZkConsumerError] = {}
         left = list(groups)
         for attempt in range(self._coordinator_attempts):
@@ -196,33 +198,33 @@ class BrokerOffsets:
                 unknown.pop(group, None)
                 coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self.client, group))
                 try:
-                    found[group] = question(group, coordinator)
+                    answers[group] = question(group, coordinator)
                 except ZkConsumerError as error:
                     unknown[group] = error
             left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
-        return found, unknown
+        return answers, unknown
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
         self.client.close()
 
 
-def offsets_answer(answer: Offsets, what: str) -> Answer[dict[TopicPartition, int | None]]:
+def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartition, int | None]]:
     """The brokers' answer; each reason for a missing offset is given once.
 
     Args:
-        answer: of the brokers.
+        answer: the offsets that leaders reported, and the errors of the other partitions.
         what: they were asked for, in the plural.
     """
     reasons = answer.reasons().items()
-    return Answer(
+    return BrokersAnswer(
         answer.found, tuple(f"{what} of {name_some(partitions)} are unknown: {why}" for why, partitions in reasons)
     )
 
 
-def _committed(stored: StoredOffsets) -> Answer[dict[TopicPartition, StoredOffset]]:
-    return Answer(
-        {partition: one for partition, one in stored.found.items() if one.offset is not None},
+def _committed(stored: StoredOffsets) -> BrokersAnswer[dict[TopicPartition, StoredOffset]]:
+    return BrokersAnswer(
+        {partition: offset for partition, offset in stored.found.items() if offset.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
     )
 

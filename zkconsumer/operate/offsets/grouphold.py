@@ -42,7 +42,7 @@ _OPEN: Final[Access] = ((31, "world", "anyone"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class HoldEnd:
     """How a hold ended.
 
     Attributes:
@@ -177,8 +177,8 @@ class GroupHold:
 
     def _create_parents(self, paths: Sequence[str]) -> None:
         """Create those that are missing, and note them for the release."""
-        found = self._session.get_many(paths)
-        for part in in_transactions(self._parent(path) for path in paths if found[path] is None):
+        nodes = self._session.get_many(paths)
+        for part in in_transactions(self._parent(path) for path in paths if nodes[path] is None):
             left = list(part)
             while left:
                 conflict = self._session.commit_changes("/", left)
@@ -201,11 +201,13 @@ class GroupHold:
         node = self._session.get(self.fence)
         self._server_ms = 0 if node is None else node.modified_ms
         self._began = self._clock()
-        mine = self.fence.rpartition("/")[2]
-        others = [n for n in self._session.children(self._paths.ours) or () if n.startswith(HOLD) and n != mine]
-        if others:
+        own_name = self.fence.rpartition("/")[2]
+        other_holds = [
+            n for n in self._session.children(self._paths.ours) or () if n.startswith(HOLD) and n != own_name
+        ]
+        if other_holds:
             raise WriteRefused(
-                f"another tool is writing offsets of group {self._paths.group} ({', '.join(sorted(others))}); try "
+                f"another tool is writing offsets of group {self._paths.group} ({', '.join(sorted(other_holds))}); try "
                 "again when it has ended"
             )
 
@@ -249,7 +251,7 @@ class GroupHold:
 
     # -- release ------------------------------------------------------------------------------------------------------
 
-    def release(self, closing: Sequence[Operation] = ()) -> Released:
+    def release(self, closing: Sequence[Operation] = ()) -> HoldEnd:
         """Give everything back, remove the parents that were created, and make members that wait try again.
 
         What was not taken, or was released, is left alone. An interrupted release is completed by another one.
@@ -266,7 +268,7 @@ class GroupHold:
         members: list[str] = []
         gave_up: list[str] = []
         if not self._is_to_release:
-            return Released()
+            return HoldEnd()
         try:
             self._release_claims(problems)
             members = self.members()
@@ -280,18 +282,18 @@ class GroupHold:
             problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")
             self._remove_parents()
         self._is_to_release = False
-        return Released(tuple(one for one in members if one not in gave_up), tuple(gave_up), tuple(problems))
+        return HoldEnd(tuple(member for member in members if member not in gave_up), tuple(gave_up), tuple(problems))
 
     def _release_claims(self, problems: list[str]) -> None:
         """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
-        nodes, mine = self._session.get_many([self.fence, *self._claimed]), self._session.session_id
+        nodes, session_id = self._session.get_many([self.fence, *self._claimed]), self._session.session_id
         is_held = nodes.pop(self.fence) is not None
-        ours = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
-        lost = sorted(nodes.keys() - set(ours))
+        own_paths = [path for path, node in nodes.items() if node is not None and node.owner_session == session_id]
+        lost = sorted(nodes.keys() - set(own_paths))
         if lost and is_held:  # otherwise they have ended with the session, which is reported by what follows
             problems.append(f"{name_some(lost)} was deleted by another client; check who owns the partition")
         self._claimed = []
-        parts = list(in_transactions(Operation("delete", path) for path in ours))
+        parts = list(in_transactions(Operation("delete", path) for path in own_paths))
         for part, conflict in zip(parts, self._session.commit_independent(self.fence, parts), strict=True):
             if conflict is not None:
                 problems += self._delete(self.fence, part)
@@ -322,8 +324,8 @@ class GroupHold:
                     break
                 left.remove(conflict.operation)
                 _log.info("%s stays: %s", conflict.operation.path, conflict.reason)
-        found = self._session.get_many(deletion.path for deletion in deletions if deletion.version >= 0)
-        return [f"{path} stays: another client uses it" for path, node in found.items() if node is not None]
+        nodes = self._session.get_many(deletion.path for deletion in deletions if deletion.version >= 0)
+        return [f"{path} stays: another client uses it" for path, node in nodes.items() if node is not None]
 
     def _nudge(self) -> None:
         """A member without topics comes and goes in one transaction, so that all members rebalance."""
@@ -389,9 +391,9 @@ class NoHold:
     def outlast_attempts(self) -> None:
         """Nothing: no member claims partitions."""
 
-    def release(self, closing: Sequence[Operation] = ()) -> Released:  # noqa: ARG002 - as that of a hold
+    def release(self, closing: Sequence[Operation] = ()) -> HoldEnd:  # noqa: ARG002 - as that of a hold
         """Nothing: no znode was created."""
-        return Released()
+        return HoldEnd()
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

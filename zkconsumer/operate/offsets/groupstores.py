@@ -46,9 +46,9 @@ _MOST_IN_REQUEST: Final = 1000
 T = TypeVar("T")
 
 
-def in_requests(things: Sequence[T]) -> Iterator[Sequence[T]]:
+def in_requests(offsets: Sequence[T]) -> Iterator[Sequence[T]]:
     """The offsets to commit or to delete in parts that are small enough for one request each."""
-    return (things[start : start + _MOST_IN_REQUEST] for start in range(0, len(things), _MOST_IN_REQUEST))
+    return (offsets[start : start + _MOST_IN_REQUEST] for start in range(0, len(offsets), _MOST_IN_REQUEST))
 
 
 class OffsetNodes(NamedTuple):
@@ -106,12 +106,12 @@ def offset_nodes(
                 wanted[path] = TopicPartition(topic, int(name))
             else:
                 problems.append(f"znode {path!r} is not the offset of a partition")
-    found = session.read_many(wanted)
-    for refused in (*children.refused.values(), *found.refused.values()):
+    reads = session.read_many(wanted)
+    for refused in (*children.refused.values(), *reads.refused.values()):
         if not without_refused:
             raise refused
         problems.append(str(refused))
-    nodes = {wanted[path]: node for path, node in found.nodes.items() if node is not None}
+    nodes = {wanted[path]: node for path, node in reads.nodes.items() if node is not None}
     for partition, node in nodes.items():
         if _decoded(node) is None:
             problems.append(f"znode {paths.offset(partition)} does not hold an offset: {(node.data or b'')[:80]!r}")
@@ -119,7 +119,7 @@ def offset_nodes(
 
 
 def partitions_to_hold(
-    session: ZkSession, config: ConsumerConfig | None, group: str, more: Iterable[TopicPartition] = ()
+    session: ZkSession, config: ConsumerConfig | None, group: str, extra: Iterable[TopicPartition] = ()
 ) -> set[TopicPartition]:
     """Every partition of the group's topics: those that exist, that it has an offset of, or that it ever owned.
 
@@ -127,19 +127,21 @@ def partitions_to_hold(
         session: an open session.
         config: where partitions are looked up that exist, if brokers answer; None for ZooKeeper.
         group: name of the group.
-        more: other partitions to hold.
+        extra: other partitions to hold.
     """
     paths = GroupPaths(group)
-    found = set(more)
-    topics = {partition.topic for partition in found}
+    partitions = set(extra)
+    topics = {partition.topic for partition in partitions}
     topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
     group_reader = GroupReader(session) if config is None else open_group_reader(session, config, without_brokers=True)
     for topic, numbers in group_reader.partitions(sorted(topics)).items():
-        found |= {TopicPartition(topic, number) for number in numbers}
-    parents = {path: t for t in sorted(topics) for path in (paths.owner_topic(t), paths.offset_topic(t))}
+        partitions |= {TopicPartition(topic, number) for number in numbers}
+    parents = {
+        path: topic for topic in sorted(topics) for path in (paths.owner_topic(topic), paths.offset_topic(topic))
+    }
     for path, names in session.children_of(parents).existing().items():
-        found |= {TopicPartition(parents[path], int(name)) for name in names if name.isascii() and name.isdigit()}
-    return found
+        partitions |= {TopicPartition(parents[path], int(name)) for name in names if name.isascii() and name.isdigit()}
+    return partitions
 
 
 class Cluster:
@@ -199,14 +201,14 @@ class Cluster:
                 f"{name_some(sorted(old))} answers by log segment, as brokers before 0.10.1 do, so offsets by time may "
                 "be many records early; give --approximate to accept that"
             )
-        found = self._asked().offsets_at(partitions, timestamp_ms).required()
-        early = [partition for partition, offset in found.items() if offset is None]
+        offsets = self._asked().offsets_at(partitions, timestamp_ms).required()
+        early = [partition for partition, offset in offsets.items() if offset is None]
         if not old or not early:
-            return found
+            return offsets
         # Of such a broker, none means that all segments are later: the time is before the log start.
         leaders = self._ask(lambda client: client.metadata({partition.topic for partition in early})).leaders
         before = [partition for partition in early if leaders.get(partition) in old]
-        return found | self._asked().logs(before).required().starts
+        return offsets | self._asked().logs(before).required().starts
 
     def _by_segment(self) -> set[Broker]:
         def version(connection: BrokerConnection) -> int:
@@ -247,10 +249,10 @@ class Cluster:
         Raises:
             ZkConsumerError: no coordinator answers.
         """
-        (found,) = self.describe_all([group]).values()
-        if isinstance(found, ZkConsumerError):
-            raise found
-        return found
+        (described,) = self.describe_all([group]).values()
+        if isinstance(described, ZkConsumerError):
+            raise described
+        return described
 
     def describe_all(self, groups: Collection[str]) -> dict[str, KafkaGroup | ZkConsumerError]:
         """As :meth:`describe` of many groups, by name; in place of a group the error of its coordinator.
@@ -261,8 +263,8 @@ class Cluster:
         if not self._has_offsets_topic():
             return dict.fromkeys(groups, KafkaGroup(DEAD))
 
-        found, unknown = self._asked().ask_coordinators(groups, lambda _, coordinator: coordinator.describe())
-        return {**found, **unknown}
+        described, unknown = self._asked().ask_coordinators(groups, lambda _, coordinator: coordinator.describe())
+        return {**described, **unknown}
 
     def unwritable(self, group: str, topics: Collection[str]) -> list[str] | None:
         """What is not permitted of a commit, one phrase each; None if the brokers do not report permissions.
@@ -312,11 +314,11 @@ class Cluster:
 
     def _of_each_broker(self, question: Callable[[BrokerClient, Broker], T]) -> dict[int, T]:
         def ask(client: BrokerClient) -> dict[int, T]:
-            found: dict[int, T] = {}
+            answers: dict[int, T] = {}
             for number, broker in sorted(client.metadata(()).brokers.items()):
                 with suppress(BrokerUnavailable, ProtocolError):
-                    found[number] = question(client, broker)
-            return found
+                    answers[number] = question(client, broker)
+            return answers
 
         return self._ask(ask)
 
@@ -380,10 +382,10 @@ class Cluster:
         return all(code not in NO_SUCH_TOPIC for code in failed.values())
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
-        found, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))
+        answers, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))
         for error in unknown.values():
             raise error
-        return found[group]
+        return answers[group]
 
     def _ask(self, question: Callable[[BrokerClient], T]) -> T:
         return question(self._asked().client)

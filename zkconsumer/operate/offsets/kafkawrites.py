@@ -54,15 +54,15 @@ class KafkaWrites:
 
     def _require_former(self) -> None:
         """Kafka has no compare-and-set: the offsets are read right before they are written."""
-        found = self._offsets()
+        stored = self._offsets()
         for change in self._changes:
-            now = found.get(change.partition)
+            now = stored.get(change.partition)
             if now != change.before:
                 raise ZkConsumerError(f"another client wrote {change.partition}, which is {now}, not {change.before}")
 
     def _offsets(self) -> dict[TopicPartition, int | None]:
-        found = self._cluster.committed(self._group, [change.partition for change in self._changes])
-        return {partition: one.offset for partition, one in found.items()}
+        committed = self._cluster.committed(self._group, [change.partition for change in self._changes])
+        return {partition: stored.offset for partition, stored in committed.items()}
 
     def _commit(self) -> dict[TopicPartition, str]:
         """Kafka does not know the hold, so it is checked before each request."""
@@ -80,26 +80,27 @@ class KafkaWrites:
         """Read what became of requests of which one has no answer."""
         names = [name_in_kafka(change.partition) for change in self._changes]
         try:
-            found = self._offsets()
+            stored = self._offsets()
         except ZkConsumerError as error:
             self._report.faults.append(f"whether {name_some(names)} were written is unknown: {error}")
             self._report.unknown += names
             return
         for change in self._changes:
-            done = found.get(change.partition) == change.after
+            done = stored.get(change.partition) == change.after
             (self._report.written if done else self._report.not_written).append(name_in_kafka(change.partition))
 
     def read_back(self) -> None:
         """Report what another client has written to Kafka since; no commit could exclude that client."""
         written = set(self._report.written)
-        mine = [change for change in self._changes if name_in_kafka(change.partition) in written]
-        found = self._offsets() if mine else {}
-        other = [
-            f"{name_in_kafka(change.partition)} as {found.get(change.partition)}"
-            for change in mine
-            if found.get(change.partition) != change.after
+        own_changes = [change for change in self._changes if name_in_kafka(change.partition) in written]
+        stored = self._offsets() if own_changes else {}
+        overwritten = [
+            f"{name_in_kafka(change.partition)} as {stored.get(change.partition)}"
+            for change in own_changes
+            if stored.get(change.partition) != change.after
         ]
-        if other:
+        if overwritten:
             self._report.faults.append(
-                f"another client wrote {name_some(other)}, right after it was written here; stop it, and try again"
+                f"another client wrote {name_some(overwritten)}, right after it was written here; stop it, and try "
+                "again"
             )

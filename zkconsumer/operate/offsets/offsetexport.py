@@ -49,14 +49,14 @@ def export_offsets(
     for number, group in enumerate(names):
         advance(number, len(names))
         try:
-            found = offset_nodes(session, group, without_refused=True)
+            stored = offset_nodes(session, group, without_refused=True)
         except ZooKeeperRefused as refused:
             if groups:
                 raise
             problems.append(f"group {group}: {refused}")
             continue
-        if not found.nodes and groups and not group_reader.group_exists(group):
+        if not stored.nodes and groups and not group_reader.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
-        problems += found.problems
-        rows += [GroupOffset(group, partition, offset) for partition, offset in found.offsets().items()]
+        problems += stored.problems
+        rows += [GroupOffset(group, partition, offset) for partition, offset in stored.offsets().items()]
     return Export(tuple(rows), tuple(problems))

@@ -129,7 +129,7 @@ def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
 
     Args:
         name: of the file, for messages.
-        content: of the file.
+        content: all bytes of the file.
         group: for a CSV file of three columns, the group that it is for; of other files, only this group's offsets are
             taken. None: all.
 
@@ -138,7 +138,7 @@ def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
     """
     lines, faults = _lines(content)
     parse = _parser(lines)
-    found: list[GroupOffset] = []
+    offsets: list[GroupOffset] = []
     places: dict[tuple[str, TopicPartition], int] = {}
     for number, line in lines:
         try:
@@ -150,13 +150,13 @@ def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
             continue
         places[row[:2]] = number
         if group in (None, row.group):
-            found.append(row)
-    if not faults and not found:
+            offsets.append(row)
+    if not faults and not offsets:
         whose = "" if group is None else f" of group {group}"
         faults.append(FileFault(len(lines) or 1, f"the file ends, and no offset{whose} is in it"))
     if faults:
         raise FileRefused(name, faults)
-    return OffsetFile(name, tuple(found), places)
+    return OffsetFile(name, tuple(offsets), places)
 
 
 def _lines(content: bytes) -> tuple[list[tuple[int, str]], list[FileFault]]:
@@ -252,10 +252,10 @@ def _parse_json(line: str, _group: str | None) -> GroupOffset:
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a field is given twice")
-    return found
+    return fields
 
 
 def _name(text: str, what: str) -> str:

@@ -15,8 +15,8 @@ from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.writeplan import (
     GroupPlan,
     Guards,
-    Target,
     WritePlan,
+    WriteTarget,
     counting_offsets,
     plan_offsets,
     read_kafka,
@@ -79,8 +79,11 @@ def existing_partitions(
 ) -> dict[str, frozenset[TopicPartition]]:
     """The partitions of those topics of ``partitions`` that exist."""
     topics = sorted({partition.topic for partition in partitions})
-    found = open_group_reader(session, cluster.config).partitions(topics)
-    return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
+    numbers_by_topic = open_group_reader(session, cluster.config).partitions(topics)
+    return {
+        topic: frozenset(TopicPartition(topic, number) for number in numbers)
+        for topic, numbers in numbers_by_topic.items()
+    }
 
 
 def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
@@ -109,7 +112,7 @@ def _plan_group(
     stored = in_kafka() if "kafka" in stores else {}
     old = counting_offsets(wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
-    target = Target(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores)
     return plan_offsets(session, cluster, guards, target)
 
 
@@ -127,9 +130,9 @@ def plan_copy(
 
     Args:
         session: an open session.
-        cluster: the brokers.
+        cluster: brokers, which have the logs and the offsets in Kafka.
         source: group whose offsets in ZooKeeper are read; it may have members.
-        destination: group to write.
+        destination: group that gets the offsets.
         topics: topic to its partitions, None for all of them; None for all topics.
         store: where to write; None for the store that the destination uses.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
@@ -140,8 +143,8 @@ def plan_copy(
     """
     if source == destination:
         raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
-    found = offset_nodes(session, source, None if topics is None else tuple(topics))
-    wanted = {p: offset for p, offset in found.offsets().items() if _is_wanted(p, topics)}
+    stored = offset_nodes(session, source, None if topics is None else tuple(topics))
+    wanted = {p: offset for p, offset in stored.offsets().items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
-from zkconsumer.operate.offsets.grouphold import GroupHold, NoHold, Released
+from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd, NoHold
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.kafkawrites import KafkaWrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -204,7 +204,7 @@ def _read_back(znodes: ZnodeWrites, kafka: KafkaWrites, under: UnderHold) -> Non
         under.report.faults.append(f"what was written could not be read again: {error}")
 
 
-def _note_release(released: Released, under: UnderHold) -> None:
+def _note_release(released: HoldEnd, under: UnderHold) -> None:
     """Members that registered under the hold continue at what was written, or have given up."""
     report, source = under.report, under.plan.source
     report.warnings += released.problems

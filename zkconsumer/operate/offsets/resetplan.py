@@ -10,7 +10,14 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow, ResetSpec, reset_offset
-from zkconsumer.operate.offsets.writeplan import Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
+from zkconsumer.operate.offsets.writeplan import (
+    Guards,
+    WritePlan,
+    WriteTarget,
+    counting_offsets,
+    plan_offsets,
+    read_kafka,
+)
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -30,12 +37,12 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
 
     Args:
         session: an open session.
-        cluster: the brokers.
-        group: its name.
+        cluster: brokers, which have the logs and the offsets in Kafka.
+        group: name of the group.
         topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of, in
             the stores that are written, or ever owned. Brokers before 0.10.2 do not list a group's offsets, so of
             those in Kafka only topics count that ZooKeeper has of the group, too.
-        spec: where to.
+        spec: where the offsets move to.
         store: where to write; None for the store that the group uses.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
         approximate: see :meth:`Cluster.offsets_at <zkconsumer.operate.offsets.groupstores.Cluster.offsets_at>`.
@@ -72,7 +79,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
             faults.append(str(error))
     if faults:
         raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
-    target = Target(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores)
     return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
 
 
@@ -90,7 +97,7 @@ def _partitions(
     elif topics is None:
         names = {partition.topic for partition in stored} | set(GroupReader(session).owned_topics(group))
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
-        wanted = {partition for theirs in existing.values() for partition in theirs}
+        wanted = {partition for partitions in existing.values() for partition in partitions}
     else:
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
         wanted = {

@@ -87,8 +87,8 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     """
     how = _How(complete, overwrite, outside, commits_again, snapshot.identities)
     plans = [
-        _plan_group(session, cluster, one, how, Guards(session, live, forceable))
-        for one in (snapshot.groups if complete else reversed(snapshot.groups))
+        _plan_group(session, cluster, change, how, Guards(session, live, forceable))
+        for change in (snapshot.groups if complete else reversed(snapshot.groups))
     ]
     verb = "complete" if complete else "undo"
     checked = _check_place(plans, snapshot.zookeeper, session.address)
@@ -116,11 +116,11 @@ def _place(address: str) -> tuple[set[str], str]:
 
 
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
-    found = session.get_many(node.path for node in change.nodes)
+    nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
     changes, foreign, rows = [], [], []
     for node in change.nodes:
-        now, former = found[node.path], node.after if how.complete else node.before
+        now, former = nodes[node.path], node.after if how.complete else node.before
         if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
             continue  # a parent that was missing then: whoever has created it
         wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
@@ -133,7 +133,8 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
             rows.append(row)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
     rows += [
-        OffsetRow(one.partition, one.before, one.after, logs.ranges.get(one.partition), "in Kafka") for one in kafka
+        OffsetRow(offset.partition, offset.before, offset.after, logs.ranges.get(offset.partition), "in Kafka")
+        for offset in kafka
     ]
     _check_logs(rows, logs, how, guards)
     if foreign and not how.overwrite:
@@ -155,7 +156,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
 
 def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> _Logs:
     """The log of each partition whose topic still exists."""
-    partitions = {one.partition for one in change.kafka}
+    partitions = {offset.partition for offset in change.kafka}
     partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
     topics = {partition.topic for partition in partitions}
     ranges: Mapping[TopicPartition, LogRange] = {}
@@ -174,14 +175,14 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
 def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
     changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
     outside = {p for row in changed for p in outside_logs({row.partition: row.new}, logs.ranges, logs.recreated)}
-    others = sorted(partition for partition in outside if partition.topic in logs.recreated)
-    same = sorted(outside.difference(others))
+    recreated = sorted(partition for partition in outside if partition.topic in logs.recreated)
+    same = sorted(outside.difference(recreated))
     if how.outside == "keep":
         if same:
             guards.warnings.append(f"offsets of {name_some(same)} are outside their logs, as they were before")
-        if others:
+        if recreated:
             guards.warnings.append(
-                f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again"
+                f"offsets of {name_some(recreated)} are those of earlier topics, which were deleted and created again"
             )
         return
     if same:
@@ -189,10 +190,10 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
             f"offsets of {name_some(same)} are outside their logs, so consumers would begin there at "
             "auto.offset.reset; give --clamp to write the nearest offsets that the logs have"
         )
-    if others:
+    if recreated:
         guards.refusals.append(
-            f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again since; "
-            "give --clamp to write where their logs start"
+            f"offsets of {name_some(recreated)} are those of earlier topics, which were deleted and created again "
+            "since; give --clamp to write where their logs start"
         )
 
 
@@ -237,25 +238,26 @@ def _kafka(
 ) -> list[KafkaChange]:
     if not change.kafka:
         return []
-    found: Mapping[TopicPartition, StoredOffset] = cluster.committed(
-        change.group, [one.partition for one in change.kafka]
+    committed: Mapping[TopicPartition, StoredOffset] = cluster.committed(
+        change.group, [offset.partition for offset in change.kafka]
     )
     changes = []
-    for one in change.kafka:
-        stored = found.get(one.partition, NO_OFFSET)
-        wanted = one.after if how.complete else one.before
+    for offset in change.kafka:
+        stored = committed.get(offset.partition, NO_OFFSET)
+        wanted = offset.after if how.complete else offset.before
         if how.outside == "clamp" and wanted is not None:
-            wanted = logs.nearest(one.partition, wanted)
-        if stored.offset not in (one.before, one.after, wanted):
-            foreign.append(name_in_kafka(one.partition))
+            wanted = logs.nearest(offset.partition, wanted)
+        if stored.offset not in (offset.before, offset.after, wanted):
+            foreign.append(name_in_kafka(offset.partition))
         if stored.offset != wanted or (how.commits_again and wanted is not None):
-            metadata = one.metadata if how.commits_again else fresh_metadata(one.metadata, uuid.uuid4().hex)
-            changes.append(KafkaChange(one.partition, stored.offset, wanted, metadata))
-    if any(one.after is None for one in changes) and not cluster.can_delete(change.group):
-        kept = [one for one in changes if one.after is None]
+            metadata = offset.metadata if how.commits_again else fresh_metadata(offset.metadata, uuid.uuid4().hex)
+            changes.append(KafkaChange(offset.partition, stored.offset, wanted, metadata))
+    if any(offset.after is None for offset in changes) and not cluster.can_delete(change.group):
+        kept = [offset for offset in changes if offset.after is None]
         guards.warnings += (
-            f"Kafka had no offset of {one.partition}; {one.before} stays, since brokers before 2.4 delete no offsets"
-            for one in kept
+            f"Kafka had no offset of {offset.partition}; {offset.before} stays, since brokers before 2.4 delete no "
+            "offsets"
+            for offset in kept
         )
-        changes = [one for one in changes if one.after is not None]
+        changes = [offset for offset in changes if offset.after is not None]
     return changes

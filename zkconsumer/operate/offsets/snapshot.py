@@ -278,7 +278,10 @@ def read_snapshot(path: Path) -> Snapshot:
             WriteState(document["state"]),
             None if plan is None else str(plan),
             {TopicPartition(str(topic), int(number)): int(offset) for topic, number, offset in document["beyond"]},
-            {str(t): None if one is None else _identity(one) for t, one in document["identities"].items()},
+            {
+                str(topic): None if identity is None else _identity(identity)
+                for topic, identity in document["identities"].items()
+            },
         )
 
 
@@ -306,12 +309,12 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         "identities": dict(sorted(snapshot.identities.items())),
     }
     yield f'{json.dumps(head)[:-1]}, "groups": ['
-    for number, one in enumerate(snapshot.groups):
-        yield f'{"," if number else ""}\n{{"group": {json.dumps(one.group)}, "nodes": ['
-        yield from _array(map(_encode_change, one.nodes))
+    for number, change in enumerate(snapshot.groups):
+        yield f'{"," if number else ""}\n{{"group": {json.dumps(change.group)}, "nodes": ['
+        yield from _array(map(_encode_change, change.nodes))
         yield '], "kafka": ['
-        yield from _array(map(_encode_kafka, one.kafka))
-        yield "]}" if one.held_group == one.group else f'], "held": {json.dumps(one.held_group)}}}'
+        yield from _array(map(_encode_kafka, change.kafka))
+        yield "]}" if change.held_group == change.group else f'], "held": {json.dumps(change.held_group)}}}'
     yield "\n]}\n"
 
 
@@ -356,12 +359,12 @@ def _group(document: Any) -> GroupChange:
         tuple(NodeChange(_path(n["path"]), _state(n["before"]), _state(n["after"])) for n in document["nodes"]),
         tuple(
             KafkaChange(
-                TopicPartition(str(k["topic"]), int(k["partition"])),
-                None if k["before"] is None else int(k["before"]),
-                None if k["after"] is None else int(k["after"]),
-                str(k["metadata"]),
+                TopicPartition(str(entry["topic"]), int(entry["partition"])),
+                None if entry["before"] is None else int(entry["before"]),
+                None if entry["after"] is None else int(entry["after"]),
+                str(entry["metadata"]),
             )
-            for k in document["kafka"]
+            for entry in document["kafka"]
         ),
     )
     return change.holding(None if held is None else str(held))
@@ -389,5 +392,5 @@ def _state(document: Any) -> NodeState | None:
         data,
         int(document["version"]),
         int(document["mzxid"]),
-        None if access is None else tuple((int(p), str(s), str(i)) for p, s, i in access),
+        None if access is None else tuple((int(bits), str(scheme), str(name)) for bits, scheme, name in access),
     )

@@ -202,7 +202,7 @@ class Guards:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Offsets to write to one group.
 
     Attributes:
@@ -220,7 +220,7 @@ class Target:
     stores: frozenset[str]
 
 
-def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: Target) -> GroupPlan:
+def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: WriteTarget) -> GroupPlan:
     """The plan of one group, whose guards are checked here."""
     wanted = {p: row.new for p, row in target.rows.items() if row.new is not None}
     nodes: tuple[NodeChange, ...] = ()
@@ -284,8 +284,8 @@ def _missing_parents(
     if topics:
         parents = dict.fromkeys([paths.root, paths.offsets])
         parents |= {paths.offset_topic(topic): access.get(topic) for topic in sorted(topics)}
-    found = session.get_many(parents)
-    missing = [path for path in parents if found[path] is None]
+    nodes = session.get_many(parents)
+    missing = [path for path in parents if nodes[path] is None]
     return [NodeChange(path, None, NodeState(None, access=parents[path])) for path in missing]
 
 
@@ -314,7 +314,7 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
         ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
     """
     described = open_group_reader(session, cluster.config).describe_topics(sorted(topics))
-    return {topic: one.identity for topic, one in described.items()}
+    return {topic: description.identity for topic, description in described.items()}
 
 
 def counting_offsets(

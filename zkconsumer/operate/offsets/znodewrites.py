@@ -149,13 +149,13 @@ class ZnodeWrites:
             report.not_written += paths
             return
         try:
-            found = self._session.get_many(paths)
+            nodes = self._session.get_many(paths)
         except ZkConsumerError as error:
             report.faults.append(f"whether {name_some(paths)} were deleted is unknown: {error}")
             report.unknown += paths
             return
-        left = [path for path in paths if found[path] is not None]
-        report.written += [path for path in paths if found[path] is None]
+        left = [path for path in paths if nodes[path] is not None]
+        report.written += [path for path in paths if nodes[path] is None]
         report.not_written += left
         if left:
             reasons = report.warnings if self._under.hold.live else report.faults

@@ -23,7 +23,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.hosts import is_allowed_host
 
 _STATIC: Final = Path(__file__).parent / "static"
@@ -75,8 +75,8 @@ def plotly_script() -> Path:
     Raises:
         UsageError: it is not installed.
     """
-    found = importlib.util.find_spec("plotly")
-    places = [] if found is None else [*(found.submodule_search_locations or ())]
+    package = importlib.util.find_spec("plotly")
+    places = [] if package is None else [*(package.submodule_search_locations or ())]
     for place in places:
         script = Path(place, "package_data", "plotly.min.js")
         if script.exists():
@@ -85,13 +85,13 @@ def plotly_script() -> Path:
 
 
 def web_app(
-    newest: Callable[[], Snapshot | None], clock: Callable[[], float], cluster: str, hosts: Collection[str]
+    newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float], cluster: str, hosts: Collection[str]
 ) -> Starlette:
     """The application.
 
     Args:
         newest: returns the last snapshot, None if there is none.
-        clock: the clock of :attr:`Snapshot.at`.
+        clock: the clock of :attr:`GroupsSnapshot.at`.
         cluster: name in Burrow's paths.
         hosts: names that requests may address this server by, besides IP addresses.
 
@@ -120,7 +120,7 @@ def web_app(
 class _Monitoring:
     """What monitors ask for."""
 
-    def __init__(self, newest: Callable[[], Snapshot | None], clock: Callable[[], float]) -> None:
+    def __init__(self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float]) -> None:
         self._newest = newest
         self._clock = clock
 
@@ -141,7 +141,7 @@ class _Monitoring:
 class _Groups:
     """The documents of the group commands."""
 
-    def __init__(self, newest: Callable[[], Snapshot | None], clock: Callable[[], float]) -> None:
+    def __init__(self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float]) -> None:
         self._newest = newest
         self._clock = clock
 
@@ -156,17 +156,17 @@ class _Groups:
         snapshot = self._newest()
         return _error(_NO_SAMPLE, 503) if snapshot is None else _json(groups_document(snapshot, self._clock()))
 
-    def _group(self, _: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+    def _group(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
         return _json(group_document(snapshot, group, self._clock()))
 
-    def _history(self, request: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+    def _history(self, request: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
         most = request.query_params.get("most")
         if most is not None and not (most.isascii() and most.isdigit()):
             return _error("most is a number of partitions", 400)
         pieces = history_pieces(snapshot, group, self._clock(), None if most is None else int(most[:18]))
         return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
 
-    def _one(self, answered: Callable[[Request, Snapshot, GroupSnapshot], Response]) -> Endpoint:
+    def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
         async def answer(request: Request) -> Response:
             snapshot = self._newest()
             if snapshot is None:
@@ -189,7 +189,7 @@ async def _in_turns(pieces: Iterable[str]) -> AsyncIterator[str]:
 class _Burrow:
     """Burrow's paths; each answer repeats the request."""
 
-    def __init__(self, newest: Callable[[], Snapshot | None], cluster: str) -> None:
+    def __init__(self, newest: Callable[[], GroupsSnapshot | None], cluster: str) -> None:
         self._newest = newest
         self._cluster = cluster
 

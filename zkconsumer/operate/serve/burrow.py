@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _STATUS: Final = {
     LagStatus.OK: "OK",
@@ -29,30 +29,34 @@ def clusters_document(cluster: str) -> dict[str, Any]:
     return {"error": False, "message": "cluster list returned", "clusters": [cluster]}
 
 
-def consumers_document(snapshot: Snapshot) -> dict[str, Any]:
+def consumers_document(snapshot: GroupsSnapshot) -> dict[str, Any]:
     """``/v3/kafka/<cluster>/consumer``."""
     return {"error": False, "message": "consumer list returned", "consumers": list(snapshot.groups)}
 
 
-def status_document(snapshot: Snapshot, cluster: str, group: GroupSnapshot, *, every_partition: bool) -> dict[str, Any]:
+def status_document(
+    snapshot: GroupsSnapshot, cluster: str, group: GroupSnapshot, *, every_partition: bool
+) -> dict[str, Any]:
     """``/v3/kafka/<cluster>/consumer/<group>/status``, or with ``every_partition`` ``.../lag``.
 
     Args:
         snapshot: which has the group.
         cluster: name of the cluster in the path.
-        group: the group.
+        group: its newest sample, and the window of samples before.
         every_partition: also those that are OK.
     """
-    partitions = [_partition(snapshot, group, one) for one, lag in group.lag.partitions.items() if lag.lag is not None]
+    partitions = [
+        _partition(snapshot, group, partition) for partition, lag in group.lag.partitions.items() if lag.lag is not None
+    ]
     total = len(group.lag.partitions)
     status = {
         "cluster": cluster,
         "group": group.znodes.group,
         "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
-        "complete": sum(one["complete"] == 1.0 for one in partitions) / total if total else 0.0,
-        "partitions": [one for one in partitions if every_partition or one["status"] != "OK"],
+        "complete": sum(partition["complete"] == 1.0 for partition in partitions) / total if total else 0.0,
+        "partitions": [partition for partition in partitions if every_partition or partition["status"] != "OK"],
         "partition_count": len(partitions),
-        "maxlag": max(partitions, key=lambda one: one["current_lag"], default=None),
+        "maxlag": max(partitions, key=lambda partition: partition["current_lag"], default=None),
         "totallag": group.lag.lag,
     }
     return {"error": False, "message": "consumer status returned", "status": status}
@@ -78,7 +82,7 @@ def error_document(message: str) -> dict[str, Any]:
     return {"error": True, "message": message}
 
 
-def _partition(snapshot: Snapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
+def _partition(snapshot: GroupsSnapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
     lag = group.lag.partitions[partition]
     known = [sample for sample in group.samples[partition][-group.window :] if sample.lag is not None]
     return {
@@ -94,6 +98,6 @@ def _partition(snapshot: Snapshot, group: GroupSnapshot, partition: TopicPartiti
     }
 
 
-def _offset(snapshot: Snapshot, sample: LagSample) -> dict[str, Any]:
+def _offset(snapshot: GroupsSnapshot, sample: LagSample) -> dict[str, Any]:
     at_ms = snapshot.at_ms - round((snapshot.at - sample.at) * 1000)
     return {"offset": sample.committed, "timestamp": at_ms, "observedAt": at_ms, "lag": sample.lag}

@@ -11,27 +11,27 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
 from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _PIECE: Final = 50
 """Partitions in a piece of a history."""
 
 
-def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
+def groups_document(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
     """``/api/groups``: a line for each group, as ``groups list --long`` has it, and the group's rates.
 
     Args:
-        snapshot: the newest.
-        now: see :meth:`Snapshot.is_stale`.
+        snapshot: the newest snapshot.
+        now: see :meth:`GroupsSnapshot.is_stale`.
     """
     return {
         **_sampled(snapshot, now),
         "problems": list(snapshot.problems),
-        "groups": [_line(one) for one in snapshot.groups.values()],
+        "groups": [_line(group) for group in snapshot.groups.values()],
     }
 
 
-def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
+def group_document(snapshot: GroupsSnapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     return {
         **_sampled(snapshot, now),
@@ -41,7 +41,9 @@ def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict
     }
 
 
-def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: int | None = None) -> Iterator[str]:
+def history_pieces(
+    snapshot: GroupsSnapshot, group: GroupSnapshot, now: float, most: int | None = None
+) -> Iterator[str]:
     """``/api/groups/<group>/history``, as JSON: the lag of each of today's partitions at each sample, and rebalances.
 
     A piece takes some ms: thousands of partitions have millions of values, and the thread that makes them answers other
@@ -49,8 +51,8 @@ def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: i
 
     Args:
         snapshot: which has the group.
-        group: the group.
-        now: see :meth:`Snapshot.is_stale`.
+        group: its newest sample, and its history.
+        now: see :meth:`GroupsSnapshot.is_stale`.
         most: only so many partitions, those with the largest lag now; None for all.
     """
     newest = group.history[-1]
@@ -58,7 +60,7 @@ def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: i
         **_sampled(snapshot, now),
         "group": group.znodes.group,
         "at_ms": [row.at_ms for row in group.history],
-        "rebalances": [one._asdict() for one in group.rebalances],
+        "rebalances": [rebalance._asdict() for rebalance in group.rebalances],
         "partition_count": len(newest.partitions),
     }
     yield _text(head)[:-1] + ',"partitions":['
@@ -86,7 +88,7 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _sampled(snapshot: Snapshot, now: float) -> dict[str, Any]:
+def _sampled(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
     return {"sampled_ms": snapshot.at_ms, "interval_s": snapshot.interval, "stale": snapshot.is_stale(now)}
 
 
@@ -106,5 +108,5 @@ def _line(group: GroupSnapshot) -> dict[str, Any]:
 
 def _sum(lag: GroupLag, rate: str) -> float | None:
     """The sum of a rate of the partitions where it is known; None if it is unknown for all."""
-    known = [value for one in lag.partitions.values() if (value := getattr(one, rate)) is not None]
+    known = [value for partition_lag in lag.partitions.values() if (value := getattr(partition_lag, rate)) is not None]
     return sum(known) if known else None

@@ -14,7 +14,7 @@ from typing import Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -41,12 +41,12 @@ Series = tuple[str, str, int | float]
 """Name of a metric, its labels as text, and its value."""
 
 
-def exposition(snapshot: Snapshot | None, now: float) -> str:
+def exposition(snapshot: GroupsSnapshot | None, now: float) -> str:
     """The page ``/metrics``.
 
     Args:
         snapshot: the newest, None if there is none.
-        now: see :meth:`Snapshot.is_stale`.
+        now: see :meth:`GroupsSnapshot.is_stale`.
     """
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in () if snapshot is None else _series(snapshot, now):
@@ -58,7 +58,7 @@ def exposition(snapshot: Snapshot | None, now: float) -> str:
     )
 
 
-def _series(snapshot: Snapshot, now: float) -> Iterator[Series]:
+def _series(snapshot: GroupsSnapshot, now: float) -> Iterator[Series]:
     yield "zkconsumer_serve_sample_timestamp_seconds", "", snapshot.at_ms / 1000
     yield "zkconsumer_serve_sample_duration_seconds", "", snapshot.seconds
     yield "zkconsumer_serve_problems", "", len(snapshot.problems)

@@ -1,4 +1,4 @@
-"""Snapshot: all groups at one sample, immutable, with a bounded history of their lag.
+"""GroupsSnapshot: all groups at one sample, immutable, with a bounded history of their lag.
 
 The recorder of one thread makes a snapshot after each sample; any thread reads it. So snapshots share what has not
 changed, and nothing in them is written again.
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupdescription import MemberDescription, describe_members
+from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, describe_members
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
@@ -88,13 +88,13 @@ class GroupSnapshot:
         return evaluate_group(self.samples, self.window, members=len(self.znodes.live))
 
     @cached_property
-    def members(self) -> tuple[MemberDescription, ...]:
+    def members(self) -> tuple[DescribedGroupMember, ...]:
         """The members, in the order of their ids."""
         return describe_members(self.znodes)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class GroupsSnapshot:
     """All groups at one sample.
 
     Attributes:
@@ -133,8 +133,8 @@ class LagRecorder:
         self._interval = interval
         self._groups: dict[str, GroupSnapshot] = {}
 
-    def record(self, sampler: LagSampler, *, at: float, at_ms: int, seconds: float) -> Snapshot:
-        """The snapshot of the last sample; for the arguments see :class:`Snapshot`."""
+    def record(self, sampler: LagSampler, *, at: float, at_ms: int, seconds: float) -> GroupsSnapshot:
+        """The snapshot of the last sample; for the arguments see :class:`GroupsSnapshot`."""
         groups = {}
         for name, znodes in sampler.znodes.items():
             samples = sampler.samples(name)
@@ -149,7 +149,7 @@ class LagRecorder:
                 rebalances=() if former is None else _rebalances(former, znodes, at_ms, rows[0].at_ms),
             )
         self._groups = groups
-        return Snapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
+        return GroupsSnapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
 
 
 def _row(
@@ -161,11 +161,11 @@ def _row(
 
 
 def _rebalances(former: GroupSnapshot, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
-    found = rebalance_between(former.znodes, znodes, at_ms)
+    newest = rebalance_between(former.znodes, znodes, at_ms)
     known = former.rebalances
-    if found is None and (not known or known[0].at_ms >= since_ms):
+    if newest is None and (not known or known[0].at_ms >= since_ms):
         return known
-    return (*(one for one in known if one.at_ms >= since_ms), *(() if found is None else (found,)))
+    return (*(rebalance for rebalance in known if rebalance.at_ms >= since_ms), *(() if newest is None else (newest,)))
 
 
 def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Rebalance | None:
@@ -181,7 +181,7 @@ def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Re
     partitions = before.owners.keys() | after.owners.keys()
     return Rebalance(
         at_ms,
-        sum(before.owners.get(one) != after.owners.get(one) for one in partitions),
+        sum(before.owners.get(partition) != after.owners.get(partition) for partition in partitions),
         tuple(sorted(after.live - before.live)),
         tuple(sorted(before.live - after.live)),
     )

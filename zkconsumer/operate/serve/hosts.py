@@ -27,15 +27,15 @@ def parse_address(text: str) -> Address:
     Raises:
         ValueError: it is written otherwise.
     """
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found["port"]) >= 1 << 16:
+    parts = _ADDRESS.fullmatch(text)
+    if parts is None or int(parts["port"]) >= 1 << 16:
         raise ValueError(f"{text}: write it as HOST:PORT")
-    return Address(found["v6"] or found["name"], int(found["port"]))
+    return Address(parts["v6"] or parts["name"], int(parts["port"]))
 
 
 def is_loopback(resolved: Collection[str]) -> bool:
     """True if all addresses that a name resolves to are loopback addresses."""
-    return bool(resolved) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in resolved)
+    return bool(resolved) and all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in resolved)
 
 
 def is_allowed_host(header: str, names: Collection[str]) -> bool:
@@ -44,12 +44,12 @@ def is_allowed_host(header: str, names: Collection[str]) -> bool:
     A page of another site can make its own name resolve to this server's address (DNS rebinding), and its scripts could
     then read the answers. The browser sends that name, never an address.
     """
-    found = _HOST.fullmatch(header.lower())
-    if found is None:
+    parts = _HOST.fullmatch(header.lower())
+    if parts is None:
         return False
-    if found["v6"] is not None:
-        return _is_address(found["v6"])
-    return found["name"] in names or _is_address(found["name"])
+    if parts["v6"] is not None:
+        return _is_address(parts["v6"])
+    return parts["name"] in names or _is_address(parts["name"])
 
 
 def _is_address(text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.groups.grouplist import matching
 from zkconsumer.operate.groups.lagsamples import LagSampler
-from zkconsumer.operate.serve.groupsnapshots import LagRecorder, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupsSnapshot, LagRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class GroupSampling:
 
     Args:
         sampler: used by this thread alone, from :meth:`start` on.
-        recorder: likewise.
+        recorder: makes a snapshot of each sample; used by this thread alone as well.
         interval: seconds from the beginning of a sample to that of the next.
         pattern: regex of the groups, see :func:`~zkconsumer.operate.groups.grouplist.matching`.
         on_failure: called on the thread if it ends because of a defect.
@@ -51,7 +51,7 @@ class GroupSampling:
         self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
-        self.newest: Snapshot | None = None
+        self.newest: GroupsSnapshot | None = None
         self.failure: Exception | None = None
 
     def start(self) -> None:

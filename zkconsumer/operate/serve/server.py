@@ -22,20 +22,20 @@ def listen(address: Address, *, allow_remote: bool) -> socket.socket:
     """A listening socket.
 
     Args:
-        address: where.
+        address: host and port to listen on.
         allow_remote: whether it may be another than a loopback address.
 
     Raises:
         UsageError: it may not, or it cannot be bound.
     """
     try:
-        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        if not allow_remote and not is_loopback([str(place[0]) for *_, place in found]):
+        resolved = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        if not allow_remote and not is_loopback([str(place[0]) for *_, place in resolved]):
             raise UsageError(
                 f"{address} can be reached from other machines, and there is no login; add --allow-remote if that is "
                 "intended"
             )
-        family, _, _, _, place = found[0]
+        family, _, _, _, place = resolved[0]
         return socket.create_server(place[:2], family=family)
     except OSError as error:
         raise UsageError(f"cannot listen on {address}: {error}; choose another --listen HOST:PORT") from error

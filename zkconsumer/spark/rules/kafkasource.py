@@ -58,5 +58,5 @@ def answer(name: str, value: str) -> str | None:
     known = _BY_LOWER_CASE.get(name.lower())
     if known is None:
         return None
-    spelled, rest = known
-    return f"{spelled} ({value}) {rest}" if spelled == "kafka.bootstrap.servers" else f"{spelled} {rest}"
+    spelled, sentence = known
+    return f"{spelled} ({value}) {sentence}" if spelled == "kafka.bootstrap.servers" else f"{spelled} {sentence}"

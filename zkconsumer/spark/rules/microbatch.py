@@ -65,7 +65,9 @@ def with_epochs(
     """The tasks as they are sent to executors, each with the epochs of its ranges."""
     return [
         RangePartition(
-            task, brokers, {r.topic_partition: epochs[r.topic_partition] for r in task if r.topic_partition in epochs}
+            task,
+            brokers,
+            {piece.topic_partition: epochs[piece.topic_partition] for piece in task if piece.topic_partition in epochs},
         )
         for task in tasks
     ]
@@ -123,9 +125,9 @@ def group_by_thread(
             homeless.append(piece)
         else:
             tasks.setdefault(thread, []).append(piece)
-    loads = [(sum(r.size for r in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
+    loads = [(sum(piece.size for piece in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
     heapq.heapify(loads)
-    for piece in sorted(homeless, key=lambda r: (-r.size, r)):
+    for piece in sorted(homeless, key=lambda offset_range: (-offset_range.size, offset_range)):
         load, number = loads[0]
         tasks.setdefault(number, []).append(piece)
         heapq.heapreplace(loads, (load + piece.size, number))
@@ -183,8 +185,8 @@ def _cut_at(task: tuple[OffsetRange, ...], offsets: int) -> tuple[tuple[OffsetRa
     for index, piece in enumerate(task):
         if piece.size > wanted:
             cut = piece.start + wanted
-            rest = [piece._replace(start=cut), *task[index + 1 :]]
-            return (*first, piece._replace(until=cut)) if wanted else tuple(first), tuple(rest)
+            after = [piece._replace(start=cut), *task[index + 1 :]]
+            return (*first, piece._replace(until=cut)) if wanted else tuple(first), tuple(after)
         first.append(piece)
         wanted -= piece.size
     raise AssertionError("a task of more offsets has an offset to cut at")

@@ -141,7 +141,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ConfigError: naming *every* option that is unknown, malformed, missing or contradicts another.
     """
     given = {name.lower(): value for name, value in options.items()}
-    reader = _Reader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN})
+    reader = _OptionReader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN})
     reader.violations += [_unknown(name, value) for name, value in given.items() if name not in _KNOWN]
     parsed = reader.source_options()
     if parsed is None or reader.violations:
@@ -173,7 +173,7 @@ def check_batch(options: SourceOptions) -> None:
         raise ConfigError("startingOffsets of a batch read cannot be latest (-1): there would be nothing to read")
 
 
-class _Reader:
+class _OptionReader:
     """Collects values and violations of one set of options; used once, by one thread."""
 
     def __init__(self, values: Mapping[str, str]) -> None:

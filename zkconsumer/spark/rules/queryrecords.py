@@ -13,7 +13,7 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.spark.rules.positions import Choice
 
 
-class PartitionState(Enum):
+class QueryPartitionState(Enum):
     """What is true of a partition that the query owns, or has owned in this run."""
 
     GAINED = "gained"
@@ -31,17 +31,17 @@ class PartitionState(Enum):
     """Not assigned any more. Its target counts if it is gained again, its log end if its topic is deleted."""
 
 
-_REASSIGNED: Final = frozenset({PartitionState.GAINED, PartitionState.RELEASING, PartitionState.LOST})
-_LOCATED: Final = frozenset({PartitionState.LOCATED, PartitionState.UNRECORDED})
+_REASSIGNED: Final = frozenset({QueryPartitionState.GAINED, QueryPartitionState.RELEASING, QueryPartitionState.LOST})
+_LOCATED: Final = frozenset({QueryPartitionState.LOCATED, QueryPartitionState.UNRECORDED})
 
-PARTITION_TRANSITIONS: Final[Mapping[PartitionState, Set[PartitionState]]] = MappingProxyType(
+PARTITION_TRANSITIONS: Final[Mapping[QueryPartitionState, Set[QueryPartitionState]]] = MappingProxyType(
     {
-        PartitionState.GAINED: _REASSIGNED | {PartitionState.CHOSEN},
-        PartitionState.CHOSEN: _REASSIGNED | _LOCATED,
-        PartitionState.LOCATED: _REASSIGNED | _LOCATED,
-        PartitionState.UNRECORDED: _REASSIGNED | _LOCATED,
-        PartitionState.RELEASING: _REASSIGNED,
-        PartitionState.LOST: {PartitionState.GAINED, PartitionState.LOST},
+        QueryPartitionState.GAINED: _REASSIGNED | {QueryPartitionState.CHOSEN},
+        QueryPartitionState.CHOSEN: _REASSIGNED | _LOCATED,
+        QueryPartitionState.LOCATED: _REASSIGNED | _LOCATED,
+        QueryPartitionState.UNRECORDED: _REASSIGNED | _LOCATED,
+        QueryPartitionState.RELEASING: _REASSIGNED,
+        QueryPartitionState.LOST: {QueryPartitionState.GAINED, QueryPartitionState.LOST},
     }
 )
 """Which states may follow a state of a partition; any other event leaves the record as it is."""
@@ -51,7 +51,7 @@ class QueryPartition(NamedTuple):
     """One partition.
 
     Attributes:
-        state: see :class:`PartitionState`; Spark's thread writes CHOSEN, LOCATED and UNRECORDED.
+        state: see :class:`QueryPartitionState`; Spark's thread writes CHOSEN, LOCATED and UNRECORDED.
         thread: consumer thread that it is assigned to; None if it is LOST.
         since: generation since which the query has owned it without a release; None if it is LOST.
         stored: what the group's store held when the generation began.
@@ -64,7 +64,7 @@ class QueryPartition(NamedTuple):
         log_end: last known end of its log.
     """
 
-    state: PartitionState
+    state: QueryPartitionState
     thread: ConsumerThreadId | None = None
     since: int | None = None
     stored: StoredOffset = NO_OFFSET
@@ -80,9 +80,9 @@ class QueryPartition(NamedTuple):
         self, thread: ConsumerThreadId, generation: int, stored: StoredOffset, is_outdated: bool
     ) -> QueryPartition:
         """The newest assignment has it. What Spark reads of it still counts if it was not released in between."""
-        kept = self.thread == thread and self.state is not PartitionState.RELEASING
+        kept = self.thread == thread and self.state is not QueryPartitionState.RELEASING
         return QueryPartition(
-            PartitionState.GAINED,
+            QueryPartitionState.GAINED,
             thread,
             self.since if kept else generation,
             stored,
@@ -94,9 +94,11 @@ class QueryPartition(NamedTuple):
 
     def located(self, offset: int, *, moved: bool) -> QueryPartition:
         """A leader has answered; ``moved`` if the log does not hold the wanted offset."""
-        varies = self.state is PartitionState.CHOSEN and self.choice is not None and self.choice.varies
-        unrecorded = moved or varies or self.state is PartitionState.UNRECORDED
-        return self.enter(PartitionState.UNRECORDED if unrecorded else PartitionState.LOCATED, position=offset)
+        varies = self.state is QueryPartitionState.CHOSEN and self.choice is not None and self.choice.varies
+        unrecorded = moved or varies or self.state is QueryPartitionState.UNRECORDED
+        return self.enter(
+            QueryPartitionState.UNRECORDED if unrecorded else QueryPartitionState.LOCATED, position=offset
+        )
 
     def seen(self, log_end: int, *, fix_target: bool) -> QueryPartition:
         """A leader has reported the end of the log, which is below the target if the log was truncated."""
@@ -108,7 +110,7 @@ class QueryPartition(NamedTuple):
         """The end of the log, or the target if that is less."""
         return log_end if self.target is None else min(log_end, self.target)
 
-    def enter(self, state: PartitionState, **changes: Any) -> QueryPartition:
+    def enter(self, state: QueryPartitionState, **changes: Any) -> QueryPartition:
         """The record in this state, or unchanged."""
         return self._replace(state=state, **changes) if state in PARTITION_TRANSITIONS[self.state] else self
 

@@ -14,7 +14,7 @@ from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.model import Stamp, Topic, TopicPartition
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.positions import Choice, Located, Reason
-from zkconsumer.spark.rules.queryrecords import Batch, BatchState, PartitionState, QueryPartition
+from zkconsumer.spark.rules.queryrecords import Batch, BatchState, QueryPartition, QueryPartitionState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 
@@ -49,7 +49,9 @@ class QueryState:
     @property
     def owned(self) -> dict[TopicPartition, QueryPartition]:
         """The partitions of the newest assignment."""
-        return {p: partition for p, partition in self.partitions.items() if partition.state is not PartitionState.LOST}
+        return {
+            p: partition for p, partition in self.partitions.items() if partition.state is not QueryPartitionState.LOST
+        }
 
     @property
     def subscribed(self) -> list[TopicPartition]:
@@ -67,7 +69,7 @@ class QueryState:
         return {
             p: partition.choice
             for p, partition in self.partitions.items()
-            if partition.state is PartitionState.CHOSEN and partition.choice is not None
+            if partition.state is QueryPartitionState.CHOSEN and partition.choice is not None
         }
 
     @property
@@ -108,7 +110,7 @@ class QueryState:
         return {
             p: offset
             for p, offset in self.positions.items()
-            if self.partitions[p].state is PartitionState.UNRECORDED or (p in spans and spans[p].until == offset)
+            if self.partitions[p].state is QueryPartitionState.UNRECORDED or (p in spans and spans[p].until == offset)
         }
 
     def readable(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span]:
@@ -153,7 +155,9 @@ class QueryState:
 
     def releasing(self, partitions: Collection[TopicPartition]) -> QueryState:
         """A rebalance has begun, and releases these partitions."""
-        released = {p: self.partitions[p].enter(PartitionState.RELEASING) for p in partitions if p in self.partitions}
+        released = {
+            p: self.partitions[p].enter(QueryPartitionState.RELEASING) for p in partitions if p in self.partitions
+        }
         return replace(self._with(released), is_stopped=True)
 
     def given_up(self) -> QueryState:
@@ -168,14 +172,14 @@ class QueryState:
         the next plan another rebalance releases what the batch read, at the offset before it, and the next owner reads
         all of it again.
         """
-        unknown = QueryPartition(PartitionState.LOST)
+        unknown = QueryPartition(QueryPartitionState.LOST)
         gained = {
             p: self.partitions.get(p, unknown).gained(owned.thread, assignment.generation, owned.stored, owned.earliest)
             for p, owned in assignment.partitions.items()
             if owned.error is None
         }
         lost = {
-            p: QueryPartition(PartitionState.LOST, target=former.target, log_end=former.log_end)
+            p: QueryPartition(QueryPartitionState.LOST, target=former.target, log_end=former.log_end)
             for p, former in self.partitions.items()
             if p not in gained
         }
@@ -194,7 +198,9 @@ class QueryState:
     def chosen(self, generation: int, choices: Mapping[TopicPartition, Choice], gone: Set[str]) -> QueryState:
         """Where the partitions of this generation continue is decided, and which topics were deleted."""
         self._require(generation)
-        chosen = {p: self.partitions[p].enter(PartitionState.CHOSEN, choice=choice) for p, choice in choices.items()}
+        chosen = {
+            p: self.partitions[p].enter(QueryPartitionState.CHOSEN, choice=choice) for p, choice in choices.items()
+        }
         return replace(self._with(chosen), gone=gone)
 
     def located(self, generation: int, located: Located) -> QueryState:
@@ -233,7 +239,9 @@ class QueryState:
         self._require(generation)
         ends = {p: span.until for p, span in rows.items()}
         batch = Batch(BatchState.PLANNED, number, ends, generation, stamp)
-        planned = {p: self.partitions[p].enter(PartitionState.LOCATED, position=until) for p, until in ends.items()}
+        planned = {
+            p: self.partitions[p].enter(QueryPartitionState.LOCATED, position=until) for p, until in ends.items()
+        }
         return replace(self._with(planned), batch=batch)
 
     def begun(self, number: int, ends: Mapping[TopicPartition, int]) -> QueryState:

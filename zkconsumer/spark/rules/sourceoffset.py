@@ -71,7 +71,7 @@ class SourceOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The input for the next batch.
 
     Attributes:
@@ -93,7 +93,7 @@ class Plan:
     gone: Set[str] = frozenset()
 
 
-def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
+def next_offset(finished: SourceOffset, plan: BatchPlan, group: str) -> SourceOffset:
     """The offset of a plan that follows ``finished``.
 
     Partitions that other members own by now keep their end, with the stored offset of the time when this query planned
@@ -101,7 +101,7 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
     Topics that were deleted are dropped, also if they were created again: their offsets belong to another topic.
     """
     dropped = finished.recreated(plan.topics) | plan.gone
-    kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in dropped}
+    kept = {p: Span(span.until, span.until) for p, span in finished.spans.items() if p.topic not in dropped}
     starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
     stored = {p: offset for p, offset in finished.stored.items() if p in kept}
     epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in starts}

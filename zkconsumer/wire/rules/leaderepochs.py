@@ -17,7 +17,7 @@ PATIENCE_S: Final = 10.0
 """How long brokers have to repeat an epoch that something contradicts until it is accepted; see `KnownEpochs`."""
 
 
-class _Known:
+class _KnownEpoch:
     __slots__ = ("epoch", "fenced_since", "older_since", "topic_id")
 
     def __init__(self, topic_id: str | None, epoch: int) -> None:
@@ -40,13 +40,13 @@ class KnownEpochs:
     """
 
     def __init__(self) -> None:
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, _KnownEpoch] = {}
 
     def accept(self, partition: TopicPartition, topic_id: str | None, epoch: int, now: float) -> bool:
         """Take note of the epoch in metadata; False if the metadata is outdated, and so is its leader.
 
         Args:
-            partition: the partition.
+            partition: the partition that the metadata is about.
             topic_id: id of its topic, None if the broker does not report it.
             epoch: of its leader; :data:`UNKNOWN_EPOCH` if the broker does not report it.
             now: clock reading in seconds.
@@ -63,7 +63,7 @@ class KnownEpochs:
                 if now - known.older_since < PATIENCE_S:
                     return False
         if known is None or (known.topic_id, known.epoch) != (topic_id, epoch):
-            self._known[partition] = _Known(topic_id, epoch)
+            self._known[partition] = _KnownEpoch(topic_id, epoch)
         else:
             known.older_since = None
         return True
@@ -72,7 +72,7 @@ class KnownEpochs:
         """Take note of an epoch that another process knows."""
         known = self._known.get(partition)
         if known is None or epoch > known.epoch:
-            self._known[partition] = _Known(None if known is None else known.topic_id, epoch)
+            self._known[partition] = _KnownEpoch(None if known is None else known.topic_id, epoch)
 
     def fenced(self, partition: TopicPartition, now: float) -> None:
         """Take note that the leader refused the known epoch as older than its own."""

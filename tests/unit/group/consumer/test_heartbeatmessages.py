@@ -10,7 +10,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     encode_heartbeat,
     leave_beat,
 )
-from zkconsumer.group.consumer.rules.epochmember import Beat, IdPartition
+from zkconsumer.group.consumer.rules.epochmember import EpochBeat, IdPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 
 ONE, TWO = "AQIDBAUGBwgJCgsMDQ4PEA", "__________4AAAAAAAAAAw"
@@ -35,17 +35,17 @@ NOTHING = "00000000 0000 00 026d 00000007 00001388 01 01 00 00"
     [
         (
             HeartbeatSettings("g", 300_000, "uniform"),
-            Beat(CommitIdentity("m", 0, "i"), full=True, topics=("a", "t"), owned=OWNED),
+            EpochBeat(CommitIdentity("m", 0, "i"), full=True, topics=("a", "t"), owned=OWNED),
             FULL,
         ),
         (
             HeartbeatSettings("g", 300_000, "uniform"),
-            Beat(CommitIdentity("m", 7), full=False, topics=None, owned=None),
+            EpochBeat(CommitIdentity("m", 7), full=False, topics=None, owned=None),
             SHORT,
         ),
         (
             HeartbeatSettings("g", 5, None),
-            Beat(CommitIdentity("m", 0), full=True, topics=(), owned=frozenset()),
+            EpochBeat(CommitIdentity("m", 0), full=True, topics=(), owned=frozenset()),
             EMPTY,
         ),
     ],

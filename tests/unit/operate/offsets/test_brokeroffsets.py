@@ -10,7 +10,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.brokeroffsets import Answer, BrokerOffsets, offsets_answer
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, offsets_answer
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.listoffsetsmessages import Offsets
 
@@ -97,7 +97,7 @@ def test_partitions_exist_of_topics_that_brokers_describe(stub):
 def test_offsets_of_groups_come_with_the_metadata_of_their_commits(stub):
     stub.coordinator, stub.committed[P[0]] = stub.broker, 8
     found = asked(lambda offsets: offsets.committed({"g": P[:2], "h": []}), stub.broker)
-    assert found == {"g": Answer({P[0]: StoredOffset(8, "")}), "h": Answer({})}
+    assert found == {"g": BrokersAnswer({P[0]: StoredOffset(8, "")}), "h": BrokersAnswer({})}
 
 
 def test_a_group_without_a_coordinator_is_unknown(stub):
@@ -111,4 +111,4 @@ def test_a_group_without_a_coordinator_is_unknown(stub):
 
 @pytest.mark.parametrize("group", ["g" * 40_000, "\ud800"])
 def test_a_group_whose_name_no_request_can_carry_has_no_offsets(dead_broker, group):
-    assert asked(lambda offsets: offsets.committed({group: P}), dead_broker)[group] == Answer({})
+    assert asked(lambda offsets: offsets.committed({group: P}), dead_broker)[group] == BrokersAnswer({})

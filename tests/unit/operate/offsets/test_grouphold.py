@@ -19,7 +19,7 @@ from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets import grouphold as hold_module
 from zkconsumer.operate.offsets import kafkawrites, offsetwrites, znodewrites
-from zkconsumer.operate.offsets.grouphold import GroupHold, Released
+from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.zookeeper.rules.znodes import HOLD
@@ -67,7 +67,7 @@ def test_members_that_gave_up_are_not_said_to_continue(group, long):
     group.now += 12
     group.register("g_b")
     group.now += 3
-    assert hold.release() == Released(nudged=("g_b",), gave_up=("g_a",))
+    assert hold.release() == HoldEnd(nudged=("g_b",), gave_up=("g_a",))
     assert group.nudges == 0
 
 
@@ -78,7 +78,7 @@ def test_members_that_still_try_are_nudged(group, long):
     group.now += 12
     group.register("g_a")
     group.now += 3
-    assert hold.release() == Released(nudged=("g_a",))
+    assert hold.release() == HoldEnd(nudged=("g_a",))
     assert group.nudges == 1
 
 
@@ -106,7 +106,7 @@ def test_no_member_gave_up_where_nothing_was_claimed(group):
     group.now += 60
     hold = group.hold(live=True)
     hold.take()
-    assert hold.release() == Released(nudged=("g_a",))
+    assert hold.release() == HoldEnd(nudged=("g_a",))
 
 
 def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
@@ -129,7 +129,7 @@ def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
 
 def test_a_hold_that_was_not_taken_is_released(group):
     before = dict(group.server.nodes)
-    assert group.hold().release() == Released()
+    assert group.hold().release() == HoldEnd()
     assert group.server.nodes == before
 
 
@@ -137,8 +137,8 @@ def test_a_hold_is_released_once(group):
     group.register("g_a")
     hold = group.hold(live=True)
     hold.take()
-    assert hold.release() == Released(nudged=("g_a",))
-    assert hold.release() == Released()
+    assert hold.release() == HoldEnd(nudged=("g_a",))
+    assert hold.release() == HoldEnd()
     assert group.nudges == 1
 
 

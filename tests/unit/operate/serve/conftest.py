@@ -6,7 +6,7 @@ from tests.fixtures.groups import group_znodes
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, LagRow, Rebalance, Snapshot
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance
 
 MEMBERS = {"g_c": Subscription.static({"t": 1})}
 
@@ -44,7 +44,7 @@ def group_snapshot(samples, *, window=2, znodes=None, history=(), rebalances=())
 
 
 def snapshot(*groups, at=100.0, problems=()):
-    return Snapshot(at, 1_700_000_100_000, 0.5, 10.0, {one.znodes.group: one for one in groups}, problems)
+    return GroupsSnapshot(at, 1_700_000_100_000, 0.5, 10.0, {one.znodes.group: one for one in groups}, problems)
 
 
 @pytest.fixture

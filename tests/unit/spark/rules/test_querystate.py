@@ -17,8 +17,8 @@ from zkconsumer.spark.rules.queryrecords import (
     PARTITION_TRANSITIONS,
     Batch,
     BatchState,
-    PartitionState,
     QueryPartition,
+    QueryPartitionState,
 )
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
@@ -51,14 +51,14 @@ def finished(spans, number=9):
 # -- a partition --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", PartitionState)
+@pytest.mark.parametrize("state", QueryPartitionState)
 def test_a_partition_enters_the_states_of_the_table(state):
     partition = QueryPartition(state)
-    entered = {following for following in PartitionState if partition.enter(following) is not partition}
+    entered = {following for following in QueryPartitionState if partition.enter(following) is not partition}
     assert entered == PARTITION_TRANSITIONS[state]
 
 
-@pytest.mark.parametrize("state", PartitionState)
+@pytest.mark.parametrize("state", QueryPartitionState)
 def test_events_change_a_partition_as_the_table_has_it(state):
     query = owning(T0)
     before = query.partitions[T0]
@@ -77,17 +77,17 @@ def test_events_change_a_partition_as_the_table_has_it(state):
 
 @pytest.mark.parametrize("place", [LATEST, AtTime(5, or_latest=True)])
 def test_a_start_that_changes_over_time_is_unrecorded(place):
-    located = QueryPartition(PartitionState.CHOSEN, choice=Choice(place, Reason.OPTION)).located(5, moved=False)
-    assert located.state is PartitionState.UNRECORDED
-    assert located.located(5, moved=False).state is PartitionState.UNRECORDED, "until a plan records it"
-    assert located.enter(PartitionState.LOCATED).located(5, moved=False).state is PartitionState.LOCATED
+    located = QueryPartition(QueryPartitionState.CHOSEN, choice=Choice(place, Reason.OPTION)).located(5, moved=False)
+    assert located.state is QueryPartitionState.UNRECORDED
+    assert located.located(5, moved=False).state is QueryPartitionState.UNRECORDED, "until a plan records it"
+    assert located.enter(QueryPartitionState.LOCATED).located(5, moved=False).state is QueryPartitionState.LOCATED
 
 
 @pytest.mark.parametrize("place", [EARLIEST, 5])
 def test_a_start_that_a_restart_finds_again_is_located(place):
-    partition = QueryPartition(PartitionState.CHOSEN, choice=Choice(place, Reason.APPEARED))
-    assert partition.located(5, moved=False).state is PartitionState.LOCATED
-    assert partition.located(5, moved=True).state is PartitionState.UNRECORDED
+    partition = QueryPartition(QueryPartitionState.CHOSEN, choice=Choice(place, Reason.APPEARED))
+    assert partition.located(5, moved=False).state is QueryPartitionState.LOCATED
+    assert partition.located(5, moved=True).state is QueryPartitionState.UNRECORDED
 
 
 # -- a batch ------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class IdPartition(NamedTuple):
     partition: int
 
 
-class Beat(NamedTuple):
+class EpochBeat(NamedTuple):
     """What a heartbeat reports. Fields that have not changed since the last answered one are None.
 
     Attributes:
@@ -133,9 +133,9 @@ class EpochMember(GroupMembership):
 
     def has_unnamed(self) -> bool:
         """True if the target has partitions of topics that no broker has described yet."""
-        return any(one.topic_id not in self._names for one in self.target or ())
+        return any(partition.topic_id not in self._names for partition in self.target or ())
 
-    def beat(self, topics: tuple[str, ...]) -> Beat | None:
+    def beat(self, topics: tuple[str, ...]) -> EpochBeat | None:
         """A heartbeat is about to be sent; None outside of the group.
 
         Args:
@@ -148,18 +148,18 @@ class EpochMember(GroupMembership):
         new_owned = known is None or known.owned != self._sent.owned or self.must_report()
         if new_owned:
             self._limit = self._sent.owned
-        return Beat(
+        return EpochBeat(
             CommitIdentity(self.member_id, self.epoch, self.instance_id),
             known is None,
             topics if new_topics else None,
             self._sent.owned if new_owned else None,
         )
 
-    def answered(self, beat: Beat, epoch: int, target: frozenset[IdPartition] | None, sent: float) -> bool:
+    def answered(self, beat: EpochBeat, epoch: int, target: frozenset[IdPartition] | None, sent: float) -> bool:
         """A heartbeat was answered without error.
 
         Args:
-            beat: the heartbeat.
+            beat: what the heartbeat reported.
             epoch: member epoch of the answer.
             target: the assignment of the answer; None if it is the last one still.
             sent: reading of the clock when the heartbeat was sent.
@@ -215,7 +215,7 @@ class EpochMember(GroupMembership):
         return self._revoked
 
     def _owned(self) -> frozenset[IdPartition]:
-        return frozenset(IdPartition(self._held_ids[one], one.partition) for one in self.held)
+        return frozenset(IdPartition(self._held_ids[partition], partition.partition) for partition in self.held)
 
     # -- any thread -------------------------------------------------------------------------------------------------
 
@@ -234,9 +234,9 @@ class EpochMember(GroupMembership):
             return None
         allowed = self.target if self._limit is None else self.target & self._limit
         return {
-            TopicPartition(self._names[one.topic_id], one.partition): one.topic_id
-            for one in allowed
-            if one.topic_id in self._names
+            TopicPartition(self._names[partition.topic_id], partition.partition): partition.topic_id
+            for partition in allowed
+            if partition.topic_id in self._names
         }
 
     def topic_ids(self) -> dict[str, str]:

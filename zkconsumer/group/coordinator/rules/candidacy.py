@@ -69,7 +69,7 @@ def runs(names: Collection[str], slot: int | None, missing_s: float, session_tim
     return is_candidate(names, slot) or missing_s >= _LONGEST_WITHOUT_LEADER * session_timeout_s
 
 
-class Progress(NamedTuple):
+class LeaderProgress(NamedTuple):
     """What a candidate saw of the leader's progress.
 
     Attributes:
@@ -81,7 +81,7 @@ class Progress(NamedTuple):
     late_since: float | None
 
 
-def progress(before: Progress, planned: int | None, present: int, now: float) -> Progress:
+def progress(before: LeaderProgress, planned: int | None, present: int, now: float) -> LeaderProgress:
     """What a candidate knows of the leader's progress after another look.
 
     Args:
@@ -91,12 +91,12 @@ def progress(before: Progress, planned: int | None, present: int, now: float) ->
         now: reading of a monotonic clock, in seconds.
     """
     if planned == present:
-        return Progress(planned, None)
+        return LeaderProgress(planned, None)
     moved = planned != before.planned or before.late_since is None
-    return Progress(planned, now if moved else before.late_since)
+    return LeaderProgress(planned, now if moved else before.late_since)
 
 
-def is_hung(seen: Progress, now: float, session_timeout_s: float) -> bool:
+def is_hung(seen: LeaderProgress, now: float, session_timeout_s: float) -> bool:
     """True if the leader's session lives, and the leader does not plan.
 
     A leader that is only slow moves on: each plan, also one that ends with a refusal, ends the wait.

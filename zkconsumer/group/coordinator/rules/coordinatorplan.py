@@ -64,7 +64,7 @@ class Roles(NamedTuple):
     returning: frozenset[str] = frozenset()
 
 
-class Plan(NamedTuple):
+class CommandPlan(NamedTuple):
     """The next commands.
 
     Attributes:
@@ -97,8 +97,8 @@ def roles(
         obeying: consumer ids of members with ``group.protocol=coordinator``.
     """
     known = frozenset(with_command)
-    others = frozenset(registered).intersection(registered_after) - known
-    return Roles(known.intersection(registered), others.difference(obeying), others.intersection(obeying))
+    commandless = frozenset(registered).intersection(registered_after) - known
+    return Roles(known.intersection(registered), commandless.difference(obeying), commandless.intersection(obeying))
 
 
 def refusals(view: GroupView, followers: Collection[str], min_session_ms: int) -> dict[str, str]:
@@ -109,17 +109,17 @@ def refusals(view: GroupView, followers: Collection[str], min_session_ms: int) -
         followers: members that obey commands.
         min_session_ms: ``coordinator.min.session.ms``; a member that did not write its timeout is accepted.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in followers:
         timeout = view.session_ms.get(name)
         if name in view.unreadable:
-            found[name] = f"its registration cannot be used: {view.unreadable[name]}"
+            reasons[name] = f"its registration cannot be used: {view.unreadable[name]}"
         elif timeout is not None and timeout < min_session_ms:
-            found[name] = (
+            reasons[name] = (
                 f"its session timeout of {timeout} ms is below coordinator.min.session.ms={min_session_ms} of the "
                 "coordinator; increase zookeeper.session.timeout.ms, and check maxSessionTimeout of the servers"
             )
-    return found
+    return reasons
 
 
 def target(
@@ -139,7 +139,7 @@ def target(
     of no refusal: what they leave to a refused member is given to the other followers.
 
     Args:
-        view: subscriptions and topics.
+        view: subscriptions of the members, and the topics that exist.
         members: those of the view that are still in the group.
         assignor: name of the shared assignor.
         previous: see :func:`previous`.
@@ -151,7 +151,7 @@ def target(
     if not members.foreign:
         everyone -= refused
     present = GroupView(
-        members={name: one for name, one in view.members.items() if name in everyone},
+        members={name: subscription for name, subscription in view.members.items() if name in everyone},
         partitions=view.partitions,
         topics=view.topics,
     )
@@ -194,7 +194,7 @@ def undecided(aim: Assignment, commanded: Shares) -> list[TopicPartition]:
     return sorted(p for p, thread in aim.items() if thread.consumer_id in commanded and p not in held)
 
 
-def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
+def plan(aim: Assignment, commanded: Shares, owners: Owners) -> CommandPlan:
     """The next commands: each follower keeps what it should keep, and gets of the rest what is free.
 
     A partition is free if no command has it and, as read after that, no member owns it; it is also free for the member
@@ -221,7 +221,7 @@ def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
         awaited |= wanted[name].keys() - granted.keys()
         if granted != present:
             shares[name] = granted
-    return Plan(shares, frozenset(awaited))
+    return CommandPlan(shares, frozenset(awaited))
 
 
 def brokers_for(consumer_id: str, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
@@ -284,13 +284,13 @@ def awaited_since(
         to_claim: partitions in commands that have no owner, and the members that have to claim them.
         now: reading of a monotonic clock, in seconds.
     """
-    found = {partition: Awaited(by, now) for partition, by in to_release.items()}
-    found.update((partition, Awaited(by, now, is_granted=True)) for partition, by in to_claim.items())
-    for partition, one in found.items():
+    awaited = {partition: Awaited(by, now) for partition, by in to_release.items()}
+    awaited.update((partition, Awaited(by, now, is_granted=True)) for partition, by in to_claim.items())
+    for partition, waiting in awaited.items():
         former = before.get(partition)
-        if former is not None and (former.by, former.is_granted) == (one.by, one.is_granted):
-            found[partition] = former
-    return found
+        if former is not None and (former.by, former.is_granted) == (waiting.by, waiting.is_granted):
+            awaited[partition] = former
+    return awaited
 
 
 def overdue(
@@ -301,4 +301,4 @@ def overdue(
     One that commits and releases, or claims, needs far less, and one that has died is gone after a session timeout.
     """
     patience_s = session_timeout_s * LATE_AFTER_TIMEOUTS
-    return {partition: one for partition, one in sorted(awaited.items()) if now - one.since >= patience_s}
+    return {partition: waiting for partition, waiting in sorted(awaited.items()) if now - waiting.since >= patience_s}

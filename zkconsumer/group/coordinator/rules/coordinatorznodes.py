@@ -283,11 +283,11 @@ def _read_share(consumer_id: str, topics: Mapping[str, list[str]]) -> Iterable[t
             raise ValueError(f"topic {topic!r}")
         for number, text in enumerate(threads):
             for partition in _read_ranges(text):
-                one = TopicPartition(topic, partition)
-                if one in taken or len(taken) == _MOST_PARTITIONS:
-                    raise ValueError(f"{one} twice, or too many partitions")
-                taken.add(one)
-                yield one, ConsumerThreadId(consumer_id, number)
+                granted = TopicPartition(topic, partition)
+                if granted in taken or len(taken) == _MOST_PARTITIONS:
+                    raise ValueError(f"{granted} twice, or too many partitions")
+                taken.add(granted)
+                yield granted, ConsumerThreadId(consumer_id, number)
 
 
 def _read_ranges(text: str) -> Iterable[int]:

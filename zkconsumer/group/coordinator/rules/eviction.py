@@ -46,10 +46,10 @@ def slow_members(awaited: Mapping[TopicPartition, Awaited], now: float, after_s:
         after_s: see :func:`evicted_after_seconds`.
     """
     late: dict[str, list[TopicPartition]] = {}
-    later = [one.since + after_s for one in awaited.values() if now - one.since < after_s]
-    for partition, one in sorted(awaited.items()):
-        if now - one.since >= after_s and one.by is not None:
-            late.setdefault(one.by, []).append(partition)
+    later = [waiting.since + after_s for waiting in awaited.values() if now - waiting.since < after_s]
+    for partition, waiting in sorted(awaited.items()):
+        if now - waiting.since >= after_s and waiting.by is not None:
+            late.setdefault(waiting.by, []).append(partition)
     return Slow(late, min(later, default=None))
 
 

@@ -77,19 +77,23 @@ class GroupStrategy:
             members: all members of the generation.
             partitions: of every topic that a member subscribes to; topics that do not exist are absent.
         """
-        ordered = sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or "", one.member_id))
+        ordered = sorted(
+            members, key=lambda member: (member.instance_id is None, member.instance_id or "", member.member_id)
+        )
         threads = [self._threads_of(member, partitions) for member in ordered]
         slots = [_slots(place, max(counts.values(), default=1)) for place, counts in enumerate(threads)]
         claims = _claims(members)
         previous = _previous(ordered, _owners(claims), threads, slots)
         computed = self._compute(_subscribers(threads, slots), partitions, previous)
-        member_of = {slot: ordered[place].member_id for place, theirs in enumerate(slots) for slot in theirs}
+        member_of = {
+            slot: ordered[place].member_id for place, member_slots in enumerate(slots) for slot in member_slots
+        }
         assigned: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
         for partition, slot in computed.items():
             member_id = member_of[slot]
             if not (self.cooperative and claims.get(partition, {}).keys() - {member_id}):
                 assigned[member_id].add(partition)
-        return {member_id: frozenset(theirs) for member_id, theirs in assigned.items()}
+        return {member_id: frozenset(owned) for member_id, owned in assigned.items()}
 
     def _threads_of(self, member: MemberSubscription, partitions: Partitions) -> dict[str, int]:
         """Topic to the number of threads by which a member counts, never more than there are partitions."""
@@ -108,11 +112,14 @@ def _slots(place: int, count: int) -> _Slots:
 def _subscribers(threads: Sequence[Mapping[str, int]], slots: Sequence[_Slots]) -> dict[str, list[ConsumerThreadId]]:
     """Topic to its subscribers in order; topics with the same subscribers share a list, as the assignors expect."""
     subscribers: dict[str, list[ConsumerThreadId]] = defaultdict(list)
-    for counts, theirs in zip(threads, slots, strict=True):
+    for counts, member_slots in zip(threads, slots, strict=True):
         for topic, count in counts.items():
-            subscribers[topic] += theirs[:count]
+            subscribers[topic] += member_slots[:count]
     shared: dict[tuple[ConsumerThreadId, ...], list[ConsumerThreadId]] = {}
-    return {topic: shared.setdefault(tuple(theirs), theirs) for topic, theirs in sorted(subscribers.items())}
+    return {
+        topic: shared.setdefault(tuple(slots_of_topic), slots_of_topic)
+        for topic, slots_of_topic in sorted(subscribers.items())
+    }
 
 
 def _previous(
@@ -126,12 +133,12 @@ def _previous(
     for partition, member_id in owners.items():
         owned[member_id].append(partition)
     previous: Assignment = {}
-    for member, counts, theirs in zip(ordered, threads, slots, strict=True):
-        if len(theirs) == 1:
-            previous.update(dict.fromkeys(owned[member.member_id], theirs[0]))
+    for member, counts, member_slots in zip(ordered, threads, slots, strict=True):
+        if len(member_slots) == 1:
+            previous.update(dict.fromkeys(owned[member.member_id], member_slots[0]))
             continue
         divided = divide("", owned[member.member_id], counts, {})
-        previous.update({partition: theirs[thread.number] for partition, thread in divided.items()})
+        previous.update({partition: member_slots[thread.number] for partition, thread in divided.items()})
     return previous
 
 

@@ -156,17 +156,19 @@ def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], win
         window: see :func:`evaluate_partition`.
         members: number of registered members at the last sample.
     """
-    found = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
-    lag = sum(one.lag or 0 for one in found.values())
-    status = worst(one.status for one in found.values())
-    concerned = [partition for partition, one in found.items() if one.status is status]
-    reason = f"{concerned[0]}: {found[concerned[0]].reason}" if concerned else "there are no partitions"
+    evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
+    lag = sum(partition_lag.lag or 0 for partition_lag in evaluated.values())
+    status = worst(partition_lag.status for partition_lag in evaluated.values())
+    concerned = [partition for partition, partition_lag in evaluated.items() if partition_lag.status is status]
+    reason = f"{concerned[0]}: {evaluated[concerned[0]].reason}" if concerned else "there are no partitions"
     if len(concerned) > 1:
-        reason = f"{len(concerned)} of {len(found)} partitions, {reason}"
+        reason = f"{len(concerned)} of {len(evaluated)} partitions, {reason}"
     if not members and not status.is_error:
         status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
-    complete = sum(one.complete for one in found.values()) / len(found) if found else 1.0
-    return GroupLag(status, reason, complete, lag, found)
+    complete = (
+        sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0
+    )
+    return GroupLag(status, reason, complete, lag, evaluated)
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
@@ -204,8 +206,8 @@ def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLa
 def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete: bool) -> tuple[LagStatus, str]:
     newest = recent[-1]
     if newest.committed is None or newest.log_end is None:
-        what = "committed offset" if newest.committed is None else "log end"
-        return LagStatus.UNKNOWN, f"the {what} is unknown"
+        unknown = "committed offset" if newest.committed is None else "log end"
+        return LagStatus.UNKNOWN, f"the {unknown} is unknown"
     if outside := outside_log(newest.committed, newest.log_start, newest.log_end):
         bound = newest.log_end if outside == AFTER_LOG else newest.log_start or 0
         return LagStatus.RANGE, f"offset {newest.committed} lies {outside} {bound}"

@@ -68,7 +68,7 @@ def quotas_that_apply(existing: Collection[str], user: str | None, client: str) 
     Args:
         existing: paths of the znodes that have such a quota.
         user: that the client logs in as; None if unknown, and then each user that has a quota may be the one.
-        client: its id.
+        client: the client id.
 
     >>> quotas_that_apply({"/config/clients/g", "/config/users/<default>"}, "alice", "g")
     ['/config/users/<default>']
@@ -76,8 +76,8 @@ def quotas_that_apply(existing: Collection[str], user: str | None, client: str) 
     ['/config/clients/g', '/config/users/alice']
     """
     users = _users(existing) if user is None else {user}
-    found = {next((path for path in _precedence(one, client) if path in existing), None) for one in users}
-    return sorted(path for path in found if path is not None)
+    paths = {next((path for path in _precedence(name, client) if path in existing), None) for name in users}
+    return sorted(path for path in paths if path is not None)
 
 
 def _users(existing: Collection[str]) -> set[str]:

@@ -23,8 +23,8 @@ class LockedOut(NamedTuple):
 
 def principals(owners: Iterable[Entries]) -> frozenset[str]:
     """The principals of members, from the ACLs of owner znodes; empty where these are open to all."""
-    found = {f"{scheme}:{name}" for entries in owners for bits, scheme, name in entries if bits == _ALL_BITS}
-    return frozenset(found - {_ANYONE})
+    names = {f"{scheme}:{name}" for entries in owners for bits, scheme, name in entries if bits == _ALL_BITS}
+    return frozenset(names - {_ANYONE})
 
 
 def locked_out(
@@ -47,7 +47,7 @@ def locked_out(
     ({}, {})
     """
     allowed = {path: _allowed(entries, _BITS[permission]) for path, entries in siblings.items()}
-    counts = Counter(who for each in allowed.values() for who in each)
+    counts = Counter(principal for allowed_principals in allowed.values() for principal in allowed_principals)
     if not counts and not members:
         return {path: LockedOut((), "no principal") for path in allowed}
     expected = set(members) or {max(counts, key=lambda who: (counts[who], who == _ANYONE, who))}

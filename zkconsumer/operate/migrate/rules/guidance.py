@@ -140,8 +140,8 @@ def guide(partitions: Sequence[WatchedPartition]) -> Guidance:
 
 
 def _guide_dual(partitions: Sequence[WatchedPartition]) -> Guidance:
-    done = [one for one in partitions if one.is_dual is False]
-    behind = _owners(one for one in partitions if one.is_znode_written) if done else ()
+    done = [watched for watched in partitions if watched.is_dual is False]
+    behind = _owners(watched for watched in partitions if watched.is_znode_written) if done else ()
     who = f"{name_some(behind)}, which still commits to both stores," if behind else "each member"
     step = f"restart {who} with dual.commit.enabled=false, one after the other; then run this command again"
     back = _BACK_TO_ZOOKEEPER
@@ -151,23 +151,23 @@ def _guide_dual(partitions: Sequence[WatchedPartition]) -> Guidance:
 
 
 def _owners(partitions: Iterable[WatchedPartition]) -> tuple[str, ...]:
-    return tuple(sorted({one.owner for one in partitions if one.owner is not None}))
+    return tuple(sorted({watched.owner for watched in partitions if watched.owner is not None}))
 
 
 def _stage(partitions: Sequence[WatchedPartition]) -> Stage:
-    evidence = {one.evidence for one in partitions if one.owner is not None}
+    evidence = {watched.evidence for watched in partitions if watched.owner is not None}
     if Evidence.CONTRADICTED in evidence:
         # Members with storage ZooKeeper do not commit idle partitions, which therefore give no evidence.
         return Stage.MIXED if Evidence.PROVEN in evidence else Stage.ZOOKEEPER
-    dual = {one.is_dual for one in partitions}
-    if evidence != {Evidence.PROVEN} or any(one.owner is None for one in partitions) or None in dual:
+    dual = {watched.is_dual for watched in partitions}
+    if evidence != {Evidence.PROVEN} or any(watched.owner is None for watched in partitions) or None in dual:
         return Stage.UNKNOWN
-    is_written = any(one.is_znode_written for one in partitions)
+    is_written = any(watched.is_znode_written for watched in partitions)
     return Stage.KAFKA if False in dual and not is_written else Stage.DUAL
 
 
 def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
-    without = [one.partition for one in partitions if one.owner is None]
+    without = [watched.partition for watched in partitions if watched.owner is None]
     if len(without) == len(partitions):
         return "start members of the group: only what they commit shows where they store offsets"
     if without:
@@ -175,7 +175,9 @@ def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
             f"wait until {name_some(without)} have had the same owner for a whole watch; `zkconsumer groups explain` "
             "reports why a partition has none"
         )
-    silent = [one.partition for one in partitions if one.evidence is Evidence.NONE or one.is_dual is None]
+    silent = [
+        watched.partition for watched in partitions if watched.evidence is Evidence.NONE or watched.is_dual is None
+    ]
     return (
         f"watch longer: {name_some(silent)} were not committed twice; --watch must exceed twice "
         "auto.commit.interval.ms of the members (60 s by default), and members without automatic commits must commit"
@@ -184,24 +186,26 @@ def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
 
 def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """Under dual commit the greater offset counts, and what ZooKeeper has is right as long as it is the store."""
-    for one in _with(partitions, Evidence.CONTRADICTED, Evidence.NONE):
-        if one.in_kafka is not None and one.znode is not None and one.in_kafka > one.znode:
+    for watched in _with(partitions, Evidence.CONTRADICTED, Evidence.NONE):
+        if watched.in_kafka is not None and watched.znode is not None and watched.in_kafka > watched.znode:
             yield (
-                f"{one.partition}: Kafka has offset {one.in_kafka} of an earlier time, ZooKeeper {one.znode}; with "
-                f"dual commit the greater one counts, and {one.in_kafka - one.znode} records would be skipped. Delete "
-                "the group's offsets in Kafka first, or set dual.read=zookeeper where members are zkconsumer's"
+                f"{watched.partition}: Kafka has offset {watched.in_kafka} of an earlier time, ZooKeeper "
+                f"{watched.znode}; with dual commit the greater one counts, and {watched.in_kafka - watched.znode} "
+                "records would be skipped. Delete the group's offsets in Kafka first, or set dual.read=zookeeper where "
+                "members are zkconsumer's"
             )
 
 
 def _znode_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """The same on the way back, where what Kafka has is right."""
-    for one in partitions:
-        if one.in_kafka is not None and one.znode is not None and one.znode > one.in_kafka:
+    for watched in partitions:
+        if watched.in_kafka is not None and watched.znode is not None and watched.znode > watched.in_kafka:
             yield (
-                f"{one.partition}: ZooKeeper has offset {one.znode} of an earlier time, Kafka {one.in_kafka}; do not "
-                f"enable dual commit again before it is lowered, or {one.znode - one.in_kafka} records would be skipped"
+                f"{watched.partition}: ZooKeeper has offset {watched.znode} of an earlier time, Kafka "
+                f"{watched.in_kafka}; do not enable dual commit again before it is lowered, or "
+                f"{watched.znode - watched.in_kafka} records would be skipped"
             )
 
 
 def _with(partitions: Iterable[WatchedPartition], *evidence: Evidence) -> list[WatchedPartition]:
-    return [one for one in partitions if one.evidence in evidence]
+    return [watched for watched in partitions if watched.evidence in evidence]

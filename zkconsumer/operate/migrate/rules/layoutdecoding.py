@@ -32,8 +32,8 @@ def partition_number(name: str) -> int | None:
     >>> partition_number("partition_3"), partition_number("3")
     (3, None)
     """
-    found = _PARTITION.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _PARTITION.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def storm_offset(path: str, data: bytes | None) -> tuple[TopicPartition, int]:
@@ -100,24 +100,24 @@ def parse_starting_offsets(name: str, text: str) -> dict[TopicPartition, int]:
     """
     try:
         document = json.loads(text)
-        found = {
+        offsets = {
             TopicPartition(topic, int(number)): offset
             for topic, numbers in document.items()
             for number, offset in numbers.items()
             if _require(isinstance(topic, str) and _NUMBER.fullmatch(number) is not None, "a partition")
         }
-        for offset in found.values():
+        for offset in offsets.values():
             _require(isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= _MOST, "an offset")
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ZkConsumerError(
             f'{name} does not hold offsets in the form {{"topic": {{"0": 23}}}}, with numbers from 0 on: {error}'
         ) from None
-    return found
+    return offsets
 
 
-def _require(holds: bool, what: str) -> bool:
+def _require(holds: bool, expected: str) -> bool:
     if not holds:
-        raise ValueError(f"something is not {what}")
+        raise ValueError(f"something is not {expected}")
     return True
 
 
@@ -159,14 +159,14 @@ def parse_offset_log(name: str, text: str) -> dict[TopicPartition, int]:
             f"{name} is of version {lines[0].strip()[:20] if lines else '?'} of the offset log, and only v1 is known; "
             "write the offsets into a file for spark-options"
         )
-    found: dict[TopicPartition, int] = {}
+    offsets_of_sources: dict[TopicPartition, int] = {}
     for number, line in enumerate(lines[2:], 3):
         if line.strip() == "-":  # a source that has not begun
             continue
         offsets = parse_starting_offsets(f"{name}, line {number},", line)
-        if twice := sorted(found.keys() & offsets.keys()):
+        if twice := sorted(offsets_of_sources.keys() & offsets.keys()):
             raise ZkConsumerError(f"{name}: two sources of the query read {twice[0]}; write one of them into a file")
-        found |= offsets
-    if not found:
+        offsets_of_sources |= offsets
+    if not offsets_of_sources:
         raise ZkConsumerError(f"{name} has no offsets of a Kafka source")
-    return found
+    return offsets_of_sources

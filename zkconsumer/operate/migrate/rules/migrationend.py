@@ -88,7 +88,7 @@ def check_ends(source: End, target: End) -> None:
         )
 
 
-def check_servers(source: End, target: End, *, others: bool) -> str | None:
+def check_servers(source: End, target: End, *, has_servers: bool) -> str | None:
     """The servers of ZooKeeper for the group, and for the brokers if they are found there.
 
     Servers in the URI of an end apply to that end. Only for a source that is read beside a group in Kafka they also
@@ -97,7 +97,7 @@ def check_servers(source: End, target: End, *, others: bool) -> str | None:
     Args:
         source: where offsets are read.
         target: where they are written.
-        others: the command names servers of its own.
+        has_servers: the command names servers of its own.
 
     Returns:
         The servers that an end names; None for those of the command.
@@ -108,7 +108,7 @@ def check_servers(source: End, target: End, *, others: bool) -> str | None:
     for end in (source, target):
         if end.kind == "zookeeper" and end.servers is not None:
             return end.servers
-    if source.servers is None or others:
+    if source.servers is None or has_servers:
         return None
     if target.kind == "zookeeper":
         raise ValueError(

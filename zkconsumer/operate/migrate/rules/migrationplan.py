@@ -169,7 +169,7 @@ def make_plan(
         missing=missing,
         retention_ms=retention_ms,
         partitions=rows,
-        identities={topic: one.recorded for topic, one in seen.identities.items()},
+        identities={topic: identity.recorded for topic, identity in seen.identities.items()},
         guards=guards,
         warnings=seen.warnings,
     )
@@ -330,16 +330,18 @@ def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> li
 
 def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
     planned = {row.partition: row for row in plan.partitions}
-    if more := beyond_plan(plan, now.logs):
-        yield f"partitions were added since the plan was made: {name_some(more)}; plan again"
+    if added := beyond_plan(plan, now.logs):
+        yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
     if gone := sorted(planned.keys() - now.logs.keys()):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
     known = [(topic, recorded, now.identities.get(topic)) for topic, recorded in plan.identities.items()]
-    other = {topic for topic, recorded, found in known if found is not None and not found.is_recorded_as(recorded)}
-    other |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
-    if other:
-        yield f"topics were deleted and created again, or truncated: {name_some(sorted(other))}; plan again"
-    new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in other}
+    recreated = {
+        topic for topic, recorded, identity in known if identity is not None and not identity.is_recorded_as(recorded)
+    }
+    recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
+    if recreated:
+        yield f"topics were deleted and created again, or truncated: {name_some(sorted(recreated))}; plan again"
+    new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in recreated}
     if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
         yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"
 
@@ -383,7 +385,7 @@ class VerifiedPartition(NamedTuple):
 def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
     """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
     planned = {row.partition: row.new for row in plan.partitions}
-    others = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
+    beyond = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
     return tuple(
         VerifiedPartition(
             partition,
@@ -392,5 +394,5 @@ def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ..
             now.target.get(partition),
             now.logs[partition].end if partition in now.logs else None,
         )
-        for partition in (*planned, *others)
+        for partition in (*planned, *beyond)
     )

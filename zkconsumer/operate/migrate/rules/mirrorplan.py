@@ -87,7 +87,7 @@ def decide_copy(
     in ZooKeeper, or by an operator, so a copy would destroy its progress.
 
     Args:
-        plan: that was run.
+        plan: the plan that was run.
         mirrored: as of the last copy.
         place: where the group is now.
         rows: every partition of the plan's topics, also those that were added since, and of the other topics of which
@@ -99,7 +99,8 @@ def decide_copy(
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if (reason := why_not_migrated(plan, run)) is not None:
         refusals.append(reason)
-    in_kafka, in_zookeeper = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
+    in_kafka = {row.partition: row.in_kafka for row in rows}
+    in_zookeeper = {row.partition: row.in_zookeeper for row in rows}
     if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "

@@ -16,9 +16,9 @@ from zkconsumer.errors import ConfigError
 from zkconsumer.operate.migrate.rules.nextproperties import (
     NO_GROUP,
     RULES,
+    ClientTarget,
     Given,
     NextLine,
-    Target,
     assignor,
     connection,
     internal_topics,
@@ -45,7 +45,7 @@ The least fetch.max.bytes is its default of message.max.bytes, the longest sessi
 """
 
 
-def next_config(properties: Given, target: Target, bootstrap_servers: str | None = None) -> tuple[NextLine, ...]:
+def next_config(properties: Given, target: ClientTarget, bootstrap_servers: str | None = None) -> tuple[NextLine, ...]:
     """The lines of the next client's configuration: those of the file in its order, then those that it lacks.
 
     Args:
@@ -77,7 +77,7 @@ def _refuse_illegal(properties: Given) -> None:
         raise ConfigError(violations)
 
 
-def _line(target: Target, name: str, value: str, given: Given) -> NextLine:
+def _line(target: ClientTarget, name: str, value: str, given: Given) -> NextLine:
     rule = RULES.get(name)
     if rule is not None:
         line = rule(target, value, given)._replace(name=name)
@@ -106,7 +106,7 @@ def _within_limits(line: NextLine) -> NextLine:
 # -- what the file lacks ----------------------------------------------------------------------------------------------
 
 
-def _lines_for_defaults(target: Target, given: Given) -> Iterator[NextLine]:
+def _lines_for_defaults(target: ClientTarget, given: Given) -> Iterator[NextLine]:
     """What the next client needs, and defaults that differ from those of the JVM consumer where it matters."""
     if "bootstrap.servers" not in given:
         note = "required: brokers as host:port,host:port (give --bootstrap-server)"
@@ -152,7 +152,7 @@ def _spark_lines(given: Given) -> Iterator[NextLine]:
     yield NextLine("", {"subscribe": ""}, note, is_missing=True)
 
 
-def _mirror_lines(target: Target, given: Given) -> Iterator[NextLine]:
+def _mirror_lines(target: ClientTarget, given: Given) -> Iterator[NextLine]:
     yield NextLine("", {"clusters": "source,target"})
     note = "required: bootstrap.servers of MirrorMaker 1's producer file"
     yield NextLine("", {"target.bootstrap.servers": ""}, note, is_missing=True)

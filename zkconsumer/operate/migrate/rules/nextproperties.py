@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
-Target = Literal["java", "confluent", "spark", "mm2"]
-TARGETS: Final[tuple[Target, ...]] = get_args(Target)
+ClientTarget = Literal["java", "confluent", "spark", "mm2"]
+TARGETS: Final[tuple[ClientTarget, ...]] = get_args(ClientTarget)
 
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -47,11 +47,11 @@ class NextLine(NamedTuple):
 
 
 Given = Mapping[str, str]
-_Rule = Callable[[Target, str, Given], NextLine]
+_Rule = Callable[[ClientTarget, str, Given], NextLine]
 """Makes the line of one property from the target, the property's value, and all properties."""
 
 
-def _successor(target: Target, java: str, confluent: str | None, value: str) -> Mapping[str, str]:
+def _successor(target: ClientTarget, java: str, confluent: str | None, value: str) -> Mapping[str, str]:
     """The line in the spelling of the target; librdkafka may have another name, None if it has no such property."""
     if target == "confluent":
         return {} if confluent is None else {confluent: value}
@@ -59,7 +59,7 @@ def _successor(target: Target, java: str, confluent: str | None, value: str) -> 
 
 
 def _becomes(java: str, confluent: str | None, note: str = "") -> _Rule:
-    def rule(target: Target, value: str, _given: Given) -> NextLine:
+    def rule(target: ClientTarget, value: str, _given: Given) -> NextLine:
         successors = _successor(target, java, confluent, value)
         return NextLine("", successors, note if successors else "no successor: librdkafka has no such property")
 
@@ -69,7 +69,7 @@ def _becomes(java: str, confluent: str | None, note: str = "") -> _Rule:
 def _of_members(rule: _Rule) -> _Rule:
     """A rule for what only members of a consumer group have."""
 
-    def limited(target: Target, value: str, given: Given) -> NextLine:
+    def limited(target: ClientTarget, value: str, given: Given) -> NextLine:
         if target in NO_GROUP:
             return NextLine("", note=f"no successor: {NO_GROUP[target]}")
         return rule(target, value, given)
@@ -81,22 +81,22 @@ def _no_successor(why: str) -> _Rule:
     return lambda _target, _value, _given: NextLine("", note=f"no successor: {why}")
 
 
-def plain(target: Target, name: str, value: str) -> Mapping[str, str]:
+def plain(target: ClientTarget, name: str, value: str) -> Mapping[str, str]:
     """A line with a name that all clients know, in the spelling of the target."""
     return _successor(target, name, name, value)
 
 
-def connection(target: Target, name: str, value: str) -> Mapping[str, str]:
+def connection(target: ClientTarget, name: str, value: str) -> Mapping[str, str]:
     """As :func:`plain`, for what all clients of one cluster share, which MirrorMaker 2 sets for the cluster."""
     return {f"source.{name}": value} if target == "mm2" else plain(target, name, value)
 
 
-def _group_id(_target: Target, value: str, _given: Given) -> NextLine:
+def _group_id(_target: ClientTarget, value: str, _given: Given) -> NextLine:
     note = "offsets of the group in ZooKeeper are not read: move them with `zkconsumer migrate plan`"
     return NextLine("", {"group.id": value}, note)
 
 
-def _session_timeout(target: Target, value: str, _given: Given) -> NextLine:
+def _session_timeout(target: ClientTarget, value: str, _given: Given) -> NextLine:
     timeout_ms = int(value)
     note = "the session is one with the group's coordinator now"
     if timeout_ms < _LEAST_SESSION_MS:
@@ -107,7 +107,7 @@ def _session_timeout(target: Target, value: str, _given: Given) -> NextLine:
     return NextLine("", successors, note)
 
 
-def offset_reset(target: Target, value: str, _given: Given) -> NextLine:
+def offset_reset(target: ClientTarget, value: str, _given: Given) -> NextLine:
     """The rule of ``auto.offset.reset``."""
     new = {"smallest": "earliest", "largest": "latest"}[value]
     if target == "spark":
@@ -125,7 +125,7 @@ _ASSIGNORS: Final = {
 }
 
 
-def assignor(target: Target, value: str, _given: Given) -> NextLine:
+def assignor(target: ClientTarget, value: str, _given: Given) -> NextLine:
     """The rule of ``partition.assignment.strategy``; the value may be a list, divided by commas."""
     names = [name.strip() for name in value.split(",")]
     java = ",".join(f"org.apache.kafka.clients.consumer.{_ASSIGNORS[name]}" for name in names)
@@ -137,21 +137,21 @@ def assignor(target: Target, value: str, _given: Given) -> NextLine:
     return NextLine("", plain(target, "partition.assignment.strategy", successor), note)
 
 
-def _auto_commit(target: Target, value: str, _given: Given) -> NextLine:
+def _auto_commit(target: ClientTarget, value: str, _given: Given) -> NextLine:
     note = "records that poll() has returned are committed by a later poll(), also if they are still being processed"
     return NextLine("", plain(target, "enable.auto.commit", value), note if value == "true" else "")
 
 
-def _storage(_target: Target, value: str, given: Given) -> NextLine:
+def _storage(_target: ClientTarget, value: str, given: Given) -> NextLine:
     if value.lower() == "zookeeper":
         return NextLine("", note="no successor: offsets are stored in Kafka; move them with `zkconsumer migrate plan`")
     dual = given.get("dual.commit.enabled", "true") == "true"
-    more = "; first check with `zkconsumer migrate survey` that Kafka has them all" if dual else ""
-    return NextLine("", note=f"no successor: offsets are stored in Kafka, where they are already{more}")
+    check_first = "; first check with `zkconsumer migrate survey` that Kafka has them all" if dual else ""
+    return NextLine("", note=f"no successor: offsets are stored in Kafka, where they are already{check_first}")
 
 
 def _filters(option: str) -> _Rule:
-    def rule(target: Target, value: str, _given: Given) -> NextLine:
+    def rule(target: ClientTarget, value: str, _given: Given) -> NextLine:
         if target == "mm2" and value:
             return NextLine("", {option: value}, "a list of regexes, divided by commas")
         return NextLine("", note="no successor: the JVM consumer does not use it")
@@ -159,7 +159,7 @@ def _filters(option: str) -> _Rule:
     return rule
 
 
-def internal_topics(target: Target, value: str, _given: Given) -> NextLine:
+def internal_topics(target: ClientTarget, value: str, _given: Given) -> NextLine:
     """The rule of ``exclude.internal.topics``."""
     if target == "confluent":
         successors = {"topic.blacklist": "^__consumer_offsets$,^__transaction_state$"} if value == "true" else {}
@@ -181,7 +181,7 @@ def _connects(name: str) -> _Rule:
 def _in_java(name: str, java: Mapping[str, str], note: str) -> _Rule:
     """A property of librdkafka, and the lines that replace it in Java; ``{}`` stands for the value there."""
 
-    def rule(target: Target, value: str, _given: Given) -> NextLine:
+    def rule(target: ClientTarget, value: str, _given: Given) -> NextLine:
         if target == "confluent":
             return NextLine("", {name: value})
         successors: dict[str, str] = {}
@@ -192,13 +192,13 @@ def _in_java(name: str, java: Mapping[str, str], note: str) -> _Rule:
     return rule
 
 
-def _check_hostname(target: Target, value: str, _given: Given) -> NextLine:
+def _check_hostname(target: ClientTarget, value: str, _given: Given) -> NextLine:
     java = "" if value == "none" else value
     name = "ssl.endpoint.identification.algorithm"
     return NextLine("", connection(target, name, value if target == "confluent" else java))
 
 
-def _username(target: Target, value: str, given: Given) -> NextLine:
+def _username(target: ClientTarget, value: str, given: Given) -> NextLine:
     if target == "confluent":
         return NextLine("", {"sasl.username": value})
     module = _LOGIN_MODULES.get(given.get("sasl.mechanism", ""))
@@ -214,7 +214,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _password(target: Target, value: str, _given: Given) -> NextLine:
+def _password(target: ClientTarget, value: str, _given: Given) -> NextLine:
     if target == "confluent":
         return NextLine("", {"sasl.password": value})
     return NextLine("", note="see sasl.username")

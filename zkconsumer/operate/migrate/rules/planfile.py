@@ -116,7 +116,9 @@ def _plan(document: dict[str, Any]) -> MigrationPlan:
         retention_ms=None if retention is None else int(retention),
         partitions=tuple(map(_row, document["partitions"])),
         identities={str(topic): _identity(recorded) for topic, recorded in document["identities"].items()},
-        guards=tuple(Guard(str(one["name"]), bool(one["holds"]), str(one["text"])) for one in document["guards"]),
+        guards=tuple(
+            Guard(str(guard["name"]), bool(guard["holds"]), str(guard["text"])) for guard in document["guards"]
+        ),
         warnings=tuple(map(str, document["warnings"])),
     )
 

@@ -104,8 +104,8 @@ def _features(regex: str) -> Iterable[str]:
 def _to_posix(python: str) -> str:
     """The extended regex of POSIX that matches the same names of topics as a translated one."""
     out: list[str] = []
-    for found in _TOKEN.finditer(python):
-        text, kind = found[0], str(found.lastgroup)
+    for match in _TOKEN.finditer(python):
+        text, kind = match[0], str(match.lastgroup)
         match kind:
             case "look":
                 raise UnsupportedRegex("it has lookarounds or atomic groups, or matches nothing")
@@ -157,6 +157,6 @@ def _bracket(text: str) -> str:
 
 def _runs(chars: Iterable[str]) -> Iterable[str]:
     """Ascending characters, with three or more neighbours as a range."""
-    for _, each in groupby(enumerate(chars), key=lambda pair: ord(pair[1]) - pair[0]):
-        run = [char for _, char in each]
+    for _, neighbours in groupby(enumerate(chars), key=lambda pair: ord(pair[1]) - pair[0]):
+        run = [char for _, char in neighbours]
         yield f"{run[0]}-{run[-1]}" if len(run) > 2 else "".join(run)

@@ -25,7 +25,7 @@ _SHORT_RETENTION_MINUTES: Final = 7 * 24 * 60
 """The brokers' default of ``offsets.retention.minutes`` since 2.0; it was one day before."""
 
 
-class Verdict(Enum):
+class SurveyVerdict(Enum):
     """What a survey results in.
 
     READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
@@ -120,8 +120,8 @@ class SurveyFacts:
     @property
     def storage(self) -> Storage:
         """Which stores hold offsets of the group."""
-        zookeeper = any(one.in_zookeeper is not None for one in self.partitions)
-        kafka = any(one.in_kafka is not None for one in self.partitions)
+        zookeeper = any(partition.in_zookeeper is not None for partition in self.partitions)
+        kafka = any(partition.in_kafka is not None for partition in self.partitions)
         if zookeeper and kafka:
             return "both"
         return "zookeeper" if zookeeper else "kafka" if kafka else "none"
@@ -141,39 +141,39 @@ class Survey:
     Attributes:
         facts: what was found.
         findings: blockers first, then warnings, then notes.
-        verdict: see :class:`Verdict`.
+        verdict: see :class:`SurveyVerdict`.
         next: the command to run next.
     """
 
     facts: SurveyFacts
     findings: tuple[SurveyFinding, ...]
-    verdict: Verdict
+    verdict: SurveyVerdict
     next: str
 
 
 def survey(facts: SurveyFacts) -> Survey:
     """Derive the verdict from the facts."""
-    found = [finding for rule in _RULES for finding in rule(facts)]
-    found.sort(key=lambda one: list(Level).index(one.level))
-    blockers = [one for one in found if one.level is Level.BLOCKER]
+    findings = [finding for rule in _RULES for finding in rule(facts)]
+    findings.sort(key=lambda finding: list(Level).index(finding.level))
+    blockers = [finding for finding in findings if finding.level is Level.BLOCKER]
     if blockers:
-        command = next((one.command for one in blockers if one.command), _command("survey", facts))
-        return Survey(facts, tuple(found), Verdict.NOT_READY, command)
-    verdict = Verdict.RUNNING if facts.members else Verdict.READY
+        command = next((blocker.command for blocker in blockers if blocker.command), _command("survey", facts))
+        return Survey(facts, tuple(findings), SurveyVerdict.NOT_READY, command)
+    verdict = SurveyVerdict.RUNNING if facts.members else SurveyVerdict.READY
     command = _plan_command(facts)
     if facts.storage == "kafka":  # there is nothing to write
         command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
-    return Survey(facts, tuple(found), verdict, command)
+    return Survey(facts, tuple(findings), verdict, command)
 
 
 def _command(name: str, facts: SurveyFacts) -> str:
     return f"zkconsumer migrate {name} --group {shlex.quote(facts.group)}"
 
 
-def _plan_command(facts: SurveyFacts, more: str = "", *, source: str = "") -> str:
+def _plan_command(facts: SurveyFacts, options: str = "", *, source: str = "") -> str:
     group = facts.group
     ends = f"--from {shlex.quote(source or f'zookeeper:{group}')} --to {shlex.quote(f'kafka:{group}')}"
-    return f"zkconsumer migrate plan {ends} --output {shlex.quote(f'{group}.plan.json')}{more}"
+    return f"zkconsumer migrate plan {ends} --output {shlex.quote(f'{group}.plan.json')}{options}"
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 def _members(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     if facts.members:
-        clients = sorted({one.client for one in facts.members})
+        clients = sorted({member.client for member in facts.members})
         yield SurveyFinding(
             Level.NOTE,
             "members",
@@ -216,7 +216,7 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    existing = [one for one in facts.partitions if one.exists]
+    existing = [partition for partition in facts.partitions if partition.exists]
     if outside := outside_logs({p.partition: p.in_zookeeper for p in existing}, {p.partition: p.log for p in existing}):
         group = shlex.quote(facts.group)
         yield SurveyFinding(
@@ -231,13 +231,17 @@ def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 def _topic_options(partitions: Iterable[TopicPartition]) -> str:
     """Options that name these partitions and no others, whose offsets are valid."""
     numbers: dict[str, list[str]] = {}
-    for one in partitions:
-        numbers.setdefault(one.topic, []).append(str(one.partition))
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(str(partition.partition))
     return " ".join("--topic " + shlex.quote(f"{topic}:{','.join(of)}") for topic, of in numbers.items())
 
 
 def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    gone = [one.partition for one in facts.partitions if not one.exists and one.in_zookeeper is not None]
+    gone = [
+        partition.partition
+        for partition in facts.partitions
+        if not partition.exists and partition.in_zookeeper is not None
+    ]
     if gone:
         yield SurveyFinding(
             Level.WARNING,
@@ -253,9 +257,9 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "storage",
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
-    zookeeper = {one.partition: one.in_zookeeper for one in facts.partitions}
-    kafka = {one.partition: one.in_kafka for one in facts.partitions}
-    logs = {one.partition: one.log for one in facts.partitions}
+    zookeeper = {partition.partition: partition.in_zookeeper for partition in facts.partitions}
+    kafka = {partition.partition: partition.in_kafka for partition in facts.partitions}
+    logs = {partition.partition: partition.log for partition in facts.partitions}
     if ahead := moving_back(zookeeper, kafka, logs):
         yield SurveyFinding(
             Level.WARNING if facts.members else Level.BLOCKER,
@@ -307,29 +311,33 @@ def _brokers(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     if (reason := why_no_groups(facts.releases)) is not None:
         yield SurveyFinding(Level.BLOCKER, "brokers", reason)
     if len(set(facts.releases.values())) > 1:
-        shown = ", ".join(f"{number} has {format_release(one)}" for number, one in sorted(facts.releases.items()))
+        shown = ", ".join(
+            f"{number} has {format_release(release)}" for number, release in sorted(facts.releases.items())
+        )
         yield SurveyFinding(Level.WARNING, "brokers", f"brokers differ in their release: {shown}")
 
 
 def _subscriptions(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    filters = {(one.pattern, one.regex) for one in facts.members if one.regex is not None}
+    filters = {(member.pattern, member.regex) for member in facts.members if member.regex is not None}
     for pattern, regex in sorted(filters, key=str):
-        found = portable_regex(str(regex))
+        portable = portable_regex(str(regex))
         is_black = pattern == "black_list"
-        level = Level.NOTE if found.is_unchanged and not is_black else Level.WARNING
+        level = Level.NOTE if portable.is_unchanged and not is_black else Level.WARNING
         yield SurveyFinding(level, "subscription", _regex_text(str(regex), is_black=is_black))
 
 
 def _regex_text(regex: str, *, is_black: bool) -> str:
-    found = portable_regex(regex)
-    used = f"; it uses {', '.join(found.features)}" if found.features else ""
+    portable = portable_regex(regex)
+    used = f"; it uses {', '.join(portable.features)}" if portable.features else ""
     if is_black:
-        rdkafka = "list the topics" if found.librdkafka is None else f"^.* with topic.blacklist={found.librdkafka}"
+        rdkafka = (
+            "list the topics" if portable.librdkafka is None else f"^.* with topic.blacklist={portable.librdkafka}"
+        )
         return (
             f"black list {regex!r} has no successor in the new consumers: subscribe in Java to (?!(?:{regex})$).*; "
             f"for librdkafka: {rdkafka}{used}"
         )
-    rdkafka = "none, so list the topics by name" if found.librdkafka is None else found.librdkafka
+    rdkafka = "none, so list the topics by name" if portable.librdkafka is None else portable.librdkafka
     return f"white list {regex!r}: the Java consumer takes it as it is; for librdkafka: {rdkafka}{used}"
 
 

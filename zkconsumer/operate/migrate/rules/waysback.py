@@ -38,7 +38,7 @@ def decide_rollback(
     read records of others, too.
 
     Args:
-        plan: that was run.
+        plan: the plan that was run.
         place: where the target is now.
         offsets: of the target now, by partition, also of those that the plan does not have.
         source: offsets of the source now, by partition.
@@ -56,7 +56,11 @@ def decide_rollback(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
         )
-    lost = [r.partition for r in plan.partitions if r.source is not None and source.get(r.partition, -1) < r.source]
+    lost = [
+        row.partition
+        for row in plan.partitions
+        if row.source is not None and source.get(row.partition, -1) < row.source
+    ]
     if lost:
         refusals.append(
             f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "

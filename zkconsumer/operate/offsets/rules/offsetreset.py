@@ -159,13 +159,13 @@ def parse_datetime(text: str) -> int:
     >>> parse_datetime("2017-06-01T12:00:00.000"), parse_datetime("2017-06-01T12:00:00.000+01:30")
     (1496318400000, 1496313000000)
     """
-    found = _DATETIME.fullmatch(text)
-    if found is None:
+    match = _DATETIME.fullmatch(text)
+    if match is None:
         raise ValueError(
             f"{text!r} is not a time; write it as 2017-06-01T12:00:00.000, which is UTC, or with a zone: Z, +01 or "
             "+01:00"
         )
-    *numbers, milliseconds, _, sign, hours, minutes = found.groups()
+    *numbers, milliseconds, _, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
         zone = timezone(-offset if sign == "-" else offset)
@@ -184,10 +184,10 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("P1DT2H"), parse_duration("PT0.5S")
     (93600000, 500)
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or text[-1] in "PT":
+    match = _DURATION.fullmatch(text)
+    if match is None or text[-1] in "PT":
         raise ValueError(f"{text!r} is not a duration; write it as PnDTnHnMnS, such as P7D or PT1H30M")
-    days, hours, minutes, seconds = (Decimal(number or 0) for number in found.groups())
+    days, hours, minutes, seconds = (Decimal(number or 0) for number in match.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 

@@ -1,7 +1,7 @@
 """Who stands for election, and when."""
 
 from zkconsumer.group.coordinator.rules.candidacy import (
-    Progress,
+    LeaderProgress,
     free_slot,
     is_candidate,
     is_hung,
@@ -52,7 +52,7 @@ def test_members_look_at_different_moments():
 
 
 def test_a_leader_that_plans_nothing_for_two_timeouts_is_hung():
-    seen = progress(Progress(None, None), planned=7, present=7, now=0.0)
+    seen = progress(LeaderProgress(None, None), planned=7, present=7, now=0.0)
     assert not is_hung(seen, 100.0, 6.0)
     seen = progress(seen, planned=7, present=8, now=100.0)
     seen = progress(seen, planned=7, present=9, now=106.0)
@@ -61,12 +61,12 @@ def test_a_leader_that_plans_nothing_for_two_timeouts_is_hung():
 
 
 def test_a_leader_that_is_slow_is_not_hung():
-    seen = progress(Progress(None, None), planned=7, present=8, now=0.0)
+    seen = progress(LeaderProgress(None, None), planned=7, present=8, now=0.0)
     seen = progress(seen, planned=8, present=9, now=10.0)
     assert not is_hung(seen, 12.0, 6.0)
     assert not is_hung(progress(seen, planned=9, present=9, now=12.0), 100.0, 6.0)
 
 
 def test_a_leader_that_never_planned_is_hung_in_the_end():
-    seen = progress(Progress(None, None), planned=None, present=3, now=0.0)
+    seen = progress(LeaderProgress(None, None), planned=None, present=3, now=0.0)
     assert is_hung(progress(seen, planned=None, present=3, now=12.0), 12.0, 6.0)

@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.group.coordinator.rules.coordinatorplan import (
     Awaited,
-    Plan,
+    CommandPlan,
     Roles,
     awaited_since,
     brokers_for,
@@ -56,7 +56,7 @@ def test_commands_name_different_brokers():
 
 
 def test_free_partitions_are_granted():
-    assert plan(aim(a=[0, 1], b=[2]), shares(a=[], b=[]), owned(none=[0, 1, 2])) == Plan(
+    assert plan(aim(a=[0, 1], b=[2]), shares(a=[], b=[]), owned(none=[0, 1, 2])) == CommandPlan(
         shares(a=[0, 1], b=[2]), frozenset()
     )
 
@@ -64,11 +64,11 @@ def test_free_partitions_are_granted():
 def test_a_partition_is_withdrawn_before_it_is_granted():
     aimed = aim(a=[0], b=[1])
     first = plan(aimed, shares(a=[0, 1], b=[]), {})
-    assert first == Plan(shares(a=[0]), frozenset([P[1]]))
+    assert first == CommandPlan(shares(a=[0]), frozenset([P[1]]))
     held = plan(aimed, shares(a=[0], b=[]), owned(a=[1]))
-    assert held == Plan({}, frozenset([P[1]]))
+    assert held == CommandPlan({}, frozenset([P[1]]))
     free = plan(aimed, shares(a=[0], b=[]), owned(none=[1]))
-    assert free == Plan(shares(b=[1]), frozenset())
+    assert free == CommandPlan(shares(b=[1]), frozenset())
 
 
 def test_a_partition_withdrawn_and_granted_in_one_plan_is_impossible():
@@ -77,7 +77,7 @@ def test_a_partition_withdrawn_and_granted_in_one_plan_is_impossible():
 
 
 def test_a_partition_whose_owner_was_not_read_is_awaited():
-    assert plan(aim(a=[0]), shares(a=[]), {}) == Plan({}, frozenset([P[0]]))
+    assert plan(aim(a=[0]), shares(a=[]), {}) == CommandPlan({}, frozenset([P[0]]))
 
 
 def test_a_partition_that_its_target_still_owns_is_granted():
@@ -86,11 +86,11 @@ def test_a_partition_that_its_target_still_owns_is_granted():
 
 def test_the_owner_znode_of_another_program_blocks_only_its_partition():
     owners = {P[0]: "no thread id", P[1]: None}
-    assert plan(aim(a=[0, 1]), shares(a=[]), owners) == Plan(shares(a=[1]), frozenset([P[0]]))
+    assert plan(aim(a=[0, 1]), shares(a=[]), owners) == CommandPlan(shares(a=[1]), frozenset([P[0]]))
 
 
 def test_a_member_that_keeps_its_share_gets_no_command():
-    assert plan(aim(a=[0], b=[1]), shares(a=[0], b=[1]), {}) == Plan({}, frozenset())
+    assert plan(aim(a=[0], b=[1]), shares(a=[0], b=[1]), {}) == CommandPlan({}, frozenset())
 
 
 def test_another_thread_of_the_holder_gets_a_partition_at_once():
@@ -99,7 +99,7 @@ def test_another_thread_of_the_holder_gets_a_partition_at_once():
 
 
 def test_what_foreign_members_should_own_is_withdrawn_and_not_granted():
-    assert plan(aim(jvm=[0], a=[1]), shares(a=[0, 1]), {}) == Plan(shares(a=[1]), frozenset())
+    assert plan(aim(jvm=[0], a=[1]), shares(a=[0, 1]), {}) == CommandPlan(shares(a=[1]), frozenset())
 
 
 def test_a_partition_in_two_commands_remains_in_the_right_one():

@@ -116,7 +116,7 @@ def test_a_group_in_zookeeper_is_held(source, target, group):
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "others", "servers"),
+    ("source", "target", "has_servers", "servers"),
     [
         ("zookeeper:g@a:1/x", "kafka:g", True, "a:1/x"),
         ("kafka:g", "zookeeper:g@a:1", False, "a:1"),
@@ -127,13 +127,13 @@ def test_a_group_in_zookeeper_is_held(source, target, group):
         ("storm:/s/id@a:1", "kafka:g", False, "a:1"),
     ],
 )
-def test_servers_of_an_end_apply_to_that_end(source, target, others, servers):
-    assert check_servers(parse_end(source), parse_end(target), others=others) == servers
+def test_servers_of_an_end_apply_to_that_end(source, target, has_servers, servers):
+    assert check_servers(parse_end(source), parse_end(target), has_servers=has_servers) == servers
 
 
 def test_a_group_is_not_written_into_the_zookeeper_of_a_spout():
     with pytest.raises(ValueError, match=r"write zookeeper:g@HOST:PORT"):
-        check_servers(parse_end("storm:/s/id@a:1"), parse_end("zookeeper:g"), others=False)
+        check_servers(parse_end("storm:/s/id@a:1"), parse_end("zookeeper:g"), has_servers=False)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------

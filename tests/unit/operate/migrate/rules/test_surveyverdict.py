@@ -10,7 +10,7 @@ from zkconsumer.operate.migrate.rules.surveyverdict import (
     SurveyedMember,
     SurveyedPartition,
     SurveyFacts,
-    Verdict,
+    SurveyVerdict,
     survey,
 )
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -34,13 +34,13 @@ def partitions(**changes):
 
 def test_a_stopped_group_with_all_offsets_is_ready():
     found = survey(GOOD)
-    assert (found.verdict, found.findings) == (Verdict.READY, ())
+    assert (found.verdict, found.findings) == (SurveyVerdict.READY, ())
     assert found.next == "zkconsumer migrate plan --from zookeeper:g --to kafka:g --output g.plan.json"
 
 
 def test_a_group_with_members_is_ready_once_they_are_stopped():
     found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
-    assert (found.verdict, [one.code for one in found.findings]) == (Verdict.RUNNING, ["members"])
+    assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.RUNNING, ["members"])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_group_with_members_is_ready_once_they_are_stopped():
 )
 def test_what_has_to_be_decided_first_makes_it_not_ready(changes, code):
     found = survey(replace(GOOD, **changes))
-    assert found.verdict is Verdict.NOT_READY
+    assert found.verdict is SurveyVerdict.NOT_READY
     assert code in [one.code for one in found.findings if one.level is Level.BLOCKER]
     assert found.findings[0].level is Level.BLOCKER
 
@@ -82,7 +82,7 @@ def test_what_has_to_be_decided_first_makes_it_not_ready(changes, code):
 )
 def test_what_has_to_be_read_first_is_a_warning(changes, code, text):
     found = survey(replace(GOOD, **changes))
-    assert found.verdict is Verdict.READY
+    assert found.verdict is SurveyVerdict.READY
     (warning,) = [one for one in found.findings if one.code == code]
     assert warning.level is Level.WARNING
     assert text in warning.text
@@ -109,19 +109,19 @@ def test_the_next_command_for_a_receiver_names_its_layout():
 def test_a_group_whose_offsets_are_all_in_kafka_has_nothing_to_plan():
     stored = tuple(replace(one, in_zookeeper=None, in_kafka=50) for one in GOOD.partitions)
     found = survey(replace(GOOD, partitions=stored))
-    assert (found.verdict, [one.code for one in found.findings]) == (Verdict.READY, ["storage"])
+    assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.READY, ["storage"])
     assert found.next == "zkconsumer groups describe --group g --offsets kafka"
 
 
 def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
     """A plan keeps what only its target has."""
     found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, in_kafka=50)))
-    assert (found.verdict, found.facts.missing) == (Verdict.READY, [])
+    assert (found.verdict, found.facts.missing) == (SurveyVerdict.READY, [])
 
 
 def test_offsets_ahead_in_kafka_are_expected_while_members_live():
     facts = replace(GOOD, partitions=partitions(in_kafka=51), members=(SurveyedMember("g_a", "jvm", "static"),))
-    assert survey(facts).verdict is Verdict.RUNNING
+    assert survey(facts).verdict is SurveyVerdict.RUNNING
 
 
 @pytest.mark.parametrize(
