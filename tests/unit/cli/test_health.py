@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import click
 import pytest
 from click.testing import CliRunner
-from tests.unit.connector.test_processhealth import page
 
+from tests.unit.connector.test_processhealth import page
 from zkconsumer.cli.consume import _with_metrics_port
 from zkconsumer.cli.health import health
 from zkconsumer.config.consumerconfig import ConsumerConfig
