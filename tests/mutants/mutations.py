@@ -114,6 +114,8 @@ def _is_unread(node: ast.AST) -> bool:
     match node:
         case ast.Expr(value=ast.Constant()) | ast.FunctionDef(name="__repr__" | "__str__"):
             return True
+        case ast.FunctionDef(body=[ast.Expr(value=ast.Constant())]):
+            return True  # of a protocol
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
         case ast.keyword(arg=str(name)):

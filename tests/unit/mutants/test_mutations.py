@@ -63,6 +63,7 @@ def test_statements_and_their_mutants(statement, mutants):
         "def __repr__(self): return 1 + a",
         "for a in zip(b, c, strict=True): pass",
         "def a(): return None",
+        "def a(b=True): '''A protocol.'''",
     ],
 )
 def test_what_is_only_read_has_no_mutants(statement):
