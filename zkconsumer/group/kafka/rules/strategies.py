@@ -95,7 +95,7 @@ class GroupStrategy:
         """Topic to the number of threads by which a member counts, never more than there are partitions."""
         if not self.weighted:
             return dict.fromkeys(member.topics, 1)
-        most = max(1, sum(len(partitions.get(topic, ())) for topic in set(member.topics)))
+        most = sum(len(partitions.get(topic, ())) for topic in set(member.topics))
         return {topic: max(1, min(most, member.streams.get(topic, 1))) for topic in member.topics}
 
 
@@ -112,7 +112,7 @@ def _subscribers(threads: Sequence[Mapping[str, int]], slots: Sequence[_Slots]) 
         for topic, count in counts.items():
             subscribers[topic] += theirs[:count]
     shared: dict[tuple[ConsumerThreadId, ...], list[ConsumerThreadId]] = {}
-    return {topic: shared.setdefault(tuple(theirs), theirs) for topic, theirs in sorted(subscribers.items())}
+    return {topic: shared.setdefault(tuple(theirs), theirs) for topic, theirs in subscribers.items()}
 
 
 def _previous(
