@@ -126,7 +126,8 @@ def test_an_epoch_of_another_process_makes_older_ones_outdated(known):
 
 def test_an_epoch_of_another_process_is_of_the_same_topic(known):
     known.expect(P, 7)
-    assert not known.accept(P, "id", 6, 100 * PATIENCE_S)
+    assert not known.accept(P, "id", 6, PATIENCE_S)
+    assert not known.accept(P, "id", 6, 100 * PATIENCE_S), "however long it is repeated"
 
 
 def test_an_epoch_that_is_expected_again_is_refused_still(known):

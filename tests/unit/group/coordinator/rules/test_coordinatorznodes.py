@@ -49,6 +49,9 @@ def test_a_policy_that_names_none_is_malformed(data):
 def test_paths_are_below_the_nodes_of_zkconsumer():
     assert PATH == "/consumers/g/zkconsumer/coordinator/commands/g_c-1@00000000000000ff.0"
     assert PATHS.epoch == "/consumers/g/zkconsumer/coordinator/epoch"
+    assert PATHS.leader == "/consumers/g/zkconsumer/coordinator/leader"
+    assert PATHS.status == "/consumers/g/zkconsumer/coordinator/status"
+    assert PATHS.policy == "/consumers/g/zkconsumer/coordinator/policy"
     assert PATHS.candidate(2) == "/consumers/g/zkconsumer/coordinator/candidate-2"
     assert consumer_id_of(PATH) == "g_c-1"
     assert session_node_of("g", PATH) == GroupPaths("g").session("g_c-1", 255)

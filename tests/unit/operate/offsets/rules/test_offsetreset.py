@@ -37,6 +37,7 @@ def test_examples():
         (ResetSpec("offset", 101), 50, None, 100, "101 is after the log end"),
         (ResetSpec("offset", 9), 50, None, 10, "9 is before the log start"),
         (ResetSpec("shift", -20), 50, None, 30, ""),
+        (ResetSpec("shift", 20), 0, None, 20, ""),
         (ResetSpec("shift", -50), 50, None, 10, "0 is before the log start"),
         (ResetSpec("shift", 60), 50, None, 100, "110 is after the log end"),
         (ResetSpec("time", 1), 50, 70, 70, ""),
