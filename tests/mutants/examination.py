@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -58,6 +57,8 @@ _EXAMPLES: Final = 50
 """Of property tests, always the same ones."""
 _MEMORY_BYTES: Final = 2 << 30
 """More than the tests of any module need; a mutant that collects without end fails at it."""
+_LONGEST_S: Final = 60
+"""Seconds of CPU of a module's tests without a mutant; with one they may take a few times what they took without."""
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
 
 Key = tuple[str, str, str]
@@ -145,10 +146,10 @@ def examine(module: Path, tests: Sequence[str], equivalent: Collection[Key] = ()
     found = Examination(module.as_posix())
     tree = ast.parse(module.read_text(encoding="utf-8"))
     name = ".".join(module.with_suffix("").parts)
-    limit = 0
+    limit = _LONGEST_S
     if tests:
         _preload(name, tests)
-        status, seconds = _forked(lambda: _run(tests))
+        status, seconds = _forked(partial(_run_limited, tests, limit))
         limit = 2 + int(5 * seconds)
         if status != _PASSED:
             found.error = f"the tests do not pass without a mutant (status {status}): {', '.join(tests)}"
@@ -159,7 +160,7 @@ def examine(module: Path, tests: Sequence[str], equivalent: Collection[Key] = ()
             found.equivalent.append(key)
             continue
         status = _forked(partial(_run_mutated, mutant, tree, name, tests, limit))[0] if tests else _PASSED
-        if status not in (_PASSED, _FAILED, _INTERRUPTED, -signal.SIGXCPU):
+        if status > _INTERRUPTED:
             found.error = f"{module}:{mutant.line}: pytest ended with status {status}: {mutant.mutated}"
             return found
         found.outcomes.append(Outcome(mutant.line, *key, killed=status != _PASSED))
@@ -167,12 +168,17 @@ def examine(module: Path, tests: Sequence[str], equivalent: Collection[Key] = ()
 
 
 def _run_mutated(mutant: Mutant, tree: ast.Module, name: str, tests: Sequence[str], limit: int) -> int:
-    """Run the tests with a mutant of the module ``name``, whose tree it is, for so many seconds of CPU at most."""
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    """Run the tests with a mutant of the module ``name``, whose tree it is."""
     mutant.apply()
     path = Path(*name.split(".")).with_suffix(".py").resolve()
     sys.meta_path.insert(0, _Mutated(name, path, compile(tree, str(path), "exec")))
+    return _run_limited(tests, limit)
+
+
+def _run_limited(tests: Sequence[str], limit: int) -> int:
+    """Run the tests for so many seconds of CPU at most, and with a limit of memory."""
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     return _run(tests)
 
 

@@ -113,8 +113,7 @@ def group_by_thread(
     """
     tasks: dict[int, list[OffsetRange]] = {}
     homeless = []
-    for partition in sorted(spans):
-        span = spans[partition]
+    for partition, span in spans.items():
         if span.size <= 0:
             continue
         piece = OffsetRange(*partition, *span)
@@ -123,7 +122,7 @@ def group_by_thread(
             homeless.append(piece)
         else:
             tasks.setdefault(thread, []).append(piece)
-    loads = [(sum(r.size for r in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
+    loads = [(sum(r.size for r in tasks.get(n, ())), n) for n in {*range(streams), *tasks}]
     heapq.heapify(loads)
     for piece in sorted(homeless, key=lambda r: (-r.size, r)):
         load, number = loads[0]
