@@ -283,7 +283,7 @@ def test_limits_are_those_of_librdkafka(name):
     for value in (least, most):
         Consumer({"group.id": "g", name: value}).close()
     for value in (least - 1, most + 1):
-        with pytest.raises(KafkaException, match="outside allowed range|must be"):
+        with pytest.raises(KafkaException, match=r"outside allowed range|must be"):
             Consumer({"group.id": "g", name: value})
 
 
