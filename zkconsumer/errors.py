@@ -12,6 +12,7 @@
     │   ├── ShareChanged            the partitions that this consumer should own have changed meanwhile
     │   ├── CoordinatorUnknown      no coordinator has assigned anything to this consumer yet
     │   ├── RebalanceAwaited        a rebalance of the group is in progress
+    │   ├── OwnershipAwaited        a commit concerns a partition that this consumer does not own at the moment
     │   ├── MemberRefused           the coordinator does not let this consumer own partitions
     │   ├── LeaseLapsed             not sent or planned: the group has been silent for most of the session timeout
     │   ├── RegistrationLost        another client deleted this consumer's registration
@@ -122,11 +123,17 @@ class CoordinatorUnknown(RetriableError):
 
 
 class RebalanceAwaited(RetriableError):
-    """A rebalance of the group is in progress.
+    """A rebalance of the group is in progress: members still join, or are being assigned.
 
-    Members still join, or are being assigned; or this one is about to own again what a commit concerns.
     With ``group.protocol`` ``kafka`` or ``consumer`` the group's coordinator ends it after the rebalance timeout at the
     latest (``max.poll.interval.ms``).
+    """
+
+
+class OwnershipAwaited(RetriableError):
+    """A commit concerns records of partitions that this consumer does not own at the moment; everything else is stored.
+
+    When the rebalance in progress has ended, this consumer owns them again, or another member does.
     """
 
 

@@ -19,6 +19,7 @@ from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
+    OwnershipAwaited,
     RebalanceFailed,
     SessionExpired,
     ZooKeeperUnavailable,
@@ -552,7 +553,7 @@ def test_old_positions_are_not_committed_after_claiming_again(group, zookeeper, 
                 for arguments in ({}, {"offsets": {partition: 300}, "generation": 1}):
                     try:
                         member.commit(**arguments)
-                    except (ZooKeeperUnavailable, GenerationEnded) as error:
+                    except (OwnershipAwaited, GenerationEnded) as error:
                         refused.append(type(error))
 
     member.set_listener(Committing())

@@ -2,15 +2,16 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
-from tests.fixtures.brokergroupmodel import Coordinator, Request
-from tests.fixtures.rebalancethreads import NUMBERS, PARTITION, RebalanceThreads
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, MembershipState
+from tests.fixtures.brokergroupmodel import Coordinator, Phase, Request
+from tests.fixtures.rebalancethreads import LEASE, NUMBERS, PARTITION, REBALANCE_S, SESSION_S, RebalanceThreads
+from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 
 PARTITIONS = frozenset(TopicPartition("t", number) for number in range(5))
+REMOVED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 OWNERS = st.lists(NUMBERS, min_size=5, max_size=5)
 
 
@@ -18,21 +19,25 @@ class _Party:
     """A member, its requests that are not answered yet, and the share that its rebalance thread is about to acquire.
 
     Attributes:
-        waiting: its JoinGroup request, or SyncGroup if it has a generation: whom it names, and the request.
-        beat: its heartbeat: whom it names, if the member was joining then, and the error code of the answer.
+        waiting: its JoinGroup request, or SyncGroup if it has a generation: whom it names, the request, and when it was
+            sent.
+        beat: its heartbeat, when it was sent, and the error code of the answer.
         ids: member ids that the coordinator has given to it.
-        lapsed: True if the lease has lapsed: what is held is not used any more.
     """
 
     def __init__(self, cooperative):
-        self.member = BrokerMembership(cooperative)
+        self.member = BrokerMembership(cooperative, lease=LEASE)
         self.waiting = self.beat = None
         self.share, self.ids = frozenset(), set()
-        self.lapsed = False
 
 
 class BrokerGroups(RebalanceThreads):
-    """Each rule is one step of one thread of one member, or of the coordinator, or some of them in a usual order."""
+    """Each rule is one step of one thread of one member, or of the coordinator, or some of them in a usual order.
+
+    Attributes:
+        heard: when the coordinator last heard of each member id.
+        rebalancing_since: when it began to wait for the members; None while it does not.
+    """
 
     cooperative = True
 
@@ -40,6 +45,16 @@ class BrokerGroups(RebalanceThreads):
         super().__init__()
         self.coordinator = Coordinator(PARTITIONS, self.cooperative)
         self.parties = [_Party(self.cooperative) for _ in range(3)]
+        self.heard, self.rebalancing_since = {}, None
+
+    def _heard(self, name=None):
+        """The coordinator has accepted a request of this member, or something else has happened to the group."""
+        if name is not None:
+            self.heard[name] = self.now
+        if self.coordinator.phase is not Phase.PREPARING:
+            self.rebalancing_since = None
+        elif self.rebalancing_since is None:
+            self.rebalancing_since = self.now
 
     # -- the session thread -----------------------------------------------------------------------------------------
 
@@ -50,16 +65,17 @@ class BrokerGroups(RebalanceThreads):
     @rule(number=NUMBERS, arrives=st.booleans())
     def join(self, number, arrives):
         party = self.parties[number]
-        if party.waiting is not None or not party.member.may_join():
+        intent, request = party.member.join() if party.waiting is None else None, Request()
+        if intent is None:
             return
-        intent, request = party.member.join(), Request()
         if arrives:
             if not intent.member_id:
                 intent = intent._replace(member_id=self.coordinator.give_id())
                 party.member.id_given(intent.member_id)
                 party.ids.add(intent.member_id)
             self.coordinator.join(intent, request)
-        party.waiting = intent.member_id, None, request
+            self._heard(None if request.answer and request.answer[0] else intent.member_id)
+        party.waiting = intent.member_id, None, request, self.now
 
     @rule(number=NUMBERS, arrives=st.booleans(), owners=OWNERS)
     def synchronise(self, number, arrives, owners):
@@ -69,10 +85,11 @@ class BrokerGroups(RebalanceThreads):
         if answer is None:
             return
         name, generation, request = party.waiting[0], answer[1], Request()
-        party.member.joined(name, generation)
+        party.member.joined(name, generation, REBALANCE_S)
         if arrives:
             self.coordinator.synchronise(name, generation, request, owners)
-        party.waiting = name, generation, request
+            self._heard(None if request.answer and request.answer[0] else name)
+        party.waiting = name, generation, request, self.now
 
     @rule(number=NUMBERS)
     def take_assignment(self, number):
@@ -80,7 +97,7 @@ class BrokerGroups(RebalanceThreads):
         party = self.parties[number]
         answer = self._answer(party, of_join=False)
         if answer is not None:
-            party.member.synchronised(Assigned(*answer[1:]))
+            party.member.synchronised(Assigned(*answer[1:]), party.waiting[3], self.now)
             self.lose_answer(number)
 
     @rule(number=NUMBERS)
@@ -98,37 +115,41 @@ class BrokerGroups(RebalanceThreads):
         answer = party.waiting[2].answer
         if answer is None or not answer[0]:
             return answer
-        self._removed(party, answer[0])
+        if answer[0] in REMOVED:
+            party.member.fence(keeps_id=answer[0] == ErrorCode.ILLEGAL_GENERATION)
         self.lose_answer(self.parties.index(party))
         return None
-
-    @staticmethod
-    def _removed(party, code):
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            party.member.fence(keeps_id=code == ErrorCode.ILLEGAL_GENERATION)
 
     # -- the heartbeat thread ---------------------------------------------------------------------------------------
 
     @rule(number=NUMBERS)
     def beat(self, number):
         party = self.parties[number]
-        member = party.member
-        if party.beat is None and member.in_group:
-            code = self.coordinator.heartbeat(member.member_id, member.generation)
-            party.beat = member.identity, member.is_joining, code
+        beat = party.member.beat() if party.beat is None else None
+        if beat is not None:
+            code = self.coordinator.heartbeat(beat.member.member_id, beat.member.generation)
+            party.beat = beat, self.now, code
+            self._heard(None if code in REMOVED else beat.member.member_id)
 
     @rule(number=NUMBERS, arrives=st.booleans())
     def heartbeat_answered(self, number, arrives):
         party = self.parties[number]
         if party.beat is None:
             return
-        (asked, joining, code), party.beat = party.beat, None
-        if not arrives or asked != party.member.identity:
+        (beat, sent, code), party.beat = party.beat, None
+        if not arrives:
             return
-        if code == ErrorCode.REBALANCE_IN_PROGRESS and not joining:
-            party.member.rebalance_begun(asked)
-        elif code != ErrorCode.ILLEGAL_GENERATION or not (joining or party.member.is_joining):
-            self._removed(party, code)
+        if code == ErrorCode.NONE:
+            party.member.confirmed(beat, sent)
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            party.member.rebalance_begun(beat, sent)
+        else:
+            party.member.removed(beat, keeps_id=code == ErrorCode.ILLEGAL_GENERATION)
+
+    def keep_alive(self, number):
+        self.heartbeat_answered(number, arrives=True)
+        self.beat(number)
+        self.heartbeat_answered(number, arrives=True)
 
     # -- steps that often follow each other -------------------------------------------------------------------------
 
@@ -160,16 +181,22 @@ class BrokerGroups(RebalanceThreads):
         """
         if begun_by is not None:
             self.join_again(begun_by)
-        for number in (begun_by or 0, 0, 1, 2):
+        self._all_join((begun_by or 0, 0, 1, 2))
+        self._all_synchronise((0, 1, 2), owners, lost)
+
+    def _all_join(self, numbers):
+        for number in numbers:
             self.notice(number)
             self.look(number)
             self.release_what_is_not_in_the_share(number)
             self.join(number, arrives=True)
-        for number in range(3):
+
+    def _all_synchronise(self, numbers, owners, lost=()):
+        for number in numbers:
             self.synchronise(number, arrives=True, owners=owners)
-        for number in range(3):
+        for number in numbers:
             (self.lose_answer if number in lost else self.take_assignment)(number)
-        for number in range(3):
+        for number in numbers:
             self.own(number)
             self.no_partition_has_two_owners()
 
@@ -186,39 +213,40 @@ class BrokerGroups(RebalanceThreads):
     def leave(self, number):
         """The member leaves, and a new one takes its place."""
         party, self.parties[number] = self.parties[number], _Party(self.cooperative)
-        leaving = party.member.leave()
-        if leaving is not None:
-            self.coordinator.remove(leaving.member_id)
+        party.member.leave()
+        if party.member.leaving is not None:
+            self.coordinator.remove(party.member.leaving.member_id)
+            self._heard()
         assert not party.ids & self.coordinator.members.keys(), "the group waits for a session timeout"
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
-    @rule(number=NUMBERS)
-    def session_times_out(self, number):
-        """The lease has lapsed before."""
-        self._remove(self.parties[number].ids)
+    @rule(number=NUMBERS, owners=OWNERS)
+    def session_times_out(self, number, owners):
+        """The others take what the member had, which may hold it still."""
+        others = {0, 1, 2} - {number}
+        names = self.parties[number].ids & self.coordinator.members.keys()
+        if names:
+            self.wait_until(max(self.heard[name] for name in names) + SESSION_S, alive=others)
+            self._remove(names)
+            self._all_join(others)
+            self._all_synchronise(others, owners)
 
-    @rule()
-    def rebalance_times_out(self):
-        self._remove(set(self.coordinator.time_out()))
+    @rule(number=NUMBERS, owners=OWNERS)
+    def rebalance_times_out(self, number, owners):
+        """Those that have not joined are removed, although their heartbeats are answered, and the others go on."""
+        others = {0, 1, 2} - {number}
+        self.join_again(min(others))
+        self._all_join((min(others), *others))
+        if self.rebalancing_since is not None:
+            self.wait_until(self.rebalancing_since + REBALANCE_S, alive={0, 1, 2})
+            self._remove(set(self.coordinator.time_out()))
+            self._all_synchronise(others, owners)
 
     def _remove(self, names):
-        for party in self.parties:
-            if party.ids & names:
-                party.lapsed = party.lapsed or party.member.in_group
-                for name in party.ids & names:
-                    self.coordinator.remove(name)
-
-    # -- what holds -------------------------------------------------------------------------------------------------
-
-    @invariant()
-    def no_partition_has_two_owners(self):
-        held = [partition for party in self.parties if not self._is_idle(party) for partition in party.member.held]
-        assert len(held) == len(set(held)), [dict(party.member.held) for party in self.parties]
-
-    @staticmethod
-    def _is_idle(party):
-        return party.lapsed or party.member.state is MembershipState.FENCED
+        for name in names:
+            self.coordinator.remove(name)
+        self._heard()
 
     def teardown(self):
         """When all messages arrive, each member soon holds what it is assigned, and each partition has an owner."""

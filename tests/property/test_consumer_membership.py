@@ -2,12 +2,11 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import initialize, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
-from tests.fixtures.rebalancethreads import NUMBERS, RebalanceThreads
+from tests.fixtures.rebalancethreads import LEASE, NUMBERS, REBALANCE_S, SESSION_S, RebalanceThreads
 from zkconsumer.group.consumer.rules.membership import LEAVING, Beat, ConsumerMembership, IdPartition
-from zkconsumer.group.kafka.rules.membership import MembershipState
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset(IdPartition("id", number) for number in range(5))
@@ -16,23 +15,32 @@ OWNERS = st.lists(NUMBERS, min_size=5, max_size=5)
 
 
 class _Party:
-    """A member, its heartbeat that is not answered yet, and the share that its rebalance thread is about to acquire."""
+    """A member, its heartbeat that is not answered yet, and the share that its rebalance thread is about to acquire.
+
+    Attributes:
+        waiting: the heartbeat, when it was sent, and its answer; None if it does not arrive.
+    """
 
     def __init__(self, name):
-        self.member = ConsumerMembership(name)
+        self.member = ConsumerMembership(name, lease=LEASE)
         self.member.name_topics({"t": "id"})
         self.waiting = None
         self.share = frozenset()
-        self.lapsed = False
 
 
 class ConsumerGroups(RebalanceThreads):
-    """Each rule is one step of one thread of one member, or of the coordinator."""
+    """Each rule is one step of one thread of one member, or of the coordinator.
+
+    Attributes:
+        heard: when the coordinator last heard of each member.
+        revoking_since: when it began to wait until a member has released partitions.
+    """
 
     def __init__(self):
         super().__init__()
         self.coordinator = Coordinator(PARTITIONS)
         self.parties = [_Party(name) for name in "abc"]
+        self.heard, self.revoking_since = {}, {}
 
     # -- the session thread -----------------------------------------------------------------------------------------
 
@@ -42,24 +50,34 @@ class ConsumerGroups(RebalanceThreads):
         if party.waiting is None:
             beat = party.member.beat(TOPICS)
             if beat is not None:
-                party.waiting = beat, self.coordinator.answer(beat) if arrives else None
+                party.waiting = beat, self.now, self._processed(beat) if arrives else None
+
+    def _processed(self, beat):
+        name, answer = beat.member.member_id, self.coordinator.answer(beat)
+        self.heard[name] = self.now
+        if name in self.coordinator.members and self.coordinator.members[name].revoking:
+            self.revoking_since.setdefault(name, self.now)
+        else:
+            self.revoking_since.pop(name, None)
+        return answer
 
     @rule(number=NUMBERS, arrives=st.booleans())
     def answer(self, number, arrives):
         party = self.parties[number]
         if party.waiting is not None:
-            (beat, answer), party.waiting = party.waiting, None
-            self._answered(party, beat, answer if arrives else None)
+            (beat, sent, answer), party.waiting = party.waiting, None
+            if not arrives or answer is None:
+                party.member.unanswered()
+            elif answer[0]:
+                party.member.unanswered()
+                party.member.fence()
+            else:
+                party.member.answered(beat, *answer[1:], sent)
 
-    def _answered(self, party, beat, answer):
-        if answer is None:
-            party.member.unanswered()
-            party.lapsed = party.lapsed and party.member.epoch > 0
-        elif answer[0]:
-            party.member.unanswered()
-            party.member.fence()
-        else:
-            party.member.answered(beat, *answer[1:])
+    def keep_alive(self, number):
+        self.answer(number, arrives=True)
+        self.send(number, arrives=True)
+        self.answer(number, arrives=True)
 
     @rule(number=NUMBERS)
     def follow(self, number):
@@ -71,12 +89,25 @@ class ConsumerGroups(RebalanceThreads):
         self.release_what_is_not_in_the_share(number)
         self.acquire(number)
 
+    @initialize(settled=st.booleans())
+    def settle(self, settled):
+        self.all_follow({0, 1, 2} if settled else ())
+
+    def all_follow(self, numbers):
+        for _ in range(2):
+            for number in numbers:
+                self.follow(number)
+                self.no_partition_has_two_owners()
+
     @rule(number=NUMBERS, partition=st.integers(0, 4), owner=NUMBERS)
     def report_while_one_is_renewed(self, number, partition, owner):
         """A partition that is to be taken again is not reported, and the coordinator gives it to another member."""
         self.release_one(number, partition)
         self.coordinator.move(partition, owner)
         self.send(number, arrives=True)
+        self.look(number)
+        self.acquire(number)
+        self.follow(owner)
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
@@ -86,22 +117,28 @@ class ConsumerGroups(RebalanceThreads):
 
     @rule(number=NUMBERS)
     def session_times_out(self, number):
-        """The lease has lapsed before: what is held is not used any more."""
-        party = self.parties[number]
-        if party.member.member_id in self.coordinator.members:
-            self.coordinator.remove(party.member.member_id)
-            party.lapsed = party.member.epoch > 0 or party.waiting is not None
+        """The others take what the member had, which may hold it still."""
+        name, others = self.parties[number].member.member_id, {0, 1, 2} - {number}
+        if name in self.coordinator.members:
+            self.wait_until(self.heard[name] + SESSION_S, alive=others)
+            self._remove(name)
+            self.all_follow(others)
 
-    # -- what holds -------------------------------------------------------------------------------------------------
+    @rule(number=NUMBERS, owners=OWNERS)
+    def release_times_out(self, number, owners):
+        """A member that does not release what it has to is removed, although its heartbeats are answered."""
+        name, others = self.parties[number].member.member_id, {0, 1, 2} - {number}
+        self.coordinator.assign(owners)
+        self.keep_alive(number)
+        if name in self.revoking_since:
+            self.wait_until(self.revoking_since[name] + REBALANCE_S, alive={0, 1, 2})
+        if name in self.revoking_since:
+            self._remove(name)
+            self.all_follow(others)
 
-    @invariant()
-    def no_partition_has_two_owners(self):
-        held = [partition for party in self.parties if not self._is_idle(party) for partition in party.member.held]
-        assert len(held) == len(set(held)), [dict(party.member.held) for party in self.parties]
-
-    @staticmethod
-    def _is_idle(party):
-        return party.lapsed or party.member.state is MembershipState.FENCED
+    def _remove(self, name):
+        self.coordinator.remove(name)
+        self.revoking_since.pop(name, None)
 
     def teardown(self):
         """When all messages arrive, each member soon holds its target."""
@@ -116,10 +153,11 @@ class ConsumerGroups(RebalanceThreads):
             assert party.member.held.keys() == wanted
         assert sum(len(party.member.held) for party in self.parties) == len(PARTITIONS)
         for party in self.parties:
-            leaving = party.member.leave()
+            party.member.leave()
+            leaving = party.member.leaving
             assert leaving is not None
             assert leaving.generation == LEAVING
-            self.coordinator.answer(Beat(leaving, full=False, topics=None, owned=None))
+            self._processed(Beat(leaving, full=False, topics=None, owned=None))
         assert self.coordinator.members == {}
 
 

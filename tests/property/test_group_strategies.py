@@ -6,11 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinStep, MembershipState
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.groupmembership import MembershipState
+from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinStep
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 TOPICS = "tuv"
+LEASE = BrokerLease(10, 30)
 
 
 @st.composite
@@ -71,7 +74,7 @@ class _Group(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.members = {name: BrokerMembership(self.cooperative) for name in "abc"}
+        self.members = {name: BrokerMembership(self.cooperative, lease=LEASE) for name in "abc"}
         self.known = {}  # member id to what it declared, of the present generation
         self.parked = {}
         self.pending = {}  # assignments that members have not received yet
@@ -89,9 +92,9 @@ class _Group(RuleBasedStateMachine):
     @rule(name=member)
     def join(self, name):
         one = self.members[name]
-        if not one.may_join():
-            return
         intent = one.join()
+        if intent is None:
+            return
         member_id = intent.member_id
         if not member_id:
             self.ids += 1
@@ -118,7 +121,7 @@ class _Group(RuleBasedStateMachine):
         for member_id, partitions in self.strategy.assign(subscriptions, {"t": tuple(range(5))}).items():
             self.pending[member_id] = (self.generation, partitions)
         for member_id in self.parked:
-            self.members[self.names[member_id]].joined(member_id, self.generation)
+            self.members[self.names[member_id]].joined(member_id, self.generation, 30)
         self.parked = {}
         for one in self.members.values():  # leases of removed members end before others get their partitions
             if one.in_group and one.member_id not in self.known:
@@ -132,14 +135,14 @@ class _Group(RuleBasedStateMachine):
         if one.member_id in self.pending and one.step is JoinStep.SYNC_GROUP:
             generation, partitions = self.pending.pop(one.member_id)
             if generation == one.generation:
-                one.synchronised(Assigned(generation, partitions))
+                one.synchronised(Assigned(generation, partitions), sent=0, now=0)
             one.join_ended()
 
     @rule(name=member)
     def heartbeat(self, name):
         one = self.members[name]
         if self.parked and one.in_group and not one.is_joining:
-            one.rebalance_begun(one.identity)
+            one.rebalance_begun(one.beat(), sent=0)
 
     @rule(name=member)
     def rebalance(self, name):

@@ -3,11 +3,12 @@
 import math
 from itertools import chain, repeat
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fixtures.slowbrokers import Answer, SlowBrokers
-from zkconsumer.errors import RetriableError
+from tests.fixtures.slowbrokers import Answer, SlowBrokers, only
+from zkconsumer.errors import RebalanceAwaited, RetriableError
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -58,3 +59,14 @@ def test_nothing_is_begun_after_the_deadline(answers, then, properties, operatio
     assert brokers.asked_for_lease == brokers.count("commit"), "the lease is checked before each request"
     if operation != "fetch":  # which also waits for a permission
         assert len(brokers.waits) < policy.attempts
+
+
+@pytest.mark.parametrize("timeout_ms", [1000, 2500, 10_000])
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_commit_between_two_generations_ends_with_the_coordinators_answer(timeout_ms, retry):
+    answer = Answer(0.03, ErrorCode.REBALANCE_IN_PROGRESS)
+    brokers = SlowBrokers(only(1, answer, at=("commit",)), offsets_channel_socket_timeout_ms=timeout_ms)
+    with pytest.raises(RebalanceAwaited):
+        brokers.commit(retry=retry)
+    location = brokers.store._coordinator._coordinator._location
+    assert location.broker is not None, "the coordinator is still known: heartbeats share the location"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from zkconsumer.assembly.clusterchoice import cluster_of_member
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
@@ -26,7 +26,7 @@ from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.process.boottime import boot_seconds
 
 if TYPE_CHECKING:
-    from zkconsumer.group.kafka.membersession import MemberSession
+    from zkconsumer.group.kafka.brokersession import BrokerSession
 
 
 class MemberCallbacks(TypedDict, total=False):
@@ -106,10 +106,10 @@ def make_session(
     cluster: ClusterSource,
     changed: Callable[[], None],
     clock: Callable[[], float] = boot_seconds,
-) -> MemberSession:
+) -> BrokerSession[Any]:
     """The session of the protocol of brokers that ``group.protocol`` names.
 
-    For the arguments see :class:`~zkconsumer.group.consumer.heartbeatsession.ConsumerSession`.
+    For the arguments see :class:`~zkconsumer.group.kafka.brokersession.BrokerSession`.
     """
     if config.group_protocol == "consumer":
         from zkconsumer.group.consumer.heartbeatsession import ConsumerSession

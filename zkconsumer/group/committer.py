@@ -16,7 +16,7 @@ from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
-    RebalanceAwaited,
+    OwnershipAwaited,
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
@@ -172,7 +172,7 @@ class OffsetCommitter:
         Raises:
             NotOwner: this member does not own one of them, and ``force`` is False; without ``offsets``: records that
                 the user holds are of partitions that were taken away. All other offsets are committed.
-            RebalanceAwaited: records of partitions that are not owned at the moment were handed out; all other offsets
+            OwnershipAwaited: records of partitions that are not owned at the moment were handed out; all other offsets
                 are committed.
             RetriableError, MembershipLost: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
@@ -201,7 +201,7 @@ class OffsetCommitter:
                 "if they must not be processed twice. Everything else is committed"
             )
         if missing:
-            raise RebalanceAwaited(
+            raise OwnershipAwaited(
                 f"group {self._group}: not committed: {', '.join(map(str, missing))}, which {self._consumer_id} does "
                 "not own at the moment; try again when the rebalance in progress has ended"
             )

@@ -106,6 +106,7 @@ class Standing(NamedTuple):
         session: id of the session in ZooKeeper; 0 without one.
         views: how often the group, or an assignment, was read.
         removals: how often the group has removed the member.
+        lapses: how often its lease has lapsed.
         excluded: text about members that get no partitions, since their registrations are not valid; "" if none.
     """
 
@@ -113,21 +114,18 @@ class Standing(NamedTuple):
     session: int
     views: int
     removals: int
+    lapses: int
     excluded: str = ""
 
 
 class Lease(Protocol):
-    """Until when records may be handed out, and commits sent; any thread may ask."""
+    """Until when records may be handed out, and commits sent (architecture.md#lease); any thread may ask."""
 
     def holds(self) -> bool:
         """True while no other member can own our partitions; called at every hand-over."""
 
     def remaining(self) -> float:
-        """Seconds until it lapses if the group remains silent; 0 or less if it has lapsed."""
-
-    @property
-    def lapses(self) -> int:
-        """How often it has lapsed."""
+        """Seconds until it lapses if the group remains silent; 0 or less if it has lapsed, or cannot lapse."""
 
 
 class StandAloneLease:
@@ -147,11 +145,6 @@ class StandAloneLease:
     def remaining(self) -> float:
         """See :meth:`.Lease.remaining`."""
         return self._lease.remaining()
-
-    @property
-    def lapses(self) -> int:
-        """See :attr:`.Lease.lapses`."""
-        return self._lease.lapses
 
 
 class ChangeSignal(Protocol):

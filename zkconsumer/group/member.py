@@ -268,7 +268,7 @@ class GroupMember:
             rebalances=self._loop.counts,
             owned=Counter(partition.topic for partition in self.ownership()),
             commits=self._committer.store.commits(),
-            lease_lapses=self._protocol.lease.lapses,
+            lease_lapses=standing.lapses,
             session_expiries=standing.removals,
             lost_partitions=self._committer.lost,
             connected=standing.connected,

@@ -184,7 +184,8 @@ class RebalanceLoop:
         try:
             try:
                 self._protocol.join(self._subscription)
-            except MembershipLost:
+            except MembershipLost as error:
+                _log.info("group %s consumer %s joins again: %s", self._config.group_id, self._consumer_id, error)
                 self._membership_lost()
                 self._protocol.join(self._subscription)
         except Exception as error:  # noqa: BLE001 - every failure is tried again

@@ -51,8 +51,10 @@ class Attempts:
         now = self.deadline.clock()
         step = self._policy.after(error, self._course, now, self.deadline.left(), was_known=was_known)
         self._course = self._course.after(step, now)
-        if step is Next.WHEN_RENEWED and not await_renewed(self.deadline.limit(_RENEWAL_S)):
-            return Next.GIVE_UP
+        if step is Next.WHEN_RENEWED:
+            renewed = await_renewed(self.deadline.limit(_RENEWAL_S))
+            if not renewed or self.deadline.passed:  # otherwise "no time is left" would take the place of the answer
+                return Next.GIVE_UP
         if step is Next.AFTER_PAUSE:
             if not self.pause():
                 return Next.GIVE_UP

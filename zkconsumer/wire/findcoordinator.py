@@ -83,6 +83,8 @@ class CoordinatorClient:
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
         coordinator = self._location.broker or self._locate(deadline)
+        if deadline.passed:  # the coordinator was not asked, so nothing shows that it is another broker
+            raise BrokerUnavailable(f"group {self._group}: its coordinator is not asked, since no time is left")
         try:
             return self._client.ask(coordinator, question, deadline)
         except (CoordinatorMoved, BrokerUnavailable):

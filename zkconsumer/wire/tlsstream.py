@@ -17,6 +17,23 @@ _BUFFER_BYTES: Final = 1 << 18
 _CLOSED: Final = "the broker closed the connection"
 
 
+def send_all(sock: socket.socket, data: bytes, before_wait: Callable[[], None]) -> None:
+    """Send all bytes. Not ``sendall``: a peer that takes them little by little would begin its time limit again.
+
+    Args:
+        sock: a connected, blocking socket.
+        data: the bytes.
+        before_wait: called before each wait, to set the time limit.
+
+    Raises:
+        OSError: the connection broke, or ``before_wait`` raised.
+    """
+    view = memoryview(data)
+    while view:
+        before_wait()
+        view = view[sock.send(view) :]
+
+
 class TlsStream:
     """The client side of a TLS connection. One thread uses it; another may shut the socket down.
 
@@ -24,14 +41,14 @@ class TlsStream:
         sock: connected; blocking mode and time limits are the caller's, and its errors are passed on.
         context: certificates to trust and to present.
         host: host name for which the server's certificate must be valid.
-        before_receive: called before each wait for bytes, to set a time limit; its OSErrors are passed on.
+        before_wait: called before each wait of the socket, to set a time limit; its OSErrors are passed on.
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, host: str, before_receive: Callable[[], None]
+        self, sock: socket.socket, context: ssl.SSLContext, host: str, before_wait: Callable[[], None]
     ) -> None:
         self._socket = sock
-        self._before_receive = before_receive
+        self._before_wait = before_wait
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -93,7 +110,7 @@ class TlsStream:
         return filled
 
     def _receive(self) -> None:
-        self._before_receive()
+        self._before_wait()
         count = self._socket.recv_into(self._buffer)
         if count:
             self._incoming.write(self._buffer[:count])
@@ -102,4 +119,4 @@ class TlsStream:
 
     def _flush(self) -> None:
         if self._outgoing.pending:
-            self._socket.sendall(self._outgoing.read())
+            send_all(self._socket, self._outgoing.read(), self._before_wait)

@@ -28,7 +28,7 @@ from zkconsumer.process.forks import Owner
 from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.resolver import Address, resolve
-from zkconsumer.wire.tlsstream import TlsStream
+from zkconsumer.wire.tlsstream import TlsStream, send_all
 
 _ALERT: Final = "_ALERT_"
 _CERTIFICATE_ALERTS: Final = frozenset(
@@ -152,7 +152,7 @@ class Transport:
         context = self._security.tls_context()
         try:
             with self._use("TLS handshake") as sock:
-                tls = TlsStream(sock, context, self.host, before_receive=partial(self._renew_limits, sock))
+                tls = TlsStream(sock, context, self.host, before_wait=partial(self._renew_limits, sock))
                 tls.do_handshake()
                 self._tls = tls
         except AuthenticationFailed:
@@ -225,7 +225,10 @@ class Transport:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
         with self._use("sending") as sock:
-            (self._tls or sock).sendall(data)
+            if self._tls is not None:
+                self._tls.sendall(data)
+            else:
+                send_all(sock, data, partial(self._renew_limits, sock))
 
     def fill(self, *views: memoryview) -> None:
         """Receive until the views are full, one after the other.

@@ -7,6 +7,7 @@ from kazoo.protocol.serialization import Delete
 
 from tests.fixtures.groupmodel import PATHS, SUBSCRIPTIONS, GroupModel
 from tests.fixtures.membersinturns import SESSION_S
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.model import TopicPartition
 
@@ -78,3 +79,31 @@ def test_a_zookeeper_that_is_away_for_longer_ends_the_session(group):
     group.pass_time(1.1 * SESSION_S)
     group.settle()
     assert [member.loop.counts.by_cause[RebalanceCause.SESSION] for member in members] == [1, 1]
+
+
+class Committing(ConsumerRebalanceListener):
+    """Commits what the user holds, also of partitions that were lost meanwhile."""
+
+    def __init__(self, member):
+        self._member = member
+
+    def before_releasing_partitions(self, owned):
+        self._member.committer.commit(None, force=False)
+
+
+def test_a_listener_that_fails_is_counted_and_logged(group, caplog, monkeypatch):
+    """Its commit concerns a partition that another client has taken: no wait for an assignment of the group."""
+    monkeypatch.setattr(
+        GroupModel, "no_partition_is_delivered_by_two_members_or_without_its_owner_znode", lambda self: None
+    )
+    (member,) = begin(group, members=1, partitions=2)
+    member.loop._rebalancer.listener = Committing(member)
+    for partition in sorted(member.delivers()):
+        member.fetch.advance(partition, 3)
+    group.server.perform(group.outsider, Delete(PATHS.owner(TopicPartition("t", 0)), -1))
+    member.commit_soon()
+    for _ in range(20):
+        group._tick(0.5)
+        group.run_in_turns(20)
+    assert member.loop.counts.failures["2 release ownership"] > 1
+    assert "failed in step 2 release ownership: group g: not committed" in caplog.text

@@ -470,3 +470,30 @@ def test_the_receive_buffer_is_the_property_and_otherwise_the_kernel_s():
     for value in (smaller, larger):
         assert value <= size(value) <= 2 * value
     assert size(None) == size(0) == size(-1) >= kernels
+
+
+def test_a_send_that_is_taken_little_by_little_ends_at_the_deadline():
+    with socket.create_server((HOST, 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ended = threading.Event()
+
+        def take():
+            with listener.accept()[0] as sock, contextlib.suppress(OSError):
+                while not ended.wait(0.05) and sock.recv(16_384):
+                    pass
+
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        transport = Transport(
+            HOST, listener.getsockname()[1], timeout_ms=500, receive_buffer_bytes=0, security=PLAINTEXT
+        )
+        transport.connect()
+        transport._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        deadline = Deadline.after(0.5)
+        transport.until(deadline)
+        with pytest.raises(BrokerUnavailable):
+            transport.send(bytes(3_000_000))
+        assert deadline.clock() < deadline.at + 2
+        ended.set()
+        transport.close()
+        thread.join()

@@ -21,9 +21,10 @@ from zkconsumer.group.groupprotocol import (
     Standing,
     Target,
 )
-from zkconsumer.group.kafka.membersession import MemberSession
-from zkconsumer.group.kafka.rules.membership import MembershipState
+from zkconsumer.group.kafka.brokersession import BrokerSession
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
+from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rules.attempts import RebalanceCause
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.reconcile import Share, reconcile
@@ -47,14 +48,13 @@ class BrokerGroup:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        session: MemberSession,
+        session: BrokerSession[GroupMembership],
     ) -> None:
         self._group = config.group_id
         self._name = config.group_protocol
         self._consumer_id = consumer_id
         self._session = session
-        self._membership = self._session.membership
-        self._lease = _MembershipLease(session)
+        self._membership: SharedMembership[GroupMembership] = self._session.membership
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
@@ -92,7 +92,8 @@ class BrokerGroup:
 
         No member is excluded: one whose subscription cannot be read makes the leader's assignment fail.
         """
-        return Standing(self._session.connected, 0, self._session.views, self._removals)
+        views = self._membership.read(lambda member: member.views)
+        return Standing(self._session.connected, 0, views, self._removals, self._session.lease_lapses)
 
     @property
     def can_commit(self) -> bool:
@@ -104,18 +105,18 @@ class BrokerGroup:
 
     def identity(self) -> CommitIdentity:
         """Whom commits name: the coordinator refuses those of an earlier generation."""
-        return NO_MEMBER if self._stands_alone else self._membership.identity()
+        return NO_MEMBER if self._stands_alone else self._membership.read(lambda member: member.identity)
 
     @property
     def commit_membership(self) -> CommitMembership:
         """The membership as commits need it."""
-        return CommitMembership(self._membership.await_renewed, self._session.topic_ids, self._session.location)
+        return CommitMembership(self._session.await_renewed, self._session.topic_ids, self._session.location)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
     def join(self, subscription: Subscription) -> None:
         """Begin to join; :meth:`next_assignment` reports when there is an assignment."""
-        if self._membership.state is MembershipState.FENCED:
+        if self._membership.read(lambda member: member.state) is MembershipState.FENCED:
             raise MembershipLost(f"the coordinator of group {self._group} has removed this member")
         if not self._session.connected:
             raise BrokerUnavailable(
@@ -131,13 +132,14 @@ class BrokerGroup:
         """Record that the group has given everything to others."""
         self._removals += self._joined
         self._joined, self._was_lost = False, True
-        self._membership.lose()
+        with self._membership.changing() as member:
+            member.lose()
         self._share = None
         self._releases += 1
 
     def stand_alone(self) -> None:
         """Commit without a membership, which coordinators accept while the group has no members."""
-        self._stands_alone = StandAloneLease(self._lease)
+        self._stands_alone = StandAloneLease(self._membership)
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:  # noqa: ARG002
         """Wait for an answer of the coordinator, at most the backoff; brokers wait for members, so nothing settles."""
@@ -156,20 +158,20 @@ class BrokerGroup:
             RebalanceAwaited: the assignment has not arrived yet.
             StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
         """
-        if self._membership.must_release():
+        if self._membership.read(lambda member: member.must_release()):
             changes = "a rebalance has begun: everything is released before joining"
-            return self._following(self._cause(), changes, {}, self.recreated(self._membership.held))
-        usable = self._membership.usable()
+            return self._following(self._cause(), changes, {}, self.recreated(self._held()))
+        usable, failure = self._membership.read(lambda member: (member.usable(), member.failure))
         if usable is None:
-            if self._session.failure is not None:
-                raise self._session.failure
+            if failure is not None:
+                raise failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
-        held = self._membership.held
+        held = self._held()
         self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
         recreated = self.recreated(share.keys() | held.keys())
         if fetching and not renew and share == held and not recreated:
             return NoNeed.UNCHANGED
-        generation = self._membership.identity().generation
+        generation = self._membership.read(lambda member: member.identity).generation
         changes = f"assignment of generation {generation}: {len(share)} partitions"
         if recreated:
             names = name_some(sorted({partition.topic for partition in recreated}))
@@ -181,7 +183,7 @@ class BrokerGroup:
         self, cause: RebalanceCause, changes: str, share: Share, recreated: frozenset[TopicPartition] = frozenset()
     ) -> NextAssignment:
         """What stays is kept by a member with a cooperative strategy, and where the broker assigns."""
-        held, incremental = self._membership.held, self._session.cooperative
+        held, incremental = self._held(), self._session.cooperative
         plan = reconcile(held, share, incremental=incremental, renewed=recreated)
         return NextAssignment(cause, changes, share, plan.revoked, plan.kept, recreated)
 
@@ -215,7 +217,7 @@ class BrokerGroup:
             RebalanceAwaited: an eager member has released everything, and joins now.
         """
         share = self._share
-        usable = self._membership.usable()
+        usable = self._membership.read(lambda member: member.usable())
         if share is None or usable is None:
             raise RebalanceAwaited(f"group {self._group} rebalances; everything has been released")
         return Target(share, dict(share), self._session.topics)
@@ -230,7 +232,10 @@ class BrokerGroup:
     @property
     def held(self) -> Held:
         """What this member uses; a part of its assignment."""
-        return Held(self._membership.held, self._releases)
+        return Held(self._held(), self._releases)
+
+    def _held(self) -> Share:
+        return self._membership.read(lambda member: member.held)
 
     def claim(self, share: Share) -> None:
         """Begin to use the share; no request is needed, since the assignment gives it to this member.
@@ -238,7 +243,9 @@ class BrokerGroup:
         Raises:
             ShareChanged: a newer assignment has arrived, or this member is joining again without these partitions.
         """
-        if not self._membership.acquire(share):
+        with self._membership.changing() as member:
+            is_ours = member.acquire(share)
+        if not is_ours:
             raise ShareChanged(f"group {self._group} is rebalancing again")
 
     def release(
@@ -247,8 +254,9 @@ class BrokerGroup:
         retain: Share | None = None,  # noqa: ARG002 - nothing is retained
     ) -> None:
         """Stop using partitions; the session joins when nothing is left that it has to give up."""
-        if self._membership.release(partitions):
-            self._releases += 1
+        with self._membership.changing() as member:
+            is_empty = member.release(partitions)
+        self._releases += is_empty
 
     def verify(self) -> list[TopicPartition]:
         """Nothing: the coordinator checks each commit, and heartbeats report the loss of everything."""
@@ -259,18 +267,4 @@ class BrokerGroup:
     @property
     def lease(self) -> Lease:
         """It holds while the coordinator cannot have given this member's partitions to others."""
-        return self._stands_alone or self._lease
-
-
-class _MembershipLease:
-    """The lease of a session's membership."""
-
-    def __init__(self, session: MemberSession) -> None:
-        self._session = session
-        self.holds = session.membership.holds
-        self.remaining = session.membership.remaining
-
-    @property
-    def lapses(self) -> int:
-        """How often it has lapsed."""
-        return self._session.lease_lapses
+        return self._stands_alone or self._membership

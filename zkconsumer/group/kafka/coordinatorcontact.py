@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
-from zkconsumer.group.kafka.sharedmember import SharedMember
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
+from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
-from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
 from zkconsumer.wire.rules.outage import Outage
 
 _log: Final = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class CoordinatorContact:
         config: ConsumerConfig,
         cluster: ClusterSource,
         location: CoordinatorLocation,
-        membership: SharedMember[Any],
+        membership: SharedMembership[GroupMembership],
         changed: Callable[[], None],
     ) -> None:
         self._group = config.group_id
@@ -66,7 +67,7 @@ class CoordinatorContact:
         """Settings of the connection, for messages."""
         return self._client.security
 
-    def open(self, check: Callable[[BrokerClient], None] = lambda _: None) -> None:
+    def open(self, check: Callable[[BrokerClient], None]) -> None:
         """Check that a broker answers; to be called before the thread starts.
 
         Args:
@@ -104,7 +105,8 @@ class CoordinatorContact:
     def failed(self, error: ZkConsumerError) -> None:
         """A heartbeat failed: it was not answered, or with an error after which it has to be repeated."""
         self.answers = not isinstance(error, BrokerUnavailable)
-        if not self._membership.closed and self._outage.is_news(str(error), time.monotonic()):
+        has_left = self._membership.read(lambda member: member.has_left)
+        if not has_left and self._outage.is_news(str(error), time.monotonic()):
             _log.warning("group %s: a heartbeat failed, trying again: %s", self._group, error)
 
     def leave(self, question: Callable[[BrokerConnection], int]) -> None:
@@ -120,3 +122,17 @@ class CoordinatorContact:
         else:
             if code:
                 _log.info("group %s: leaving was answered with %s", self._group, error_name(code))
+
+
+def expect_coordinator(code: int, request: str) -> None:
+    """Refuse an answer of a broker that is not the group's coordinator, or not yet.
+
+    Args:
+        code: error code of the answer.
+        request: which request it answers, for the message.
+
+    Raises:
+        CoordinatorMoved: find the coordinator, and send the request again.
+    """
+    if code in COORDINATOR_GONE:
+        raise CoordinatorMoved(f"{request}: {error_name(code)}")

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import CoordinatorMoved, ProtocolError, ZkConsumerError
+from zkconsumer.errors import ProtocolError, ZkConsumerError
+from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.describedmembers import describe_members
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.group.kafka.groupreactions import Reaction, reaction_to
@@ -21,7 +22,7 @@ from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import strategy_in_use
 from zkconsumer.wire.errorcodes import error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
 
 LedTopics = Mapping[str, tuple[int, ...]]
 """Topic to its partition numbers, for every topic that a member of the group subscribes to."""
@@ -108,7 +109,7 @@ class GroupConversation:
             def question(connection: BrokerConnection) -> JoinAnswer:
                 before_send()
                 answer = join_group(connection, self._settings, member_id, protocols, reason)
-                _expect_coordinator(answer.code, "JoinGroup")
+                expect_coordinator(answer.code, "JoinGroup")
                 return answer
 
             return self._client.ask(question)
@@ -130,7 +131,7 @@ class GroupConversation:
 
         def question(connection: BrokerConnection) -> Synchronised:
             code, assignment = sync_group(connection, self._settings, member, answer.strategy, assignments)
-            _expect_coordinator(code, "SyncGroup")
+            expect_coordinator(code, "SyncGroup")
             return Synchronised(code, assignment)
 
         return self._client.ask(question)
@@ -186,8 +187,3 @@ class GroupConversation:
     def security(self) -> BrokerSecurity:
         """Settings of the connections, for messages."""
         return self._client.security
-
-
-def _expect_coordinator(code: int, request: str) -> None:
-    if code in COORDINATOR_GONE:
-        raise CoordinatorMoved(f"{request}: {error_name(code)}")

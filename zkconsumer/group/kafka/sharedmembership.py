@@ -1,152 +1,94 @@
-"""SharedMembership: the membership of one consumer in a group whose members assign, which three threads share.
+"""SharedMembership: the state of one member of a group of brokers, which its threads share under one lock.
 
-The session thread and the heartbeat thread report the coordinator's answers; the member's rebalance thread acquires and
-releases partitions. What each event does is in :class:`~zkconsumer.group.kafka.rules.membership.BrokerMembership`.
+What an event does to a member is in the state machine, :class:`GroupMembership` and its two subclasses; this class has
+no rules. The lock is never held across I/O or user code.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Generic, TypeVar
 
-from zkconsumer.errors import ZkConsumerError
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinIntent, JoinStep, MembershipState
-from zkconsumer.group.kafka.sharedmember import SharedMember
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
+from zkconsumer.process.boottime import boot_seconds
+
+M_co = TypeVar("M_co", bound=GroupMembership, covariant=True)
+T = TypeVar("T")
 
 
-class SharedMembership(SharedMember[BrokerMembership]):
-    """One member's state; every method may be called on any thread. For the arguments see :class:`SharedMember`."""
+class SharedMembership(Generic[M_co]):
+    """One member's state, and its :class:`~zkconsumer.group.leasewatch.Lease`; any thread may call every method.
 
-    # Guarded by the condition:
-    _assigned_at = float("-inf")
-    _was_assigned = False
+    Args:
+        member: the state of a member that has not joined.
+        changed: called after a change that the rebalance thread has to react to, without the lock; never blocks.
+        clock: seconds, see :func:`~zkconsumer.process.boottime.boot_seconds`.
 
-    # -- for the session thread -------------------------------------------------------------------------------------
+    Attributes:
+        clock: the same.
+        look: called after every change, without the lock, since the lease may be another one; never blocks. To be set
+            before threads share this object.
+    """
 
-    def await_work(self) -> bool:
-        """Wait until the member may join, or has to look at topics; False when this is closed."""
+    def __init__(self, member: M_co, changed: Callable[[], None], clock: Callable[[], float] = boot_seconds) -> None:
+        self._changed = changed
+        self.clock = clock
+        self.look: Callable[[], None] = lambda: None
+        self._condition = threading.Condition(threading.Lock())
+        self._member = member  # guarded by the condition
+        # Replaced under the condition, and read without it: every hand-over of records asks whether the lease holds.
+        self._term = member.term
+
+    @contextmanager
+    def changing(self) -> Iterator[M_co]:
+        """Change the member's state, under the lock; then all that wait look at it, also if the change has failed."""
+        news = False
+        try:
+            with self._condition:
+                try:
+                    yield self._member
+                finally:
+                    self._term = self._member.term
+                    news, self._member.has_news = self._member.has_news, False
+                    self._condition.notify_all()
+        finally:
+            self.look()
+            if news:
+                self._changed()
+
+    def read(self, question: Callable[[M_co], T]) -> T:
+        """The answer to a question about the member's state, which changes nothing.
+
+        Args:
+            question: called under the lock; never blocks.
+        """
+        with self._condition:
+            return question(self._member)
+
+    def wait(self, reached: Callable[[M_co], bool], seconds: float = inf) -> bool:
+        """Wait for a state, at most so many seconds, or until they have passed on the clock; False if the member left.
+
+        Args:
+            reached: called under the lock after each change; never blocks.
+            seconds: may be negative.
+        """
+        until = self.clock() + seconds
         with self._condition:
             self._condition.wait_for(
-                lambda: (
-                    self._closed
-                    or self._membership.may_join()
-                    or (self._topics_changed and self._membership.state is MembershipState.STABLE)
-                )
+                lambda: self._member.has_left or reached(self._member) or self.clock() >= until,
+                None if seconds == inf else max(0.0, seconds),
             )
-            return not self._closed
+            return not self._member.has_left
 
-    def may_join(self) -> bool:
-        """See :meth:`BrokerMembership.may_join`."""
-        with self._condition:
-            return self._membership.may_join()
+    # -- the lease, without the lock --------------------------------------------------------------------------------
 
-    def join(self) -> JoinIntent | None:
-        """See :meth:`BrokerMembership.join`; None if the member may not join any more."""
-        with self._condition:
-            return self._membership.join() if self._membership.may_join() else None
+    def holds(self) -> bool:
+        """True while no other member can own what this one holds."""
+        return self._term.holds(self.clock())
 
-    def id_given(self, member_id: str) -> None:
-        """See :meth:`BrokerMembership.id_given`."""
-        with self._condition:
-            self._membership.id_given(member_id)
-
-    def joined(self, member_id: str, generation: int, rebalance_s: float) -> None:
-        """See :meth:`BrokerMembership.joined`.
-
-        Args:
-            member_id: the member's id.
-            generation: of the group.
-            rebalance_s: how long the coordinator waits for this member in a rebalance, in seconds.
-        """
-        with self._condition:
-            self._membership.joined(member_id, generation)
-            self._lease = replace(self._lease, rebalance_s=rebalance_s)
-            self._condition.notify_all()
-
-    def synchronised(self, assigned: Assigned, sent: float) -> bool:
-        """See :meth:`BrokerMembership.synchronised`.
-
-        Args:
-            assigned: the assignment.
-            sent: reading of the clock when the SyncGroup request was sent.
-        """
-        with self._condition:
-            if not self._membership.synchronised(assigned):
-                return False
-            self._lease = self._lease.confirmed(sent)
-            self._was_assigned = True
-            self._assigned_at = self.clock()
-            self._condition.notify_all()
-        return True
-
-    def join_ended(self) -> None:
-        """See :meth:`BrokerMembership.join_ended`."""
-        with self._condition:
-            self._membership.join_ended()
-
-    def join_again(self) -> None:
-        """See :meth:`BrokerMembership.join_again`."""
-        with self._condition:
-            self._membership.join_again()
-        self._changed()
-
-    # -- for the heartbeat thread -----------------------------------------------------------------------------------
-
-    def await_beat(self, seconds: float) -> bool:
-        """Wait, at most until an assignment arrives; False when this is closed."""
-        with self._condition:
-            self._wait_for(lambda: self._closed or self._was_assigned, seconds)
-            self._was_assigned = False
-            return not self._closed
-
-    def since_assignment(self) -> float:
-        """Seconds since the newest assignment has arrived; infinite if there was none."""
-        return self.clock() - self._assigned_at
-
-    def beat(self) -> tuple[CommitIdentity, JoinStep] | None:
-        """Whom a heartbeat names, and what the member waits for to join; None outside of the group."""
-        with self._condition:
-            one = self._membership
-            return (one.identity, one.step) if one.in_group else None
-
-    def confirmed(self, asked: CommitIdentity, sent: float) -> None:
-        """A heartbeat was answered without error."""
-        with self._condition:
-            if asked == self._membership.identity:
-                self._lease = self._lease.confirmed(sent)
-                self._condition.notify_all()
-
-    def in_rebalance(self, asked: CommitIdentity, sent: float, step: JoinStep) -> None:
-        """A heartbeat was answered with REBALANCE_IN_PROGRESS.
-
-        Args:
-            asked: whom it named.
-            sent: reading of the clock when it was sent.
-            step: of the member then. If it was joining, the rebalance is its own; for SyncGroup see
-                :meth:`BrokerLease.in_rebalance`.
-        """
-        with self._condition:
-            if asked != self._membership.identity:
-                return
-            if step is not JoinStep.SYNC_GROUP:
-                self._lease = self._lease.in_rebalance(sent)
-            begun = step is JoinStep.NONE and self._membership.rebalance_begun(asked)
-            self._condition.notify_all()
-        if begun:
-            self._changed()
-
-    def is_joining(self) -> bool:
-        """True while a JoinGroup or SyncGroup request is not answered."""
-        return self._membership.is_joining
-
-    # -- for any thread ---------------------------------------------------------------------------------------------
-
-    def fence(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> None:
-        """The group has removed this member: nothing may be delivered any more.
-
-        Args:
-            keeps_id: see :meth:`BrokerMembership.fence`.
-            stopped: why the member must not join again; None if it may.
-        """
-        self._end(partial(self._membership.fence, keeps_id=keeps_id), stopped)
+    def remaining(self) -> float:
+        """Seconds until the lease lapses if the coordinator remains silent; 0 if it has lapsed, or cannot lapse."""
+        return self._term.remaining(self.clock())

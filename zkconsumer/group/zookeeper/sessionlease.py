@@ -1,6 +1,7 @@
 """SessionLease: probes ZooKeeper and determines whether this member may still hand out records (architecture.md#lease).
 
-The thread that probes also detects that the client has stopped reconnecting, and restarts it.
+The thread that watches the lease (``group/leasewatch.py``) also probes, and restarts a client that has stopped
+reconnecting.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import logging
 import threading
 from collections.abc import Callable
 
+from zkconsumer.group.leasewatch import LeaseWatch
 from zkconsumer.group.rules.attempts import retry_seconds
 from zkconsumer.group.rules.leasetimes import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.process.boottime import boot_seconds
-from zkconsumer.process.threads import start_thread
 from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
@@ -22,7 +23,7 @@ _REVIVAL_BACKOFF_MS = 1000
 
 
 class SessionLease:
-    """A thread that probes, and a deadline that any thread may check.
+    """Probes on a thread, and a deadline that any thread may check.
 
     Args:
         session: an open session.
@@ -34,6 +35,9 @@ class SessionLease:
             registration is found missing.
         owner: group and consumer, for the log.
         clock: returns seconds, see :func:`~zkconsumer.process.boottime.boot_seconds`.
+
+    Attributes:
+        watch: the probing thread, which notices when the lease lapsed.
     """
 
     def __init__(
@@ -47,7 +51,6 @@ class SessionLease:
     ) -> None:
         self._owner = owner
         self._clock = clock
-        self._held = True  # as of the last round; written by the probing thread
         self._last_answer = 0.0
         self._reported = 0.0  # written by the probing thread
         self._session = session
@@ -57,12 +60,10 @@ class SessionLease:
         self._alive_session = 0
         self._on_change = on_change
         self._deadline = 0.0
-        self.lapses = 0  # written by the probing thread
         self._revivals = 0
         self._next_revival = 0.0
         self._outstanding = threading.Event()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
+        self.watch = LeaseWatch("session-lease", self, lambda _: on_change(), self._round)
 
     def start(self, asked_for_session: float) -> None:
         """Grant the lease, and begin to probe.
@@ -71,7 +72,8 @@ class SessionLease:
             asked_for_session: see :meth:`grant`.
         """
         self.grant(asked_for_session)
-        start_thread(self._thread)
+        # The answer that made the session counts as the first probe.
+        self.watch.open(probe_interval(self._session.negotiated_timeout))
 
     def grant(self, asked_for_session: float) -> None:
         """Extend the lease as after an answered probe.
@@ -89,9 +91,7 @@ class SessionLease:
 
     def stop(self) -> None:
         """Stop probing; the lease lapses by itself."""
-        self._stopped.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        self.watch.close()
 
     def holds(self) -> bool:
         """True while the session that the member is registered in cannot have expired on the servers."""
@@ -101,34 +101,19 @@ class SessionLease:
         """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
         return self._deadline - self._clock()
 
-    def _run(self) -> None:
-        # The answer that made the session counts as the first probe.
-        self._stopped.wait(probe_interval(self._session.negotiated_timeout))
-        while not self._stopped.is_set():
-            self._stopped.wait(self.begin_round())
-            self.end_round()
+    @property
+    def lapses(self) -> int:
+        """How often it has lapsed."""
+        return self.watch.lapses
 
-    def begin_round(self) -> float:
-        """Probe, or restart the client if that is due; on the probing thread.
-
-        Returns:
-            Seconds until the round ends: at the next probe, or exactly when the lease lapses, whichever comes first.
-        """
+    def _round(self) -> float:
+        """Report what the lease's thread has just found, and probe; returns the seconds until the next probe."""
+        if self._missing and self._missing == self._probed():
+            self._on_change()
+        self._report(held=self.watch.held)
         self._revive()
         self._probe()
-        remaining = self.remaining()
-        interval = probe_interval(self._session.negotiated_timeout)
-        return min(interval, remaining) if remaining > 0 else interval
-
-    def end_round(self) -> None:
-        """Report if the lease lapsed, or holds again, since the last round; on the probing thread."""
-        if self.holds() != self._held:
-            self._held = not self._held
-            self.lapses += not self._held
-            self._on_change()
-        elif self._missing and self._missing == self._probed():
-            self._on_change()
-        self._report(held=self._held)
+        return probe_interval(self._session.negotiated_timeout)
 
     def _report(self, *, held: bool) -> None:
         """Log the loss of ZooKeeper, at growing intervals, and its end."""

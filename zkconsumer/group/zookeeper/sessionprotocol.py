@@ -153,7 +153,9 @@ class SessionGroup:
 
     def describe(self) -> Standing:
         """See :meth:`.GroupProtocol.describe`."""
-        return Standing(self.zk.connected, self.zk.session_id, self.views, self._removals, self.excluded)
+        return Standing(
+            self.zk.connected, self.zk.session_id, self.views, self._removals, self._lease.lapses, self.excluded
+        )
 
     def _report_lease(self) -> None:
         self._lease_changed()

@@ -25,8 +25,8 @@ PATHS = CoordinatorPaths("g")
 P = [TopicPartition("t", number) for number in range(3)]
 
 
-class LeaseInRounds(SessionLease):
-    """A lease whose rounds the test makes."""
+class LeaseInTurns(SessionLease):
+    """A lease whose turns the test makes."""
 
     def start(self, asked_for_session):
         self.grant(asked_for_session)
@@ -72,7 +72,7 @@ class Commanded:
         self.generation = 0
 
     def _make_lease(self, *arguments):
-        self.lease = LeaseInRounds(*arguments)
+        self.lease = LeaseInTurns(*arguments)
         return self.lease
 
     @property
@@ -294,8 +294,8 @@ def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
     member.obey()
     fence = member.group.fence()
     member.delete(fence)
-    member.lease.begin_round()
-    member.lease.end_round()
+    member.lease.watch.turn()
+    member.lease.watch.turn()  # it sees the answer
     assert member.signal.raised
     with pytest.raises(RegistrationLost, match=fence):
         member.group.next_assignment(fetching=True)
@@ -306,7 +306,7 @@ def test_an_answer_from_before_the_registration_is_checked(member):
     member.command(0)
     fence = member.group.fence()
     member.delete(fence)
-    member.lease.begin_round()
+    member.lease.watch.turn()
     member.server.perform(member.group.zk._client._session_id, Create(fence, b"", [], 1))
     assert member.group.next_assignment(fetching=False).share == share(0)
 

@@ -44,11 +44,10 @@ class Member:
         self.lease.grant(self.now)
 
     def pass_time(self, seconds):
-        """Rounds of the lease's thread."""
+        """Turns of the lease's thread."""
         end = self.now + seconds
         while self.now < end:
-            self.now += self.lease.begin_round()
-            self.lease.end_round()
+            self.now += self.lease.watch.turn()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""SessionLease round by round, with a clock that the test turns and a session that answers when the test wants."""
+"""SessionLease turn by turn, with a clock that the test sets and a session that answers when the test wants."""
 
 import itertools
 
@@ -36,7 +36,7 @@ class Session:
 
 
 class Holder:
-    """A member with its lease."""
+    """A member with its lease; the first probe is sent."""
 
     def __init__(self):
         self.time = 1000.0
@@ -53,15 +53,19 @@ class Holder:
             lambda: self.time,
         )
         self.lease.grant(self.time)
+        self.seconds = self.turn()
+
+    def turn(self):
+        return self.lease.watch.turn()
 
     def round(self, answer=None, *, exists=True):
-        """One round; the probe is answered at once with a session's id, or not at all."""
-        seconds = self.lease.begin_round()
+        """Time passes until the next turn; the last probe is answered with a session's id, or not at all."""
         if answer is not None:
             self.session.probes.pop(0)(ProbeAnswer(answer, exists))
-        self.time += seconds
-        self.lease.end_round()
-        return seconds
+        passed = self.seconds
+        self.time += passed
+        self.seconds = self.turn()
+        return passed
 
 
 @pytest.fixture
@@ -70,7 +74,6 @@ def holder():
 
 
 def test_a_lease_counts_from_when_the_probe_was_sent(holder):
-    holder.lease.begin_round()
     holder.time += 3
     holder.session.probes.pop()(ProbeAnswer(7, True))
     assert holder.lease.remaining() == LEASE_S - 3
@@ -95,8 +98,10 @@ def test_a_machine_that_was_suspended_wakes_without_a_lease(holder):
     holder.round(answer=7)
     holder.time += 3600
     assert not holder.lease.holds()
-    holder.lease.end_round()
+    holder.turn()
     assert holder.changes == [(holder.time, False)]
+    holder.round(answer=7)
+    assert not holder.lease.holds(), "that was a probe from before"
     holder.round(answer=7)
     assert holder.lease.holds(), "the session is alive"
 
@@ -117,7 +122,8 @@ def test_a_probe_of_another_session_prolongs_nothing(holder):
 
 def test_without_a_connection_a_probe_is_tried_again(holder):
     holder.session.connected = False
-    holder.round()
+    holder.round(answer=7)
+    assert holder.session.probes == []
     holder.session.connected = True
     holder.round()
     assert len(holder.session.probes) == 1
@@ -154,10 +160,8 @@ def test_a_missing_session_node_is_reported_while_the_lease_holds(holder):
 
 def test_a_node_that_is_not_probed_any_more_is_not_reported(holder):
     """1. The node of a registration is missing; 2. the member has deregistered before the answer arrives."""
-    holder.lease.begin_round()
     holder.node = "/"
-    holder.session.probes.pop()(ProbeAnswer(7, False))
-    holder.lease.end_round()
+    holder.round(answer=7, exists=False)
     assert holder.changes == []
 
 
@@ -165,7 +169,7 @@ def test_a_lease_that_holds_again_is_reported(holder, caplog):
     caplog.set_level("INFO")
     while holder.lease.holds():
         holder.round()
-    holder.session.probes.pop()(ProbeAnswer(7, True))
+    holder.round(answer=7)
     holder.round(answer=7)
     assert [holds for _, holds in holder.changes] == [False, True]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
@@ -187,9 +191,16 @@ def test_a_client_that_gave_up_starts_over_with_growing_pauses(holder):
     holder.session.revive = lambda: revived_at.append(holder.time) or True
     while holder.lease.holds():
         holder.round()
-    assert revived_at == [], "the lease holds"
+    assert revived_at == [1000 + LEASE_S], "not while the lease holds"
     for _ in range(40):
         holder.round()
     pauses = [later - sooner for sooner, later in itertools.pairwise(revived_at)]
     assert pauses[0] < pauses[2] < pauses[4]
     assert max(pauses) <= 30 + INTERVAL_S
+
+
+def test_the_answer_that_made_the_session_counts_as_the_first_probe(holder):
+    holder.lease.start(holder.time)
+    assert len(holder.session.asked) == 1, "that of the test"
+    holder.lease.stop()
+    holder.lease.stop()

@@ -9,6 +9,8 @@ the rebalance timeout, counted from the last moment at which no rebalance can ha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Final, NamedTuple
 
 from zkconsumer.group.rules.leasetimes import SHARE_OF_TIMEOUT
 
@@ -27,8 +29,8 @@ class BrokerLease:
 
     session_s: float
     rebalance_s: float
-    deadline: float = float("-inf")
-    stable: float = float("-inf")
+    deadline: float = -inf
+    stable: float = -inf
 
     def confirmed(self, sent: float) -> BrokerLease:
         """After a heartbeat, or a SyncGroup, that was answered without error.
@@ -57,8 +59,32 @@ class BrokerLease:
     @property
     def is_confirmed(self) -> bool:
         """False before the first answer of a membership."""
-        return self.deadline > float("-inf")
+        return self.deadline > -inf
 
     def ended(self) -> BrokerLease:
         """The member has been removed from the group, or has left it."""
-        return replace(self, deadline=float("-inf"), stable=float("-inf"))
+        return replace(self, deadline=-inf, stable=-inf)
+
+
+class LeaseTerm(NamedTuple):
+    """How long a member may hand out records if the coordinator remains silent.
+
+    Attributes:
+        until: reading of the clock at which the lease lapses, or has lapsed; infinite if there is nothing to lose.
+    """
+
+    until: float
+
+    def holds(self, now: float) -> bool:
+        """True while no other member can own what this one holds."""
+        return now < self.until
+
+    def remaining(self, now: float) -> float:
+        """Seconds until the lease lapses; 0 if it has lapsed, or cannot lapse."""
+        return max(0.0, self.until - now) if self.until < inf else 0.0
+
+
+NOTHING_TO_LOSE: Final = LeaseTerm(inf)
+"""The term of a member that holds nothing, and is assigned nothing."""
+ENDED: Final = LeaseTerm(-inf)
+"""The term of a member that the group has removed, or that has left it."""

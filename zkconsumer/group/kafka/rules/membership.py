@@ -1,8 +1,8 @@
-"""BrokerMembership: the state of one member of a group that brokers coordinate, and what it may do in it.
+"""BrokerMembership: the state of one member of a group whose members assign, and what it may do in it.
 
-A pure state machine. Three threads report events to it, under the lock of ``group/kafka/sharedmembership.py``: the
-rebalance thread acquires and releases partitions, the session thread joins and synchronises, the heartbeat thread
-learns that a rebalance has begun or that the group has removed the member.
+A pure state machine. Three threads report events to it: the rebalance thread acquires and releases partitions, the
+session thread joins and synchronises, the heartbeat thread learns that the lease is extended, that a rebalance has
+begun, or that the group has removed the member.
 
 Two rules keep two members from owning a partition:
 
@@ -15,28 +15,16 @@ Two rules keep two members from owning a partition:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
 from typing import NamedTuple
 
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
-
-
-class MembershipState(Enum):
-    """Where a member is in the protocol."""
-
-    UNJOINED = "unjoined"
-    """It has not joined, or the group has removed it and the rebalance thread knows."""
-    REBALANCING = "rebalancing"
-    """It has to join, or is joining, see :class:`JoinStep`; partitions that it still holds are its own."""
-    STABLE = "stable"
-    """It has the assignment of the present generation."""
-    LEAVING = "leaving"
-    """It leaves, or has left."""
-    FENCED = "fenced"
-    """The group has removed it, or another client uses its ``group.instance.id``; it owns nothing any more."""
 
 
 class JoinStep(Enum):
@@ -62,6 +50,18 @@ class Assigned(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
+class Beat(NamedTuple):
+    """What a heartbeat names, and what the session thread waits for meanwhile.
+
+    Attributes:
+        member: member id, generation and ``group.instance.id``.
+        step: see :class:`JoinStep`; if the member was joining then, the rebalance that it is told of is its own.
+    """
+
+    member: CommitIdentity
+    step: JoinStep
+
+
 class JoinIntent(NamedTuple):
     """What a JoinGroup request declares.
 
@@ -79,68 +79,38 @@ class JoinIntent(NamedTuple):
 
 
 @dataclass
-class BrokerMembership:
-    """One member's state. Not thread-safe by itself.
+class BrokerMembership(GroupMembership):
+    """One member's state; for the other attributes see :class:`GroupMembership`.
 
     Attributes:
         cooperative: True if partitions that stay are kept over a rebalance.
-        instance_id: ``group.instance.id``, None for a dynamic member.
-        state: see :class:`MembershipState`.
         member_id: assigned by the coordinator; empty before.
         generation: the newest generation that this member has joined; -1 before.
         assigned: what may be owned of the newest assignment; None before the first, and, for an eager member, from a
             JoinGroup request to the next assignment.
-        held: what the rebalance thread holds; replaced, never changed.
+        assigned_at: reading of the clock when the newest assignment arrived; minus infinity if there was none.
         step: see :class:`JoinStep`.
     """
 
     cooperative: bool
-    instance_id: str | None = None
-    state: MembershipState = MembershipState.UNJOINED
     member_id: str = ""
     generation: int = -1
     assigned: Assigned | None = None
-    held: Mapping[TopicPartition, ConsumerThreadId] = field(default_factory=dict)
+    assigned_at: float = -inf
     step: JoinStep = JoinStep.NONE
     _declared: frozenset[TopicPartition] = frozenset()
     _to_revoke: frozenset[TopicPartition] = frozenset()
     _previous: frozenset[TopicPartition] = frozenset()
     _rejoin: bool = False
-    _keeps_id: bool = False
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The member wants to join."""
-        if self.state is MembershipState.UNJOINED:
-            self.state = MembershipState.REBALANCING
-
     def lose(self) -> None:
         """The rebalance thread has stopped using everything: join again, as a new member unless the id is kept."""
-        self.held = {}
-        self.member_id = self.member_id if self._keeps_id else ""
-        self.generation, self.assigned, self._keeps_id = -1, None, False
+        super().lose()
+        self.member_id = self.member_id if self._is_known else ""
+        self.generation, self.assigned, self._is_known = -1, None, False
         self._to_revoke = self._previous = frozenset()
-        if self.state is not MembershipState.LEAVING:
-            self.state = MembershipState.UNJOINED
-
-    def leave(self) -> CommitIdentity | None:
-        """The member leaves; returns what to name in LeaveGroup, None if there is nothing to leave.
-
-        A static member stays in the group until its session times out, so that it can come back. A member that lost its
-        partitions may be in the group still: others would wait for its session timeout.
-        """
-        known = self.state is not MembershipState.LEAVING and (
-            self.state is not MembershipState.FENCED or self._keeps_id
-        )
-        self.state = MembershipState.LEAVING
-        return self.identity if known and self.member_id and self.instance_id is None else None
-
-    def release(self, partitions: Collection[TopicPartition]) -> bool:
-        """The rebalance thread does not use these any more; returns True if it holds nothing now."""
-        gone = frozenset(partitions)
-        self.held = {partition: thread for partition, thread in self.held.items() if partition not in gone}
-        return not self.held
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """Hold exactly this share; False if it is not this member's any more."""
@@ -165,8 +135,14 @@ class BrokerMembership:
         """True if an eager member has to release everything before it may join."""
         return not self.cooperative and self.state is MembershipState.REBALANCING and bool(self.held)
 
-    def join(self) -> JoinIntent:
-        """A JoinGroup request is about to be sent; returns what it has to declare."""
+    def is_urgent(self) -> bool:
+        """See :meth:`may_join`: no other request of the session thread has to be sent at once."""
+        return self.may_join()
+
+    def join(self) -> JoinIntent | None:
+        """The member begins to join: what its JoinGroup request has to declare; None if it may not join any more."""
+        if not self.may_join():
+            return None
         self.step, self._rejoin = JoinStep.JOIN_GROUP, False
         self._declared = frozenset(self.held)
         self._to_revoke = frozenset()  # none of it is held any more, so this request offers it to others
@@ -174,17 +150,34 @@ class BrokerMembership:
             self.assigned = self.assigned._replace(partitions=self._declared) if self.cooperative else None
         return JoinIntent(self.member_id, self.generation, self._declared, self._previous)
 
+    def join_sent(self) -> None:
+        """JoinGroup is sent: what failed before is over, and the coordinator may take a rebalance timeout to answer."""
+        self.failure = None
+
     def id_given(self, member_id: str) -> None:
         """The coordinator has answered MEMBER_ID_REQUIRED."""
         self.member_id = member_id
 
-    def joined(self, member_id: str, generation: int) -> None:
-        """JoinGroup was answered without error."""
+    def joined(self, member_id: str, generation: int, rebalance_s: float) -> None:
+        """JoinGroup was answered without error.
+
+        Args:
+            member_id: the member's id.
+            generation: of the group.
+            rebalance_s: how long the coordinator waits for this member in a rebalance, in seconds.
+        """
         if self.state is MembershipState.REBALANCING:
             self.member_id, self.generation, self.step = member_id, generation, JoinStep.SYNC_GROUP
+        self.lease = replace(self.lease, rebalance_s=rebalance_s)
 
-    def synchronised(self, assigned: Assigned) -> bool:
-        """SyncGroup was answered without error; False if the member is gone by now."""
+    def synchronised(self, assigned: Assigned, sent: float, now: float) -> bool:
+        """SyncGroup was answered without error; False if the member is gone by now.
+
+        Args:
+            assigned: the assignment.
+            sent: reading of the clock when the request was sent.
+            now: reading of the clock.
+        """
         self.step = JoinStep.NONE
         if self.state is not MembershipState.REBALANCING:
             return False
@@ -194,35 +187,76 @@ class BrokerMembership:
             self._join_after_revocation()
         if self._rejoin:
             self.state = MembershipState.REBALANCING
+        self.lease, self.assigned_at = self.lease.confirmed(sent), now
+        self.views += 1
+        self.has_news = True
         return True
 
     def join_ended(self) -> None:
         """The attempt to join has ended; if it failed, the member has to join still."""
         self.step = JoinStep.NONE
 
+    def failed(self, error: ZkConsumerError) -> None:
+        """An attempt to join has failed: the rebalance thread waits for it, and the next one reads the topics again."""
+        super().failed(error)
+        self.topics_changed = self.has_news = True
+
     def _join_after_revocation(self) -> None:
         """Join again so that the leader can assign what this member has given up."""
         if self._to_revoke and not self._to_revoke & self.held.keys():
             self._to_revoke = frozenset()
-            self.join_again()
+            self._wish_to_join()
 
     def join_again(self) -> None:
-        """This member wants a new assignment: its topics have changed, or it has revoked partitions."""
+        """This member wants a new assignment, since its topics have changed."""
+        self._wish_to_join()
+        self.has_news = True
+
+    def _wish_to_join(self) -> None:
         self._rejoin = self.is_joining
         if self.state is MembershipState.STABLE:
             self.state = MembershipState.REBALANCING
 
     # -- the heartbeat thread ---------------------------------------------------------------------------------------
 
-    def rebalance_begun(self, asked: CommitIdentity) -> bool:
-        """A heartbeat was answered with REBALANCE_IN_PROGRESS; True if that is news.
+    def beat(self) -> Beat | None:
+        """A heartbeat is about to be sent; None outside of the group."""
+        return Beat(self.identity, self.step) if self.in_group else None
+
+    def confirmed(self, beat: Beat, sent: float) -> None:
+        """A heartbeat was answered without error.
 
         Args:
-            asked: whom the heartbeat named; an answer about an earlier generation means nothing.
+            beat: the heartbeat; an answer about an earlier generation means nothing.
+            sent: reading of the clock when it was sent.
         """
-        if self.state is not MembershipState.STABLE or asked != self.identity:
+        if beat.member == self.identity:
+            self.lease = self.lease.confirmed(sent)
+
+    def rebalance_begun(self, beat: Beat, sent: float) -> None:
+        """A heartbeat was answered with REBALANCE_IN_PROGRESS; for the arguments see :meth:`confirmed`."""
+        if beat.member != self.identity:
+            return
+        if beat.step is not JoinStep.SYNC_GROUP:  # see BrokerLease.in_rebalance
+            self.lease = self.lease.in_rebalance(sent)
+        if beat.step is JoinStep.NONE and self.state is MembershipState.STABLE:
+            self.state = MembershipState.REBALANCING
+            self.has_news = True
+
+    def removed(self, beat: Beat, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
+        """A heartbeat was answered with an error by which the coordinator has removed the member; False if it has not.
+
+        While the member is joining, the group may have begun a generation whose number the member does not know yet.
+
+        Args:
+            beat: the heartbeat; an answer about an earlier generation means nothing.
+            keeps_id: see :meth:`fence`.
+            stopped: as above.
+        """
+        is_joining = beat.step is not JoinStep.NONE or self.is_joining
+        if beat.member != self.identity or (keeps_id and is_joining):
             return False
-        self.state = MembershipState.REBALANCING
+        self.fence(keeps_id=keeps_id, stopped=stopped)
         return True
 
     # -- any thread -------------------------------------------------------------------------------------------------
@@ -233,14 +267,14 @@ class BrokerMembership:
             return None
         return self.assigned.partitions
 
-    def fence(self, *, keeps_id: bool = False) -> None:
-        """The group has removed the member, or has continued without it.
+    def _last_identity(self) -> CommitIdentity | None:
+        """See :meth:`GroupMembership._last_identity`.
 
-        Args:
-            keeps_id: the coordinator still knows the member id.
+        A static member stays in the group until its session times out, so that it can come back. A member that lost its
+        partitions may be in the group still: others would wait for its session timeout.
         """
-        if self.state in (MembershipState.REBALANCING, MembershipState.STABLE):
-            self.state, self._keeps_id = MembershipState.FENCED, keeps_id
+        known = self.state is not MembershipState.FENCED or self._is_known  # which only fence() tells
+        return self.identity if known and self.member_id and self.instance_id is None else None
 
     @property
     def is_joining(self) -> bool:
@@ -251,8 +285,3 @@ class BrokerMembership:
     def identity(self) -> CommitIdentity:
         """What heartbeats and commits name."""
         return CommitIdentity(self.member_id, self.generation, self.instance_id)
-
-    @property
-    def in_group(self) -> bool:
-        """True if the coordinator has this member in a generation, as far as known."""
-        return self.generation >= 0 and self.state in (MembershipState.REBALANCING, MembershipState.STABLE)

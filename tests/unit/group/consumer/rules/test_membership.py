@@ -2,6 +2,7 @@
 
 import pytest
 
+from zkconsumer.errors import ProtocolError
 from zkconsumer.group.consumer.rules.membership import (
     JOINING,
     LEAVING,
@@ -9,12 +10,19 @@ from zkconsumer.group.consumer.rules.membership import (
     ConsumerMembership,
     IdPartition,
 )
-from zkconsumer.group.kafka.rules.membership import MembershipState
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 
 THREAD = ConsumerThreadId("g_a", 0)
 TOPICS = ("t",)
+SESSION_S, REBALANCE_S = 10, 100
+
+
+def make(instance_id=None):
+    """A member that has not joined."""
+    return ConsumerMembership("m", instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
 
 
 def ids(*numbers, topic_id="id"):
@@ -29,17 +37,22 @@ def share(*numbers):
     return dict.fromkeys(parts(*numbers), THREAD)
 
 
-def beat(member, epoch, target=None):
+def beat(member, epoch, target=None, sent=0.0):
     """A heartbeat that is answered."""
-    sent = member.beat(TOPICS)
-    assert member.answered(sent, epoch, target)
-    return sent
+    one = member.beat(TOPICS)
+    assert member.answered(one, epoch, target, sent)
+    return one
+
+
+def take_news(member):
+    news, member.has_news = member.has_news, False
+    return news
 
 
 @pytest.fixture
 def member():
     """It holds partitions 0 and 1 in epoch 1, as the coordinator knows."""
-    one = ConsumerMembership("m")
+    one = make()
     one.name_topics({"t": "id"})
     one.begin()
     beat(one, 1, ids(0, 1))
@@ -49,7 +62,7 @@ def member():
 
 
 def test_a_member_joins_in_epoch_0_with_all_fields():
-    one = ConsumerMembership("m", "i")
+    one = make("i")
     assert one.beat(TOPICS) is None
     assert one.identity == NO_MEMBER
     one.begin()
@@ -111,15 +124,18 @@ def test_a_removed_member_is_not_known_unless_that_is_said(member):
 
 
 def test_an_answer_makes_it_stable_and_gives_partitions_whose_topic_is_known():
-    one = ConsumerMembership("m")
+    one = make()
     one.begin()
     beat(one, 1, ids(0, 1))
     assert (one.state, one.identity, one.in_group) == (MembershipState.STABLE, CommitIdentity("m", 1), True)
     assert one.usable() == frozenset()
     assert one.has_unnamed()
-    assert one.name_topics({"t": "id"})
+    take_news(one)
+    one.name_topics({"t": "id"})
+    assert take_news(one)
     assert one.usable() == parts(0, 1)
-    assert not one.name_topics({"t": "id"})
+    one.name_topics({"t": "id"})
+    assert not take_news(one)
 
 
 def test_fields_that_the_coordinator_knows_are_not_repeated(member):
@@ -149,7 +165,7 @@ def test_a_revoked_partition_is_reported_when_it_is_released(member):
 
 
 def test_a_revocation_of_what_was_never_acquired_is_reported_too():
-    one = ConsumerMembership("m")
+    one = make()
     one.name_topics({"t": "id"})
     one.begin()
     beat(one, 1, ids(0, 1))
@@ -165,7 +181,7 @@ def test_nothing_is_acquired_that_a_heartbeat_in_progress_has_not_reported(membe
     assert sent.owned == ids(0)
     assert member.usable() == parts(0)
     assert not member.acquire(share(0, 1)), "the coordinator may have given partition 1 to another member"
-    assert member.answered(sent, 1, None)
+    assert member.answered(sent, 1, None, 0)
     assert member.acquire(share(0, 1))
 
 
@@ -179,7 +195,7 @@ def test_a_lost_answer_limits_what_is_acquired_until_the_next_one(member):
 
 
 def test_a_heartbeat_that_reports_nothing_new_limits_nothing():
-    one = ConsumerMembership("m")
+    one = make()
     one.name_topics({"t": "id"})
     one.begin()
     beat(one, 1, ids(0))
@@ -193,7 +209,9 @@ def test_nothing_but_the_target_can_be_acquired(member):
 
 
 def test_partitions_of_a_topic_that_was_created_again_are_released_before_the_new_ones_are_acquired(member):
-    assert member.name_topics({"t": "new"})
+    take_news(member)
+    member.name_topics({"t": "new"})
+    assert take_news(member)
     assert member.usable() == frozenset()
     beat(member, 1, ids(0, 2, topic_id="new"))
     assert member.usable() == parts(0, 2)
@@ -207,7 +225,9 @@ def test_partitions_of_a_topic_that_was_created_again_are_released_before_the_ne
 
 
 def test_a_topic_that_a_broker_does_not_know_any_more_is_kept(member):
-    assert not member.name_topics({})
+    take_news(member)
+    member.name_topics({})
+    assert not take_news(member)
     assert member.usable() == parts(0, 1)
 
 
@@ -220,35 +240,140 @@ def test_a_removed_member_owns_nothing_and_joins_with_the_same_id(member):
     member.lose()
     assert (member.state, member.held, member.identity) == (MembershipState.UNJOINED, {}, NO_MEMBER)
     member.begin()
-    assert not member.answered(sent, 2, ids(0)), "of the former membership"
+    assert not member.answered(sent, 2, ids(0), 0), "of the former membership"
     assert member.beat(TOPICS) == (CommitIdentity("m", JOINING), True, TOPICS, frozenset())
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, LEAVING), ("i", LEAVING_FOR_A_WHILE)])
 def test_a_member_leaves_for_good_and_a_static_one_for_a_while(instance_id, epoch):
-    one = ConsumerMembership("m", instance_id)
+    one = make(instance_id)
     one.begin()
     one.beat(TOPICS)  # the coordinator may have it, without an answer
-    assert one.leave() == CommitIdentity("m", epoch, instance_id)
-    assert one.leave() is None
+    one.leave()
+    assert one.leaving == CommitIdentity("m", epoch, instance_id)
+    one.leave()
+    assert one.leaving == CommitIdentity("m", epoch, instance_id)
 
 
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("keeps_id", [False, True])
 def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(keeps_id, lost):
     """Otherwise the other members wait for its session timeout."""
-    one = ConsumerMembership("m")
+    one = make()
     one.begin()
     one.beat(TOPICS)
     one.fence(keeps_id=keeps_id)
     if lost:
         one.lose()
-    assert one.leave() == (CommitIdentity("m", LEAVING) if keeps_id else None)
+    one.leave()
+    assert one.leaving == (CommitIdentity("m", LEAVING) if keeps_id else None)
 
 
 def test_a_member_that_has_not_joined_leaves_nothing():
-    one = ConsumerMembership("m")
+    one = make()
     one.begin()
-    assert one.leave() is None
+    one.leave()
+    assert one.leaving is None
     one.lose()
     assert one.state is MembershipState.LEAVING
+
+
+# -- the lease ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_lease_counts_from_when_the_answered_heartbeat_was_sent(member):
+    assert make().term.holds(1e9), "there is nothing to lose"
+    beat(member, 1, sent=5)
+    assert (member.term.holds(12.9), member.term.holds(13)) == (True, False)
+
+
+def test_while_it_revokes_heartbeats_do_not_extend_the_lease_past_the_rebalance_timeout(member):
+    beat(member, 1, sent=1)
+    beat(member, 1, ids(0), sent=75)
+    assert member.term.until == 81, "0.8 of 100 s after the last answer that revoked nothing"
+    beat(member, 1, sent=80)
+    assert member.term.until == 81
+    member.release(parts(1))
+    beat(member, 2, sent=82)
+    assert member.term.until == 90
+
+
+@pytest.mark.parametrize(("session_s", "until"), [(5, 4 + 1), (1000, 80 + 1)])
+def test_the_lease_is_that_of_the_shorter_one_of_both_timeouts(member, session_s, until):
+    member.session_timeout_read(session_s)
+    beat(member, 1, sent=1)
+    assert member.term.until == until
+
+
+def test_a_late_answer_to_an_earlier_membership_extends_nothing(member):
+    sent = member.beat(TOPICS)
+    member.fence()
+    assert not member.answered(sent, 1, None, 5)
+    assert not member.term.holds(6)
+
+
+# -- what other threads are told ---------------------------------------------------------------------------------------
+
+
+def test_only_news_is_told(member):
+    take_news(member)
+    beat(member, 1)
+    assert not take_news(member)
+    beat(member, 1, ids(0))
+    assert take_news(member)
+    member.release(parts(1))
+    assert not take_news(member)
+    beat(member, 1)
+    assert take_news(member), "what may be acquired was limited until this answer"
+    member.failed(ProtocolError("refused"))
+    assert not take_news(member), "it is a member"
+    member.fence()
+    assert take_news(member)
+    member.lose()
+    member.begin()
+    member.failed(ProtocolError("refused"))
+    assert take_news(member), "the rebalance thread waits for the outcome"
+
+
+def test_a_failure_is_over_with_the_next_answer(member):
+    member.failed(ProtocolError("refused"))
+    assert isinstance(member.failure, ProtocolError)
+    assert beat(member, 1)[1:] == (True, TOPICS, ids(0, 1)), "the coordinator may not know any of it"
+    assert member.failure is None
+
+
+def test_a_release_and_the_wish_to_join_do_not_wait_for_the_next_heartbeat(member):
+    member.take_topics_change()
+    beat(member, 1, ids(0))
+    assert not member.has_work()
+    member.release(parts(1))
+    assert (member.is_urgent(), member.has_work()) == (True, True)
+    member.fence()
+    member.lose()
+    assert not member.has_work()
+    member.begin()
+    assert (member.is_urgent(), member.has_work()) == (True, True)
+
+
+def test_topics_are_read_before_joining_when_they_have_changed_and_while_one_has_no_name():
+    one = make()
+    one.name_topics({"t": "id"})
+    assert not one.take_topics_change()
+    one.begin()
+    assert one.take_topics_change()
+    assert one.take_topics_change(), "before each attempt to join"
+    beat(one, 1, ids(0))
+    assert not one.take_topics_change()
+    one.topics_changed = True
+    assert one.has_work()
+    assert one.take_topics_change()
+    beat(one, 1, ids(0, topic_id="another"))
+    assert one.has_work()
+    assert one.take_topics_change()
+
+
+def test_assignments_are_counted(member):
+    assert member.views == 1
+    beat(member, 1)
+    beat(member, 1, ids(0))
+    assert member.views == 2

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
 
 LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
 
@@ -43,3 +43,15 @@ def test_it_ends_with_the_membership():
     assert ended.deadline < 0
     assert not ended.is_confirmed
     assert ended.in_rebalance(200.0).deadline < 0
+
+
+def test_a_term_ends_at_its_time():
+    term = LeaseTerm(10.0)
+    assert (term.holds(9.9), term.remaining(9.0)) == (True, 1.0)
+    assert (term.holds(10.0), term.remaining(10.0)) == (False, 0.0)
+    assert term.remaining(11.0) == 0.0
+
+
+def test_nothing_to_lose_cannot_lapse_and_an_ended_lease_has_lapsed():
+    assert (NOTHING_TO_LOSE.holds(1e9), NOTHING_TO_LOSE.remaining(0.0)) == (True, 0.0)
+    assert (ENDED.holds(-1e9), ENDED.remaining(0.0)) == (False, 0.0)

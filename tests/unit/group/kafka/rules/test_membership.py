@@ -2,11 +2,35 @@
 
 import pytest
 
-from zkconsumer.group.kafka.rules.membership import Assigned, BrokerMembership, JoinStep, MembershipState
+from zkconsumer.errors import InstanceIdInUse, RebalanceAwaited
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
+from zkconsumer.group.kafka.rules.groupmembership import MembershipState
+from zkconsumer.group.kafka.rules.membership import Assigned, Beat, BrokerMembership, JoinStep
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 
 THREAD = ConsumerThreadId("g_a", 0)
+SESSION_S, REBALANCE_S = 10, 100
+
+
+def make(*, cooperative, instance_id=None):
+    """A member that has not joined."""
+    return BrokerMembership(cooperative, instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
+
+
+def joined(member, generation):
+    """JoinGroup is answered."""
+    member.joined("m", generation, REBALANCE_S)
+
+
+def synchronised(member, generation, *numbers, sent=0.0):
+    """SyncGroup is answered half a second after it was sent."""
+    return member.synchronised(Assigned(generation, parts(*numbers)), sent, sent + 0.5)
+
+
+def rebalance_begun(member, sent=0.0):
+    """A heartbeat is answered with REBALANCE_IN_PROGRESS."""
+    member.rebalance_begun(Beat(member.identity, member.step), sent)
 
 
 def parts(*numbers):
@@ -20,8 +44,8 @@ def share(*numbers):
 def assign(member, generation, *numbers):
     """Let it join, and give it these partitions."""
     intent = member.join()
-    member.joined("m", generation)
-    assert member.synchronised(Assigned(generation, parts(*numbers)))
+    joined(member, generation)
+    assert synchronised(member, generation, *numbers)
     member.join_ended()
     return intent
 
@@ -29,7 +53,7 @@ def assign(member, generation, *numbers):
 @pytest.fixture(params=[False, True], ids=["eager", "cooperative"])
 def member(request):
     """A member that owns partitions 0 and 1 in generation 1."""
-    one = BrokerMembership(cooperative=request.param)
+    one = make(cooperative=request.param)
     one.begin()
     assign(one, 1, 0, 1)
     assert one.acquire(share(0, 1))
@@ -38,13 +62,13 @@ def member(request):
 
 def _in_state(state):
     """A cooperative member in a state; one that has left or was removed had been stable."""
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     if state is MembershipState.UNJOINED:
         return one
     one.begin()
     if state is MembershipState.REBALANCING:
         one.join()
-        one.joined("m", 1)
+        joined(one, 1)
         return one
     assign(one, 1, 0, 1)
     if state is MembershipState.LEAVING:
@@ -56,9 +80,9 @@ def _in_state(state):
 
 _EVENTS = {
     "begin": BrokerMembership.begin,
-    "synchronised": lambda one: one.synchronised(Assigned(1, parts(0))),
+    "synchronised": lambda one: synchronised(one, 1, 0),
     "join ended": BrokerMembership.join_ended,
-    "rebalance begun": lambda one: one.rebalance_begun(one.identity),
+    "rebalance begun": rebalance_begun,
     "join again": BrokerMembership.join_again,
     "fence": BrokerMembership.fence,
     "lose": BrokerMembership.lose,
@@ -89,12 +113,12 @@ def test_every_event_in_every_state(state, event):
 @pytest.mark.parametrize("step", JoinStep)
 def test_a_request_stays_unanswered_until_its_answer_whatever_happens_meanwhile(step):
     """The session thread waits for it: a member that was removed does not join again before that."""
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     if step is not JoinStep.NONE:
         one.join()
     if step is JoinStep.SYNC_GROUP:
-        one.joined("m", 1)
+        joined(one, 1)
     for event in (one.fence, one.lose, one.begin):
         event()
         assert (one.step, one.is_joining) == (step, step is not JoinStep.NONE)
@@ -104,20 +128,20 @@ def test_a_request_stays_unanswered_until_its_answer_whatever_happens_meanwhile(
 
 
 def test_each_answer_ends_the_step_of_its_request():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     one.join()
-    one.joined("m", 1)
+    joined(one, 1)
     assert one.step is JoinStep.SYNC_GROUP
-    one.synchronised(Assigned(1, parts(0)))
+    synchronised(one, 1, 0)
     assert (one.step, one.state) == (JoinStep.NONE, MembershipState.STABLE)
     one.leave()
-    one.joined("m", 2)
+    joined(one, 2)
     assert one.step is JoinStep.NONE, "of a member that has left"
 
 
 def test_a_new_member_joins_when_it_begins():
-    one = BrokerMembership(cooperative=False)
+    one = make(cooperative=False)
     assert (one.state, one.may_join()) == (MembershipState.UNJOINED, False)
     one.begin()
     assert (one.state, one.may_join()) == (MembershipState.REBALANCING, True)
@@ -126,7 +150,7 @@ def test_a_new_member_joins_when_it_begins():
 
 
 def test_the_id_that_a_coordinator_requires_is_used_for_the_next_attempt():
-    one = BrokerMembership(cooperative=False)
+    one = make(cooperative=False)
     one.begin()
     one.join()
     one.id_given("m")
@@ -169,11 +193,11 @@ def test_nothing_but_the_assignment_can_be_acquired(member):
 
 
 def test_an_eager_member_joins_when_it_has_released_everything():
-    one = BrokerMembership(cooperative=False)
+    one = make(cooperative=False)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0, 1))
-    assert one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assert (one.must_release(), one.usable(), one.may_join()) == (True, None, False)
     assert not one.release(parts(0))
     assert not one.may_join()
@@ -184,21 +208,21 @@ def test_an_eager_member_joins_when_it_has_released_everything():
 
 
 def test_a_cooperative_member_joins_with_what_it_owns():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0, 1))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assert (one.must_release(), one.usable(), one.may_join()) == (False, parts(0, 1), True)
     assert one.join().owned == parts(0, 1)
 
 
 def test_a_cooperative_member_acquires_only_what_it_declared_while_it_is_joining():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assert one.join().owned == parts(0)
     assert one.usable() == parts(0)
     assert not one.acquire(share(0, 1)), "the leader may give partition 1 to another member"
@@ -206,13 +230,13 @@ def test_a_cooperative_member_acquires_only_what_it_declared_while_it_is_joining
 
 def test_a_failed_attempt_to_join_does_not_extend_what_may_be_acquired():
     """SyncGroup's answer is lost: the leader may have given partition 1 to another member."""
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     one.join()
-    one.joined("m", 2)
+    joined(one, 2)
     one.join_ended()
     assert one.usable() == parts(0)
     assert not one.acquire(share(0, 1))
@@ -220,11 +244,11 @@ def test_a_failed_attempt_to_join_does_not_extend_what_may_be_acquired():
 
 
 def test_a_cooperative_member_joins_again_when_it_has_revoked():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0, 1))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assign(one, 2, 0)
     assert (one.state, one.may_join()) == (MembershipState.STABLE, False)
     one.release(parts(1))
@@ -234,49 +258,78 @@ def test_a_cooperative_member_joins_again_when_it_has_revoked():
 
 
 def test_a_cooperative_member_does_not_join_while_it_has_to_revoke():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0, 1))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assign(one, 2, 0)
-    assert one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     assert not one.may_join(), "the last positions of partition 1 are not committed yet"
     one.release(parts(1))
     assert one.may_join()
     assert one.join().owned == parts(0), "which offers partition 1 to others"
     one.acquire(share(0))
-    one.joined("m", 3)
-    one.synchronised(Assigned(3, parts(0)))
+    joined(one, 3)
+    synchronised(one, 3, 0)
     assert one.state is MembershipState.STABLE
 
 
 def test_what_was_lost_while_joining_is_offered_to_others_again():
     """The leader has withheld partition 1 from others, since this member declared to own it."""
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assign(one, 1, 0, 1)
     one.acquire(share(0, 1))
-    one.rebalance_begun(one.identity)
+    rebalance_begun(one)
     one.join()
     one.release(parts(0, 1))
-    one.joined("m", 2)
-    one.synchronised(Assigned(2, frozenset()))
+    joined(one, 2)
+    synchronised(one, 2)
     assert one.may_join()
 
 
 def test_answers_about_an_earlier_generation_mean_nothing(member):
-    assert not member.rebalance_begun(CommitIdentity("m", 0))
-    assert member.state is MembershipState.STABLE
+    lease, earlier = member.lease, Beat(CommitIdentity("m", 0), JoinStep.NONE)
+    member.confirmed(earlier, 100)
+    member.rebalance_begun(earlier, 100)
+    assert not member.removed(earlier, keeps_id=False)
+    assert (member.state, member.lease) == (MembershipState.STABLE, lease)
+
+
+@pytest.mark.parametrize("keeps_id", [False, True])
+@pytest.mark.parametrize("step", JoinStep)
+def test_while_it_joins_the_group_may_have_a_generation_that_it_does_not_know_yet(step, keeps_id):
+    one = make(cooperative=True)
+    one.begin()
+    assign(one, 1, 0)
+    sent = one.beat()
+    if step is not JoinStep.NONE:
+        one.join_again()
+        one.join()
+    if step is JoinStep.SYNC_GROUP:
+        joined(one, 2)
+        sent = one.beat()
+        one.join_ended()
+    removed = step is JoinStep.NONE or not keeps_id
+    assert one.removed(sent, keeps_id=keeps_id) is removed
+    assert (one.state is MembershipState.FENCED) is removed
+
+
+def test_there_are_no_heartbeats_outside_of_the_group(member):
+    assert member.beat() == (CommitIdentity("m", 1), JoinStep.NONE)
+    member.fence()
+    assert member.beat() is None
+    assert make(cooperative=True).beat() is None
 
 
 def test_a_wish_to_join_again_survives_a_rebalance_in_progress():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     one.join()
     one.join_again()
-    one.joined("m", 1)
-    one.synchronised(Assigned(1, parts(0)))
+    joined(one, 1)
+    synchronised(one, 1, 0)
     assert one.may_join()
 
 
@@ -309,20 +362,24 @@ def test_an_assignment_for_a_removed_member_is_dropped(member):
     member.release(parts(0, 1))
     member.join_again()
     member.join()
-    member.joined("m", 2)
+    joined(member, 2)
     member.fence()
-    assert not member.synchronised(Assigned(2, parts(0)))
+    assert not synchronised(member, 2, 0)
     assert member.state is MembershipState.FENCED
 
 
 @pytest.mark.parametrize(("instance_id", "leaves"), [(None, True), ("here", False)])
 def test_a_static_member_stays_in_the_group(instance_id, leaves):
-    one = BrokerMembership(cooperative=False, instance_id=instance_id)
+    one = make(cooperative=False, instance_id=instance_id)
     one.begin()
     assign(one, 1, 0)
-    assert (one.leave() is not None) is leaves
-    assert one.state is MembershipState.LEAVING
-    assert one.leave() is None
+    one.leave()
+    assert (one.leaving is not None) is leaves
+    assert one.has_left
+    former = one.leaving
+    one.lose()
+    one.leave()
+    assert (one.leaving, one.has_left) == (former, True)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -332,10 +389,132 @@ def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(member, keeps_i
     member.fence(keeps_id=keeps_id)
     if lost:
         member.lose()
-    leaving = member.leave()
-    assert (leaving.member_id if leaving else None) == ("m" if keeps_id else None)
-    assert member.leave() is None
+    member.leave()
+    assert (member.leaving.member_id if member.leaving else None) == ("m" if keeps_id else None)
 
 
 def test_a_member_that_has_no_id_leaves_nothing():
-    assert BrokerMembership(cooperative=False).leave() is None
+    one = make(cooperative=False)
+    one.leave()
+    assert one.leaving is None
+
+
+def test_a_member_that_is_fenced_for_good_does_not_begin_again(member):
+    member.fence(stopped=InstanceIdInUse("another one"))
+    member.fence()
+    member.lose()
+    with pytest.raises(InstanceIdInUse):
+        member.begin()
+
+
+# -- the lease ---------------------------------------------------------------------------------------------------------
+
+
+def test_before_it_is_assigned_anything_there_is_nothing_to_lose():
+    one = make(cooperative=True)
+    assert one.term.holds(1e9)
+    one.begin()
+    one.join()
+    joined(one, 1)
+    assert one.term.holds(1e9)
+    assert one.term.remaining(0) == 0
+
+
+def test_the_lease_counts_from_when_the_answered_request_was_sent(member):
+    assert member.term.remaining(0.5) == 7.5
+    member.confirmed(member.beat(), 5)
+    assert (member.term.holds(12.9), member.term.holds(13)) == (True, False)
+    assert member.term.remaining(20) == 0
+
+
+def test_a_rebalance_has_a_timeout_of_its_own(member):
+    rebalance_begun(member, 5)
+    assert member.term.until == 13
+    rebalance_begun(member, 90)
+    assert member.term.until == 80
+
+
+def test_while_it_synchronises_this_answer_counts_for_nothing(member):
+    """Brokers up to 2.x give it without renewing the session."""
+    rebalance_begun(member, 5)
+    member.release(parts(0, 1))
+    member.join()
+    joined(member, 2)
+    rebalance_begun(member, 9)
+    assert member.term.until == 13
+    synchronised(member, 2, 0, sent=10)
+    assert member.term.until == 18
+
+
+def test_brokers_may_have_a_shorter_rebalance_timeout(member):
+    member.release(parts(0, 1))
+    member.join_again()
+    member.join()
+    member.joined("m", 2, 5)
+    synchronised(member, 2, 0, sent=10)
+    assert member.term.until == 14
+
+
+@pytest.mark.parametrize("end", [BrokerMembership.fence, BrokerMembership.leave])
+def test_the_lease_ends_with_the_membership(member, end):
+    end(member)
+    assert not member.term.holds(0.5)
+    member.lose()
+    assert member.term.holds(0.5), "there is nothing to lose any more"
+
+
+# -- what other threads are told ---------------------------------------------------------------------------------------
+
+
+def test_the_rebalance_thread_is_told_what_it_has_to_react_to(member):
+    told = []
+
+    def after(event):
+        event()
+        told.append(member.has_news)
+        member.has_news = False
+
+    after(lambda: None)
+    after(lambda: member.confirmed(member.beat(), 1))
+    assert told == [True, False], "the assignment, but no heartbeat"
+    after(lambda: rebalance_begun(member))
+    after(lambda: rebalance_begun(member))
+    after(lambda: member.release(parts(0, 1)))
+    after(lambda: member.join() and joined(member, 2))
+    after(lambda: member.failed(RebalanceAwaited("try again")))
+    after(lambda: synchronised(member, 2, 0))
+    after(member.join_again)
+    after(member.fence)
+    assert told[2:] == [True, False, False, False, True, True, True, True]
+
+
+def test_a_failure_is_over_when_the_next_request_is_sent(member):
+    member.take_topics_change()
+    member.failed(RebalanceAwaited("try again"))
+    assert isinstance(member.failure, RebalanceAwaited)
+    assert member.take_topics_change()
+    member.join_sent()
+    assert member.failure is None
+
+
+def test_topics_are_looked_at_before_joining_and_when_they_have_changed(member):
+    assert (member.take_topics_change(), member.has_work()) == (True, False), "it has begun"
+    member.topics_changed = True
+    assert member.has_work()
+    assert (member.take_topics_change(), member.take_topics_change()) == (True, False)
+    member.release(parts(0, 1))
+    member.join_again()
+    assert member.has_work()
+    member.join()
+    member.topics_changed = True
+    assert not member.has_work(), "they are looked at when it has joined"
+
+
+def test_assignments_are_counted(member):
+    assert (member.views, member.assigned_at) == (1, 0.5)
+    member.release(parts(0, 1))
+    member.join_again()
+    member.join()
+    joined(member, 2)
+    synchronised(member, 2, 0, sent=7)
+    assert (member.views, member.assigned_at) == (2, 7.5)
