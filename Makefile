@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test gate sample test-all times flaky gssapi lint size type fmt unit fuzz docs clean distclean
+.PHONY: help venv demo test gate sample test-all times flaky gssapi lint size type fmt unit mutants fuzz docs clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all o
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(or $(MINUTES),10) $(TARGET)
+
+mutants: $(STAMP) ## how many mutants of the packages named rules their unit tests kill, of all or below ROOM (for example group)
+	@$(BIN)/python -m tests.mutants $(ROOM)
 
 size: ## lines of code of each room of the package, without blank lines, comments and docstrings
 	@python3 .ci/size.py zkconsumer

@@ -164,10 +164,7 @@ class _Loads:
             present = self._load[thread]
             if load == present:
                 return thread
-            if load < present:
-                heapreplace(heap, (present, thread))
-            else:
-                heappop(heap)
+            heapreplace(heap, (present, thread))
 
     def _move(self, giver: int, taker: int, class_index: int) -> None:
         self._hold(taker, class_index, self._held[giver][class_index].pop())

@@ -115,8 +115,7 @@ def group_by_thread(
     """
     tasks: dict[int, list[OffsetRange]] = {}
     homeless = []
-    for partition in sorted(spans):
-        span = spans[partition]
+    for partition, span in spans.items():
         if span.size <= 0:
             continue
         piece = OffsetRange(*partition, *span)
@@ -125,7 +124,7 @@ def group_by_thread(
             homeless.append(piece)
         else:
             tasks.setdefault(thread, []).append(piece)
-    loads = [(sum(piece.size for piece in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
+    loads = [(sum(piece.size for piece in tasks.get(n, ())), n) for n in {*range(streams), *tasks}]
     heapq.heapify(loads)
     for piece in sorted(homeless, key=lambda offset_range: (-offset_range.size, offset_range)):
         load, number = loads[0]

@@ -2,10 +2,36 @@
 
 import pytest
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds
+from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds, read_known
+from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, Topic, TopicIdentity
 
 BROKERS = (Broker(1, "one", 9092),)
+
+
+class Source:
+    """What a cluster answers."""
+
+    def __init__(self, snapshot):
+        self.snapshot = snapshot
+
+    def read(self, topics):
+        return self.snapshot
+
+
+@pytest.mark.parametrize(
+    ("brokers", "asked_for", "known"),
+    [(True, {"t"}, True), (True, None, True), (True, {"u"}, False), (False, {"t"}, False), (False, set(), False)],
+)
+def test_a_reader_takes_no_unknown_topic_for_a_missing_one(brokers, asked_for, known):
+    snapshot = ClusterSnapshot(
+        (Broker(1, "h", 9092),) if brokers else (), {}, None if asked_for is None else frozenset(asked_for)
+    )
+    if known:
+        assert read_known(Source(snapshot), ["t"]) is snapshot
+    else:
+        with pytest.raises(BrokerUnavailable):
+            read_known(Source(snapshot), ["t"])
 
 
 def topic(partitions, topic_id="id"):

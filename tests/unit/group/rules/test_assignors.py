@@ -1,11 +1,12 @@
 """Assignors against the JVM's own answers, and the worked examples of its documentation."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from zkconsumer.group.rules.assignors import ASSIGNORS, natural_roundrobin_assignor, range_assignor
+from zkconsumer.group.rules.assignors import ASSIGNORS, assignor_name, natural_roundrobin_assignor, range_assignor
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.stickyassignor import sticky_assignor
 from zkconsumer.group.rules.subscription import Subscription
@@ -90,6 +91,24 @@ def test_a_topic_that_does_not_exist_is_not_assigned():
         assert assignor(threads, {"t": (0,)}) == {TopicPartition("t", 0): ConsumerThreadId("g_c", 0)}
 
 
+def test_a_topic_that_nobody_consumes_is_not_assigned():
+    for assignor in (*ASSIGNORS.values(), partial(sticky_assignor, previous={})):
+        assert assignor({"t": []}, {"t": (0,)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "era", "name"),
+    [
+        ("range", "0.8", "range"),
+        ("roundrobin", "0.8", "roundrobin-0.8"),
+        ("roundrobin", "1.0", "roundrobin"),
+        ("roundrobin-natural", "0.8", "roundrobin-natural"),
+    ],
+)
+def test_the_era_of_hashes_concerns_only_round_robin(strategy, era, name):
+    assert assignor_name(strategy, era) == name
+
+
 def threads_of(subscriptions):
     """One thread a consumer, from consumer to topics."""
     threads = {}
@@ -143,3 +162,61 @@ def test_sticky_examples():
     assert shares_of(before) == {"C0": "T0-0 T1-0", "C1": "T0-1 T1-1", "C2": "T0-2 T1-2"}
     after = sticky_assignor(threads_of({"C0": both, "C1": both}), partitions, before)
     assert shares_of(after) == {"C0": "T0-0 T0-2 T1-0", "C1": "T0-1 T1-1 T1-2"}
+
+
+def members(*numbers):
+    return [ConsumerThreadId(f"C{number}", 0) for number in numbers]
+
+
+def held(**shares):
+    """Assignment from text, such as ``C0="a-0 b-1"``."""
+    return {
+        TopicPartition(name.rpartition("-")[0], int(name.rpartition("-")[2])): ConsumerThreadId(consumer, 0)
+        for consumer, names in shares.items()
+        for name in names.split()
+    }
+
+
+def test_sticky_does_not_depend_on_the_order_of_topics_and_threads():
+    ordered, mixed = members(0, 1, 2), members(2, 0, 1)
+    for number in (1, 2, 3):
+        partitions = {"a": range(number), "b": range(2)}
+        first = sticky_assignor({"a": ordered, "b": ordered}, partitions, {})
+        assert sticky_assignor({"b": mixed, "a": mixed}, partitions, {}) == first
+    assert shares_of(first) == {"C0": "a-0 b-0", "C1": "a-1 b-1", "C2": "a-2"}
+
+
+def test_sticky_places_topics_with_few_subscribers_first():
+    threads = {"a": members(0, 1, 2), "b": members(0)}
+    assert shares_of(sticky_assignor(threads, {"a": range(4), "b": range(1)}, {})) == {
+        "C0": "a-2 b-0",
+        "C1": "a-0 a-3",
+        "C2": "a-1",
+    }
+
+
+def test_sticky_takes_a_topic_from_a_thread_that_does_not_subscribe_to_it_any_more():
+    threads = {"a": members(0), "b": members(1)}
+    assert sticky_assignor(threads, {"a": range(1), "b": range(1)}, held(C1="a-0", C0="b-0")) == held(
+        C0="a-0", C1="b-0"
+    )
+
+
+def test_sticky_takes_from_the_fullest_thread():
+    previous = held(C0="a-0 a-1", C1="a-2 a-3 a-4 a-5 a-6")
+    assert shares_of(sticky_assignor({"a": members(0, 1, 2)}, {"a": range(7)}, previous)) == {
+        "C0": "a-0 a-1",
+        "C1": "a-4 a-5 a-6",
+        "C2": "a-2 a-3",
+    }
+
+
+def test_sticky_evens_out_each_set_of_subscribers():
+    threads = {"a": members(0, 1), "b": members(2, 3)}
+    previous = held(C0="a-0 a-1 a-2 a-3 a-4 a-5", C2="b-0 b-1")
+    assert shares_of(sticky_assignor(threads, {"a": range(6), "b": range(2)}, previous)) == {
+        "C0": "a-3 a-4 a-5",
+        "C1": "a-0 a-1 a-2",
+        "C2": "b-1",
+        "C3": "b-0",
+    }

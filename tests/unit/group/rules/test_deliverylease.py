@@ -1,4 +1,9 @@
-from zkconsumer.group.rules.deliverylease import silence_report_is_due
+from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval, silence_report_is_due
+
+
+def test_a_lease_lapses_before_the_session_and_after_several_probes():
+    assert lease_deadline(100.0, 6.0) == 104.8
+    assert probe_interval(6.0) == 1.0
 
 
 def test_a_silence_is_reported_at_once_and_then_at_growing_intervals():

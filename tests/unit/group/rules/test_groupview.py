@@ -32,6 +32,14 @@ def test_members_that_disagree_are_named():
     assert "g_b" not in reason
 
 
+def test_members_are_named_in_order():
+    names = [f"g_{letter}" for letter in "fbdaec"]
+    reason = group(dict.fromkeys(names, "range")).disagreement("roundrobin", shared_with_jvm=True)
+    assert ", ".join(f"{name} (range)" for name in sorted(names)) in reason
+    reason = group({}, **dict.fromkeys(names, STATIC)).disagreement("natural", shared_with_jvm=False)
+    assert ", ".join(sorted(names)) in reason
+
+
 def test_what_jvm_members_cannot_compute_is_refused_while_they_are_there():
     view = group({"g_a": "roundrobin-natural"}, g_jvm=STATIC)
     assert "g_jvm" in view.disagreement("roundrobin-natural", shared_with_jvm=False)
@@ -52,6 +60,24 @@ def test_the_changes_of_a_group_are_described():
     )
     assert describe_changes(None, before) == "joining a group of 3: g_a, g_b, g_c"
     assert describe_changes(after, after).startswith("the group has not changed")
+
+
+def test_changes_are_described_in_order():
+    names = "fbdaec"
+    before = GroupView(
+        members=dict.fromkeys(names, STATIC),
+        partitions=dict.fromkeys(names, (0,)),
+        identities={name: TopicIdentity("A", 1) for name in names},
+    )
+    after = GroupView(
+        members=dict.fromkeys(names, Subscription.static({"u": 1})),
+        partitions=before.partitions,
+        identities={name: TopicIdentity("B", 1) for name in names},
+    )
+    assert describe_changes(before, after) == "; ".join(
+        ["a, b, c, d, e, f changed subscription"]
+        + [f"topic {name} was deleted and created again" for name in sorted(names)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,14 @@
 
 from itertools import pairwise
 
-from zkconsumer.group.rules.memberstate import STEPS, TRANSITIONS, Entered, MemberState, StateHistory
+from zkconsumer.group.rules.memberstate import (
+    STEPS,
+    TRANSITIONS,
+    Entered,
+    MemberState,
+    StateHistory,
+    step_name,
+)
 from zkconsumer.group.rules.memberstate import illegal_transitions as illegal
 
 
@@ -26,6 +33,11 @@ def test_the_five_steps_are_states_in_their_order():
     steps = list(STEPS)
     path = [MemberState.READING_GROUP, *steps, MemberState.FETCHING]
     assert all(after in TRANSITIONS[before] for before, after in pairwise(path))
+
+
+def test_the_first_step_comes_after_the_group_was_read():
+    assert step_name(None).startswith("0 ")
+    assert [step_name(step)[0] for step in STEPS] == ["1", "2", "3", "4", "5"]
 
 
 def test_entering_the_present_state_changes_nothing():

@@ -137,8 +137,14 @@ def test_a_partition_that_was_elsewhere_starts_at_what_was_committed_there(store
     assert (started(stored, 9, known=5).offset, started(stored, 9, known=5).moved) == (stored, True)
 
 
-def test_minus_one_means_that_nothing_is_stored():
-    assert started(-1).offset is None
+@pytest.mark.parametrize(("stored", "offset"), [(-1, None), (0, 0), (1, 1)])
+def test_minus_one_means_that_nothing_is_stored(stored, offset):
+    assert started(stored).offset == offset
+
+
+def test_an_offset_is_not_outdated_unless_that_is_said():
+    (record,) = Partitions().bring_to(CLAIMED).read_offset(5)
+    assert record.assign(None, "/offsets/t/0").offset == 5
 
 
 def test_an_offset_of_an_earlier_topic_is_ignored():
@@ -202,6 +208,26 @@ def test_what_the_user_committed_counts_until_it_starts_before_that(start, kept,
     assert partitions[P].confirmed == confirmed
 
 
+def test_what_the_user_committed_is_forgotten_where_nothing_is_stored_or_assigned():
+    for start in (Partitions.start_it, Partitions.start_without):
+        partitions = Partitions().bring_to(FETCHED)
+        partitions.confirm({P: 1})
+        start(partitions)
+        assert partitions[P].confirmed == 0
+
+
+def test_nothing_is_known_of_a_new_partition():
+    assert (OwnedPartitions()[P].committed, OwnedPartitions()[P].losses) == ((None, 0), 0)
+
+
+def test_what_is_held_may_be_reported_again_after_everything_was_lost():
+    partitions, held = Partitions().bring_to(FETCHED), {P: THREAD}
+    partitions.follow(held, 0)
+    assert (partitions[P].state, partitions[P].losses) == (FETCHED, 0)
+    partitions.follow(held, 1)
+    assert (partitions[P].state, partitions[P].losses) == (CLAIMED, 1)
+
+
 def test_the_released_position_is_what_the_user_committed_but_not_beyond_its_records():
     record = OwnedPartition(P)
     assert record.released(4, 9) == 4
@@ -214,6 +240,7 @@ def test_only_what_is_not_stored_is_uncommitted():
     partitions[P].wrote(5)
     assert partitions.unstored({P: 5, OTHER: 3}) == {OTHER: (None, 3)}
     assert partitions.unstored({P: 6}) == {P: (5, 6)}
+    assert list(partitions.unstored({OTHER: 7, P: 6})) == [P, OTHER]
 
 
 def test_a_record_is_unchanged_unless_an_offset_was_stored_or_confirmed():

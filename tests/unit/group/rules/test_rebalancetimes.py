@@ -1,12 +1,17 @@
+import pytest
+
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.rebalancetimes import (
     RebalanceCause,
     given_up,
+    held_by_others,
     longest_settling_seconds,
     my_share,
     nudges,
+    orphan_delay_seconds,
     rebalance_cause,
     retry_seconds,
+    retry_window_seconds,
     settle_seconds,
     total_wait_covers_session,
 )
@@ -26,6 +31,11 @@ def test_pauses_grow_with_each_outage_to_half_a_minute():
     assert retry_seconds(60_000, 3) == 60  # a longer backoff was configured
 
 
+def test_an_orphan_waits_for_two_backoffs_and_a_jvm_member_tries_as_often_as_it_may():
+    assert orphan_delay_seconds(2000) == 4
+    assert retry_window_seconds(4, 2000) == 8
+
+
 def test_my_share():
     mine, other = ConsumerThreadId("g_a", 0), ConsumerThreadId("g_b", 0)
     assignment = {TopicPartition("t", 0): mine, TopicPartition("t", 1): other}
@@ -43,6 +53,24 @@ def test_only_partitions_of_living_jvm_members_are_orphans():
     assignment = dict(zip(partitions, (jvm, jvm, ours, dead), strict=True))
     owned = {partitions[0]: "g_jvm-0", partitions[1]: None, partitions[2]: None, partitions[3]: None}
     assert given_up(assignment, owned, {"g_jvm"}) == [partitions[1]]
+    backwards = dict.fromkeys(reversed(partitions), jvm)
+    assert given_up(backwards, {}, {"g_jvm"}) == partitions
+
+
+@pytest.mark.parametrize(
+    ("owners", "held"),
+    [
+        (("g_jvm-0", None, "g_ours-0"), False),
+        (("g_ours-0", None, "g_ours-0"), True),
+        (("g_jvm-0", "g_ours-0", None), True),
+        ((None, None, "g_jvm-0"), False),  # what zkconsumer members wait for is no reason
+    ],
+)
+def test_jvm_members_may_give_up_while_others_hold_what_is_theirs(owners, held):
+    jvm, ours = ConsumerThreadId("g_jvm", 0), ConsumerThreadId("g_ours", 0)
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    assignment = dict(zip(partitions, (jvm, jvm, ours), strict=True))
+    assert held_by_others(assignment, dict(zip(partitions, owners, strict=True)), {"g_jvm"}) is held
 
 
 def test_the_cause_of_a_rebalance_is_what_differs():

@@ -1,7 +1,7 @@
 import pytest
 
 from zkconsumer.errors import ConfigError
-from zkconsumer.group.rules.subscription import Blacklist, Subscription, Whitelist, normalise_regex
+from zkconsumer.group.rules.subscription import Blacklist, Subscription, Whitelist, all_topics, normalise_regex
 from zkconsumer.zookeeper.rules.znodes import Registration
 
 TOPICS = {"spx-a", "spx-b", "other", "__consumer_offsets", "__transaction_state"}
@@ -78,3 +78,26 @@ def test_registration_round_trip(subscription):
 def test_readers_take_the_first_entry_of_a_filter():
     registered = Registration({"a.*": 2, "b.*": 1}, "white_list")
     assert Subscription.from_registration(registered) == Subscription.by_filter(Whitelist("a.*"), 2)
+
+
+def test_a_filter_gives_each_topic_its_number_of_streams():
+    subscription = Subscription.by_filter(Whitelist("spx.*"), 3)
+    assert subscription.expand(TOPICS, exclude_internal=True) == {"spx-a": 3, "spx-b": 3}
+
+
+def test_subscriptions_without_a_filter_have_no_streams_of_it_and_count_once():
+    subscription = Subscription.static({"a": 2})
+    assert (subscription.streams, subscription.weight) == (0, 1)
+
+
+def test_all_topics_are_those_of_any_subscription():
+    subscriptions = [
+        Subscription.static({"a": 1}),
+        Subscription.static({"b": 2, "missing": 1}),
+        Subscription.by_filter(Whitelist("__con.*"), 1),
+        Subscription.by_filter(Whitelist("spx.*"), 2),
+        Subscription.by_filter(Whitelist("spx.*"), 2),
+    ]
+    assert all_topics(subscriptions, TOPICS) == {"a", "b", "missing", "__consumer_offsets", "spx-a", "spx-b"}
+    assert subscriptions[3].key == subscriptions[4].key
+    assert len({one.key for one in subscriptions}) == 4

@@ -4,7 +4,7 @@ import doctest
 from itertools import product
 
 from zkconsumer.offsets.rules import lag as module
-from zkconsumer.offsets.rules.lag import lag, signed_lag
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, lag, outside_log, signed_lag
 
 
 def test_examples_hold():
@@ -16,3 +16,8 @@ def test_a_lag_is_the_distance_or_unknown_and_never_negative():
         unknown = offset in (None, -1) or end is None
         assert signed_lag(offset, end) == (None if unknown else end - offset)
         assert lag(offset, end) == (None if unknown else max(0, end - offset))
+
+
+def test_where_a_log_begins_is_0_if_it_is_unknown():
+    assert [outside_log(offset, None, 9) for offset in (-1, 0, 9, 10)] == [BEFORE_LOG, None, None, AFTER_LOG]
+    assert [outside_log(offset, 0, None) for offset in (-1, 0, 10, None)] == [BEFORE_LOG, None, None, None]

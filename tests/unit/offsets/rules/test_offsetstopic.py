@@ -55,6 +55,26 @@ def test_damaged_records_are_refused(key, value):
         return
 
 
+@pytest.mark.parametrize("length", [0, 126, 127, 16382, 16383, 70_000])
+def test_a_text_of_any_length_is_skipped(length):
+    key = struct.pack(">h", 1) + text("g") + text("t") + struct.pack(">i", 0)
+    value = struct.pack(">h", 4) + VALUES[4](5, "a" * length, 1234)
+    assert decode_commit(key, value) == ("g", TopicPartition("t", 0), 5, 1234)
+
+
+@pytest.mark.parametrize("length", [-1, -2, 100, 32767])
+def test_a_text_of_an_impossible_length_is_refused(length):
+    key = struct.pack(">h", 1) + text("g") + struct.pack(">h", length) + b"t" * 20
+    with pytest.raises(ValueError, match=f"a text of {length} bytes"):
+        decode_commit(key, None)
+
+
+def test_a_text_may_end_with_the_record():
+    key = struct.pack(">h", 1) + text("g") + text("t")
+    with pytest.raises(ValueError, match="unpack_from"):
+        decode_commit(key, None)
+
+
 def test_an_unknown_version_is_refused():
     key = struct.pack(">h", 1) + text("g") + text("t") + struct.pack(">i", 0)
     with pytest.raises(ValueError, match="version 5"):

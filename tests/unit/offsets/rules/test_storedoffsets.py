@@ -1,6 +1,9 @@
+import doctest
+
 import pytest
 
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
+from zkconsumer.offsets.rules import storedoffsets
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_NODE,
     KnownOffset,
@@ -8,9 +11,14 @@ from zkconsumer.offsets.rules.storedoffsets import (
     changed_offsets,
     choose_stored,
     counting_offset,
+    counts_in_kafka,
     fresh_metadata,
+    is_same_write,
     offsets_of,
     our_metadata,
+    stamp_of,
+    topic_id_of,
+    unmarked,
     written_by_others,
 )
 
@@ -72,3 +80,58 @@ def test_stored_offsets_without_an_offset_are_none():
 def test_a_mark_of_ours_is_not_used_for_another_offset():
     assert fresh_metadata("zkconsumer:abc:topic", "new") == our_metadata("new", "topic") != "zkconsumer:abc:topic"
     assert [fresh_metadata(mark, "new") for mark in ("theirs", "", None, 77)] == ["theirs", "", "", "77"]
+
+
+def test_examples():
+    assert doctest.testmod(storedoffsets).failed == 0
+
+
+def test_metadata_names_query_and_topic():
+    assert our_metadata("12ab", None) == "zkconsumer:12ab"
+    assert our_metadata("12ab", "XnPq", Stamp("1f", 17)) == "zkconsumer:1f.17.12ab:XnPq"
+
+
+@pytest.mark.parametrize(
+    ("mark", "stamp", "topic_id"),
+    [
+        ("zkconsumer:1f.17.12ab:XnPq", Stamp("1f", 17), "XnPq"),
+        ("zkconsumer:1f.17.12ab", Stamp("1f", 17), None),
+        ("zkconsumer:1f.x.12ab:a", None, "a"),
+        ("zkconsumer:1f.².12ab:a", None, "a"),
+        ("zkconsumer:12ab:a.1.b", None, "a.1.b"),
+        ("another:1f.17.12ab:a", None, None),
+        (77, None, None),
+        (None, None, None),
+    ],
+)
+def test_what_a_mark_names(mark, stamp, topic_id):
+    assert (stamp_of(mark), topic_id_of(mark)) == (stamp, topic_id)
+
+
+@pytest.mark.parametrize(
+    ("stored", "before", "same"),
+    [
+        (StoredOffset(5, 77), StoredOffset(5, 77), True),
+        (StoredOffset(5, 78), StoredOffset(5, 77), False),
+        (StoredOffset(6, "zkconsumer:a"), StoredOffset(5, "zkconsumer:a"), True),
+        (StoredOffset(6, "theirs"), StoredOffset(5, "theirs"), False),
+        (StoredOffset(5, "theirs"), StoredOffset(5, "theirs"), True),
+        (StoredOffset(5, "theirs"), StoredOffset(5, ""), False),
+        (StoredOffset(None), StoredOffset(None), True),
+    ],
+)
+def test_a_write_is_known_by_its_mark_or_with_its_offset(stored, before, same):
+    assert is_same_write(stored, before) is same
+
+
+def test_offsets_without_marks():
+    assert unmarked({P0: 5, P1: None}) == {P0: StoredOffset(5), P1: StoredOffset(None)}
+
+
+def test_offsets_that_only_kafka_has_count_unless_zookeepers_do():
+    assert [counts_in_kafka(storage) for storage in ("auto", "zookeeper", "kafka", "both")] == [
+        False,
+        False,
+        True,
+        True,
+    ]

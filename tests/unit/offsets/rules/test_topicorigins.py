@@ -20,7 +20,7 @@ def consume(record, identity, ensemble=ENSEMBLE, written_at=120):
 @pytest.mark.parametrize(("record", "identity"), [(OLD_CZXID, BY_CZXID), (OLD_ID, BY_ID)], ids=["czxid", "id"])
 def test_offsets_from_before_the_topic_are_older_where_another_topic_is_recorded(record, identity):
     topic = consume(record, identity)
-    assert [topic.is_older(mark) for mark in (99, 101, None)] == [True, False, False]
+    assert [topic.is_older(mark) for mark in (99, 100, 101, None)] == [True, False, False, False]
 
 
 def test_offsets_remain_older_when_the_new_topic_is_recorded():
@@ -63,6 +63,11 @@ def test_an_offset_in_kafka_names_its_topic(metadata, older):
 @pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("t", 9, replaced=True)])
 def test_a_record_is_what_was_written(record):
     assert TopicRecord.decode("/t", record.encode()) == record
+
+
+def test_a_record_is_json_with_a_version():
+    record = TopicRecord("t", 9, replaced=True)
+    assert record.encode() == b'{"version":1,"topic":"t","ensemble":9,"replaced":true}'
 
 
 @pytest.mark.parametrize("data", [b"", None, b"[]", b'{"topic":"t"}', b"\xff", b'{"topic":1,"ensemble":"x"}'])

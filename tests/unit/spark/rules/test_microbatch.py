@@ -1,5 +1,16 @@
-from zkconsumer.model import TopicPartition
-from zkconsumer.spark.rules.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks
+import pytest
+
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.rules.microbatch import (
+    OffsetRange,
+    RangePartition,
+    Span,
+    cap_offsets,
+    group_by_thread,
+    split_tasks,
+    stream_counts,
+    with_epochs,
+)
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -12,6 +23,17 @@ def test_a_cap_is_shared_in_proportion():
 def test_the_rest_goes_to_the_largest_remainder_then_the_first():
     assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 3) == {T0: Span(0, 2), T1: Span(0, 1)}
     assert cap_offsets({T0: Span(0, 2), T1: Span(0, 9)}, 3) == {T0: Span(0, 1), T1: Span(0, 2)}
+
+
+def test_a_cap_of_what_is_there_changes_nothing():
+    assert cap_offsets({T0: Span(0, 1)}, 1) == {T0: Span(0, 1)}
+    assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 10) == {T0: Span(0, 5), T1: Span(0, 5)}
+
+
+def test_spans_are_in_the_order_of_partitions():
+    backwards = {TopicPartition("t", number): Span(0, 9) for number in range(5, -1, -1)}
+    assert list(cap_offsets(backwards, 20)) == sorted(backwards)
+    assert list(cap_offsets(backwards, None)) == sorted(backwards)
 
 
 def test_a_small_partition_beside_a_large_one_is_read():
@@ -70,3 +92,60 @@ def test_tasks_keep_the_limit_and_reach_the_minimum_number():
     ]
     assert len(split_tasks(tasks, 6, 4)) == 6
     assert split_tasks(tasks, None, None) == sorted(tasks)
+
+
+def test_partitions_without_a_thread_are_spread_the_largest_first():
+    spans = {T0: Span(0, 4), T1: Span(0, 4), T2: Span(0, 8)}
+    assert group_by_thread(spans, {}, 2) == [
+        (OffsetRange("t", 2, 0, 8),),
+        (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 4)),
+    ]
+
+
+def test_tasks_and_their_ranges_are_sorted():
+    assert group_by_thread({T1: Span(0, 10), T0: Span(0, 4)}, {}, 1) == [
+        (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 10))
+    ]
+    assert group_by_thread({T0: Span(0, 4), T1: Span(0, 4)}, {T0: 1, T1: 0}, 2) == [
+        (OffsetRange("t", 1, 0, 4),),
+        (OffsetRange("t", 0, 0, 4),),
+    ]
+
+
+def test_a_single_offset_is_read_and_an_empty_span_is_not():
+    assert group_by_thread({T0: Span(0, 1), T1: Span(3, 3)}, {}, 2) == [(OffsetRange("t", 0, 0, 1),)]
+
+
+def test_a_single_offset_is_not_halved():
+    assert split_tasks([(OffsetRange("t", 0, 0, 2),)], 5, None) == [
+        (OffsetRange("t", 0, 0, 1),),
+        (OffsetRange("t", 0, 1, 2),),
+    ]
+
+
+def test_the_largest_task_is_found_wherever_it_is():
+    tasks = [(OffsetRange("t", n, 0, size),) for n, size in enumerate((2, 4, 100))]
+    assert split_tasks(tasks, 4, None) == [*tasks[:2], (OffsetRange("t", 2, 0, 50),), (OffsetRange("t", 2, 50, 100),)]
+
+
+def test_a_task_of_the_limit_is_not_cut():
+    assert split_tasks([(OffsetRange("t", 0, 0, 4),)], None, 4) == [(OffsetRange("t", 0, 0, 4),)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "wanted", "cpus", "counts"),
+    [
+        ((), None, 4, {"t": 2, "u": 4, "empty": 1}),
+        (("t", "missing"), None, 4, {"t": 2, "missing": 1}),
+        (("u",), None, 2, {"u": 2}),
+        (("u",), None, 0, {"u": 1}),
+        (("t", "missing"), 7, 4, {"t": 7, "missing": 7}),
+    ],
+)
+def test_streams_are_those_wanted_or_as_many_as_there_are_partitions_and_cpus(topics, wanted, cpus, counts):
+    assert stream_counts(topics, {"t": 2, "u": 9, "empty": 0}, wanted, cpus) == counts
+
+
+def test_tasks_name_the_epochs_that_are_known():
+    task, brokers = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 4)), (Broker(1, "h", 9092),)
+    assert with_epochs([task], brokers, {T1: 7, T2: 8}) == [RangePartition(task, brokers, {T1: 7})]

@@ -8,8 +8,12 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.offsetsjson import (
+    EARLIEST,
+    LATEST,
     decode_offset,
     decode_positions,
+    decode_report,
+    decode_timestamps,
     encode_offset,
     encode_report,
     initial_offset,
@@ -69,6 +73,26 @@ def test_a_report_has_the_socket_only_if_there_is_one():
     assert encode_report("g", {}, "/s") == {"acknowledge": "/s", "group": "g", "topics": {}, "v": 1}
 
 
+def test_a_report_is_sorted_and_read_back():
+    spans = {TopicPartition("t", number): Span(number, 9) for number in (3, 1, 2, 0)}
+    report = encode_report("g", spans, None)
+    assert list(report["topics"]["t"]) == ["0", "1", "2", "3"]
+    assert decode_report(report) == spans
+
+
+def test_names_of_positions_have_the_numbers_of_sparks_own_source():
+    assert (EARLIEST, LATEST) == (-2, -1)
+
+
+def test_timestamps_begin_with_the_epoch():
+    assert decode_timestamps('{"t":{"0":0,"1":1700000000000}}') == {
+        TopicPartition("t", 0): 0,
+        TopicPartition("t", 1): 1700000000000,
+    }
+    with pytest.raises(ValueError, match="-1 as the timestamp of t-0"):
+        decode_timestamps('{"t":{"0":-1}}')
+
+
 V3 = {"v": 3, "q": "1", "n": 1, "group": "g", "known": {}, "topics": {}}
 
 
@@ -111,6 +135,7 @@ def test_positions_are_read_as_in_sparks_own_source():
         ("{", "is not JSON"),
         ("[]", "must look like"),
         ('{"t":5}', "must look like"),
+        ('{"t":5,"u":{}}', "must look like"),
         ('{"t":{"x":5}}', "'x' as a partition of topic t"),
         ('{"t":{"0":-3}}', "-3 as the offset of t-0"),
         ('{"t":{"0":true}}', "True as the offset of t-0"),

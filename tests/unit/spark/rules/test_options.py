@@ -8,7 +8,14 @@ from zkconsumer.errors import ConfigError
 from zkconsumer.group.rules.subscription import Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.rules.kafkasource import INSTEAD
-from zkconsumer.spark.rules.options import OPTION_NAMES, Timestamps, check_batch, check_streaming, parse_options
+from zkconsumer.spark.rules.options import (
+    OPTION_NAMES,
+    SourceOptions,
+    Timestamps,
+    check_batch,
+    check_streaming,
+    parse_options,
+)
 
 GOOD = {"zookeeper.connect": "h:2181/kafka", "group.id": "g", "subscribe": "t"}
 
@@ -57,6 +64,41 @@ def test_defaults():
     assert (options.num_streams, options.min_partitions, options.max_offsets_per_trigger) == (None, None, None)
     assert (options.min_offsets_per_trigger, options.max_records_per_partition) == (None, None)
     assert options.max_trigger_delay_ms == 15 * 60_000
+
+
+def test_options_that_are_not_given_have_the_documented_defaults():
+    options = SourceOptions(parse_options(GOOD).config, ("t",), None)
+    assert (options.fail_on_data_loss, options.include_headers) == (True, False)
+    assert Timestamps() == Timestamps(None, {}, or_latest=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "named"),
+    [
+        ("startingOffsets", "earliest", "startingOffsets=earliest"),
+        ("startingOffsets", '{"t":{"0":7}}', "startingOffsets"),
+        ("startingTimestamp", "0", "startingTimestamp"),
+        ("startingOffsetsByTimestamp", '{"t":{"0":7}}', "startingOffsetsByTimestamp"),
+    ],
+)
+def test_messages_name_the_option_of_the_start(name, value, named):
+    assert parse_options({**GOOD, name: value}).starting_option == named
+
+
+def test_topics_are_sorted():
+    assert parse_options({**GOOD, "subscribe": "f,b,d,a,e,c"}).topics == tuple("abcdef")
+    assert SourceOptions(parse_options(GOOD).config, tuple("fbdaec"), None).select(frozenset()) == list("abcdef")
+    offsets = ",".join(f'"{name}":{{"0":1}}' for name in "fbdaec")
+    assert "a, b, c, d, e, f" in violations({**GOOD, "startingOffsets": f"{{{offsets}}}"})
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("7", 7), ("7ms", 7), ("2s", 2000), ("3m", 180_000), ("2 min", 120_000), ("1h", 3_600_000), ("1d", 86_400_000)],
+)
+def test_durations_have_sparks_units(text, ms):
+    options = parse_options({**GOOD, "maxTriggerDelay": text, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5"})
+    assert options.max_trigger_delay_ms == ms
 
 
 def test_every_option_and_any_property_in_any_case():

@@ -207,3 +207,15 @@ def test_losses_are_counted_if_the_number_is_known():
 def test_partitions_are_grouped_by_reason():
     chosen = {T1: Choice(1, Reason.GROUP), T0: Choice(2, Reason.GROUP), T2: Choice(LATEST, Reason.RESET)}
     assert group_by_reason(chosen) == {Reason.GROUP: [T0, T1], Reason.RESET: [T2]}
+
+
+@pytest.mark.parametrize(
+    ("place", "varies"), [(LATEST, True), (AtTime(5, or_latest=True), True), (EARLIEST, False), (5, False)]
+)
+def test_the_end_and_a_time_are_other_offsets_later(place, varies):
+    assert Choice(place, Reason.OPTION).varies is varies
+
+
+def test_a_partition_without_both_ends_is_not_located():
+    located = locate({T0: 5, T1: 5, T2: 5}, {T0: 0, T2: 0}, {T1: 9, T2: 9})
+    assert (located.offsets, located.lost) == ({T2: 5}, {})

@@ -313,3 +313,46 @@ def test_committed_offsets_that_an_option_overrides_are_found():
     assert query.overridden([T1]) == {}
     by_group = query.partitions[T0]._replace(choice=Choice(EARLIEST, Reason.GROUP))
     assert replace(query, partitions={T0: by_group}).overridden([T0]) == {}
+
+
+# -- the whole query ----------------------------------------------------------------------------------------------
+
+
+def test_a_new_query_is_stopped_and_waits_for_nothing():
+    assert QueryState().is_stopped
+    assert QueryState().awaited([T0]) == frozenset()
+    assert not QueryPartition(QueryPartitionState.CHOSEN).is_outdated
+
+
+def test_partitions_without_a_leader_are_unlocated():
+    chosen = QueryState().assigned(assignment(1, T0, T1)).chosen(1, dict.fromkeys((T0, T1), AT_5), set())
+    assert chosen.unlocated == {T0: AT_5, T1: AT_5}
+    assert chosen.located(1, Located({T0: 5}, {})).unlocated == {T1: AT_5}
+    unchosen = QueryPartition(QueryPartitionState.CHOSEN)
+    assert replace(chosen, partitions={T0: unchosen}).unlocated == {}
+
+
+def test_logs_have_reached_position_and_target():
+    partitions = {
+        T0: QueryPartition(QueryPartitionState.LOCATED, position=0),
+        T1: QueryPartition(QueryPartitionState.LOCATED, position=5, target=9),
+        T2: QueryPartition(QueryPartitionState.LOCATED, position=5, target=3),
+    }
+    assert QueryState(partitions=partitions).reached == {T0: 0, T1: 9, T2: 5}
+
+
+def test_an_option_overrides_what_the_group_committed_elsewhere():
+    option = Choice(7, Reason.OPTION)
+
+    def partition(stored, position=7, choice=option):
+        state = QueryPartitionState.LOCATED
+        return QueryPartition(state, stored=StoredOffset(stored), choice=choice, position=position)
+
+    for stored, overridden in ((0, True), (5, True), (7, False), (-1, False), (None, False)):
+        found = QueryState(partitions={T0: partition(stored)}).overridden([T0])
+        assert found == ({T0: (stored, 7)} if overridden else {})
+    several = QueryState(partitions={p: partition(5) for p in (T2, T0, T1)})
+    assert list(several.overridden([T0, T1, T2])) == [T0, T1, T2]
+    assert several.overridden([]) == {}
+    for other in (partition(5, choice=AT_5), partition(5, choice=None), partition(5, position=None)):
+        assert QueryState(partitions={T0: other}).overridden([T0]) == {}

@@ -1,4 +1,4 @@
-from zkconsumer.model import Topic, TopicIdentity, TopicPartition
+from zkconsumer.model import Stamp, Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, KnownTopic, SourceOffset, next_offset
@@ -97,3 +97,8 @@ def test_a_topic_that_was_deleted_leaves_the_checkpoint():
     planned = next_offset(finished, BatchPlan({}, {}, {}, {"t": TOPICS["t"]}, gone={"gone"}), "g")
     assert (planned.known, planned.spans) == ({"t": KnownTopic(2, "id")}, {T0: Span(1, 1)})
     assert (planned.stored, planned.epochs) == ({T0: AT_71}, {T0: 1})
+
+
+def test_a_stamp_names_query_and_number():
+    assert SourceOffset("g", 7, query="1f").stamp == Stamp("1f", 7)
+    assert SourceOffset("g", 7).stamp is None

@@ -1,4 +1,4 @@
-from zkconsumer.wire.rules.denials import Denials, pause_s
+from zkconsumer.wire.rules.denials import PATIENCE, Denials, pause_s
 
 ERROR = RuntimeError("denied")
 
@@ -51,6 +51,38 @@ def test_a_rebalance_forgets_what_was_not_raised_and_nothing_else():
     assert denials.take() is None
     assert not denials.deny("raised", 1, ERROR)
     assert denials.deny("waiting", 0, ERROR)
+
+
+def test_a_stream_forgets_a_part_that_it_loses():
+    denials = Denials()
+    denials.deny("t", 0, ERROR)
+    denials.deny("t", 1, ERROR)
+    denials.forget_part("other", 0)
+    denials.forget_part("t", 0)
+    assert denials.take() is ERROR, "another part is refused still"
+    denials.forget_part("t", 1)
+    assert not denials.deny("t", 0, ERROR), "it was raised"
+    assert denials.allow("t", 0), "nothing of the forgotten parts is left"
+
+
+def test_an_error_that_waits_for_a_lost_part_is_dropped():
+    denials = Denials()
+    denials.deny("t", 0, ERROR)
+    denials.forget_part("t", 0)
+    assert denials.take() is None
+    assert denials.deny("t", 0, ERROR)
+
+
+def test_after_a_rebalance_former_refusals_do_not_count():
+    denials = Denials()
+    denials.deny("t", 0, ERROR)
+    denials.take()
+    denials.forget_parts()
+    assert denials.allow("t", 1)
+
+
+def test_a_stream_raises_at_the_fourth_refusal():
+    assert PATIENCE == 4
 
 
 def test_a_subject_that_was_never_refused_does_not_recover():

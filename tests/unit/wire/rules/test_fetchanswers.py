@@ -55,6 +55,10 @@ def test_damage_is_believed_after_some_attempts_of_which_a_doubtful_first_does_n
     assert believed.index(True) == BELIEVED_AT - 1 + more
 
 
+def test_there_are_no_faults_at_first():
+    assert Faults() == (None, 0)
+
+
 def test_damage_at_another_offset_is_counted_from_the_beginning():
     assert Faults(5, 2).after(6, DAMAGE) == Faults(6, 1)
     assert Faults(5, 2).after(6, RecordTooLarge("decompressed")) == Faults(6, 1)

@@ -1,8 +1,11 @@
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.wire.rules import leaderepochs
 from zkconsumer.wire.rules.leaderepochs import PATIENCE_S, UNKNOWN_EPOCH, KnownEpochs, PositionEpochs
 
 P = TopicPartition("t", 0)
@@ -67,6 +70,39 @@ def test_unknown_partitions_have_no_epoch():
     assert known.to_name(P, 0) == UNKNOWN_EPOCH
 
 
+def test_examples():
+    assert doctest.testmod(leaderepochs).failed == 0
+
+
+def test_brokers_have_ten_seconds_to_repeat_an_epoch():
+    known = KnownEpochs()
+    known.accept(P, None, 5, 0)
+    assert not known.accept(P, None, 4, 100)
+    assert not known.accept(P, None, 4, 109.9)
+    assert known.accept(P, None, 4, 110)
+
+
+@pytest.mark.parametrize(
+    ("leader", "record", "after"),
+    [
+        (5, None, (5, 3)),
+        (5, 3, (5, 3)),
+        (5, 4, (5, 4)),
+        (5, 5, (5, 5)),
+        (5, 6, (5, -1)),
+        (6, None, (6, 3)),
+        (6, 3, (6, 3)),
+        (6, 2, (6, -1)),
+        (3, None, (3, 3)),
+        (2, None, (2, -1)),
+        (-1, None, (-1, -1)),
+        (-1, 7, (-1, -1)),
+    ],
+)
+def test_the_epochs_after_an_answer(leader, record, after):
+    assert PositionEpochs(5, 3).after(leader, record) == after
+
+
 epochs = st.integers(-1, 9)
 
 
@@ -86,3 +122,15 @@ def test_an_epoch_of_another_process_makes_older_ones_outdated(known):
     known.expect(P, 7)
     assert not known.accept(P, "id", 6, 0)
     assert known.accept(P, "id", 7, 0)
+
+
+def test_an_epoch_of_another_process_is_of_the_same_topic(known):
+    known.expect(P, 7)
+    assert not known.accept(P, "id", 6, PATIENCE_S)
+    assert not known.accept(P, "id", 6, 100 * PATIENCE_S), "however long it is repeated"
+
+
+def test_an_epoch_that_is_expected_again_is_refused_still(known):
+    known.fenced(P, 0)
+    known.expect(P, 5)
+    assert known.to_name(P, PATIENCE_S) == UNKNOWN_EPOCH

@@ -4,6 +4,8 @@ from zkconsumer.wire.rules.outage import Outage
 def test_equal_failures_are_logged_at_growing_intervals():
     outage = Outage()
     assert [second for second in range(100) if outage.is_news("away", second)] == [0, 5, 10, 20, 40, 80]
+    outage.end(1000)
+    assert [second for second in range(100) if outage.is_news("away", 1000 + second)] == [0, 5, 10, 20, 40, 80]
 
 
 def test_a_new_reason_is_logged_once():

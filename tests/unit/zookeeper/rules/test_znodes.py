@@ -1,7 +1,7 @@
 import pytest
 
 from zkconsumer.errors import MalformedZnode, ZkConsumerError
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Stamp, TopicPartition
 from zkconsumer.zookeeper.rules.znodes import (
     BrokerIdNode,
     ConsumerIdNode,
@@ -10,8 +10,11 @@ from zkconsumer.zookeeper.rules.znodes import (
     PartitionOwnerNode,
     Registration,
     SessionNode,
+    StampNode,
     TopicNode,
     is_node_name,
+    offset_partition,
+    parse_json,
 )
 
 PATH = "/consumers/g/ids/g_c"
@@ -33,6 +36,10 @@ def test_regex_is_escaped_once():
 def test_unescaped_regex_of_old_members_is_read_by_doubling_backslashes():
     data = rb'{"version":1,"subscription":{"spx\-[ab]":1},"pattern":"white_list","timestamp":"1"}'
     assert ConsumerIdNode.decode(PATH, data).subscription == {r"spx\-[ab]": 1}
+
+
+def test_names_are_written_as_utf_8():
+    assert '"ü"'.encode() in ConsumerIdNode.encode(Registration({"ü": 1}))
 
 
 def test_what_readers_take_as_static():
@@ -81,6 +88,50 @@ def test_offset_is_plain_decimal():
     assert OffsetNode.decode("/o", b"20") == 20
 
 
+@pytest.mark.parametrize("offset", [-(2**63), -1, 0, 2**63 - 1])
+def test_an_offset_has_64_bits(offset):
+    assert OffsetNode.decode("/o", OffsetNode.encode(offset)) == offset
+    beyond = offset - 1 if offset < -1 else 2**63
+    with pytest.raises(MalformedZnode, match="64 bits"):
+        OffsetNode.decode("/o", b"%d" % beyond)
+
+
+def test_a_stamp_names_query_and_plan():
+    data = b'{"version":1,"query":"1f","plan":17}'
+    assert StampNode.encode(Stamp("1f", 17)) == data
+    assert StampNode.decode("/s", data) == Stamp("1f", 17)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"query":"1f","plan":"17"}', b'{"query":1,"plan":17}', b'{"plan":true}']
+)
+def test_what_is_no_stamp(data):
+    with pytest.raises(MalformedZnode):
+        StampNode.decode("/s", data)
+
+
+def test_numbers_with_a_fraction_are_read_and_deep_nesting_is_not():
+    assert parse_json("[1.5, 2]") == [1.5, 2]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/consumers/g/offsets/clicks/0", ("g", "clicks", "0")),
+        ("/consumers/g/owners/clicks/0", None),
+        ("/brokers/g/offsets/clicks/0", None),
+        ("/consumers//offsets/clicks/0", None),
+        ("/consumers/g/offsets//0", None),
+        ("/consumers/g/offsets/clicks", None),
+        ("consumers/g/offsets/clicks/0", None),
+    ],
+)
+def test_the_partition_of_an_offset_path(path, found):
+    assert offset_partition(path) == found
+
+
 @pytest.mark.parametrize("data", [b"", None, b"twenty", b"1.5", b"99999999999999999999", b"\xff"])
 def test_malformed_offsets(data):
     with pytest.raises(MalformedZnode):
@@ -94,6 +145,7 @@ def test_session_node_names_the_protocol():
 
 def test_session_node_names_the_assignor():
     assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
+    assert SessionNode.encode("range") == b'{"version":1,"client":"zkconsumer","assignor":"range"}'
     assert SessionNode.session_ms("/s", SessionNode.encode("range")) is None
     assert SessionNode.shares("/s", SessionNode.encode("range"))
     assert not SessionNode.shares("/s", SessionNode.encode("range", shares=False))
@@ -108,6 +160,12 @@ def test_paths():
     partition = TopicPartition("t", 7)
     assert paths.owner(partition) == "/consumers/g/owners/t/7"
     assert paths.offset(partition) == "/consumers/g/offsets/t/7"
+    assert paths.ids == "/consumers/g/ids"
+    assert paths.consumer_id("g_a") == "/consumers/g/ids/g_a"
+    assert paths.topics == "/consumers/g/zkconsumer/topics"
+    assert paths.stamp(partition) == "/consumers/g/zkconsumer/commits/t/7"
+    assert paths.hold(0x100AB) == "/consumers/g/zkconsumer/hold@00000000000100ab"
+    assert (BrokerIdNode.path(3), TopicNode.path("t")) == ("/brokers/ids/3", "/brokers/topics/t")
     session = paths.session("g_a@b", 0x100AB)
     assert session == "/consumers/g/zkconsumer/members/g_a@b@00000000000100ab"
     assert SessionNode.consumer_id(session.rpartition("/")[2]) == "g_a@b"
@@ -175,6 +233,8 @@ def test_a_topic_has_an_id_since_kafka_2_8():
     path = TopicNode.path("t")
     assert TopicNode.topic_id(path, b'{"version":3,"topic_id":"Mzx","partitions":{"0":[1]}}') == "Mzx"
     assert TopicNode.topic_id(path, b'{"version":1,"partitions":{"0":[1]}}') is None
+    assert TopicNode.topic_id(path, b'{"topic_id":""}') is None
+    assert TopicNode.topic_id(path, b'{"topic_id":5}') is None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../brokers"])

@@ -99,7 +99,7 @@ class GroupStrategy:
         """Topic to the number of threads by which a member counts, never more than there are partitions."""
         if not self.weighted:
             return dict.fromkeys(member.topics, 1)
-        most = max(1, sum(len(partitions.get(topic, ())) for topic in set(member.topics)))
+        most = sum(len(partitions.get(topic, ())) for topic in set(member.topics))
         return {topic: max(1, min(most, member.streams.get(topic, 1))) for topic in member.topics}
 
 

@@ -51,19 +51,15 @@ _Rule = Callable[[ClientTarget, str, Given], NextLine]
 """Makes the line of one property from the target, the property's value, and all properties."""
 
 
-def _successor(target: ClientTarget, java: str, confluent: str | None, value: str) -> Mapping[str, str]:
-    """The line in the spelling of the target; librdkafka may have another name, None if it has no such property."""
+def _successor(target: ClientTarget, java: str, confluent: str, value: str) -> Mapping[str, str]:
+    """The line in the spelling of the target; librdkafka may have another name."""
     if target == "confluent":
-        return {} if confluent is None else {confluent: value}
+        return {confluent: value}
     return {{"java": java, "spark": f"kafka.{java}", "mm2": f"source.consumer.{java}"}[target]: value}
 
 
-def _becomes(java: str, confluent: str | None, note: str = "") -> _Rule:
-    def rule(target: ClientTarget, value: str, _given: Given) -> NextLine:
-        successors = _successor(target, java, confluent, value)
-        return NextLine("", successors, note if successors else "no successor: librdkafka has no such property")
-
-    return rule
+def _becomes(java: str, confluent: str, note: str = "") -> _Rule:
+    return lambda target, value, _given: NextLine("", _successor(target, java, confluent, value), note)
 
 
 def _of_members(rule: _Rule) -> _Rule:

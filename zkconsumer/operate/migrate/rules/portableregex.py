@@ -38,7 +38,7 @@ _NAMED: Final = (
 _ESCAPED_BACKSLASH: Final = re.compile(r"\\\\")
 _TOKEN: Final = re.compile(
     r"(?P<anchor>\(\?:\\[AZ]\))|(?P<boundary>\(\?:\\[bB]\))|(?P<any>\[\\s\\S\])|(?P<cls>\[\^?(?:\\.|[^\]\\])*\])|(?P<open>\(\?:|\((?!\?))|(?P<look>\(\?)"
-    r"|(?P<code>\\x[0-9a-f]{2})|(?P<escape>\\.)"
+    r"|(?P<escape>\\.)"
     r"|(?P<quantifier>(?:[?*+]|\{\d+(?:,\d*)?\})[?+]?)|(?P<plain>.)",
     re.DOTALL,
 )
@@ -134,11 +134,7 @@ def _quantifier(text: str) -> str:
 
 
 def _character(text: str) -> str:
-    if text.startswith(r"\x"):
-        text = chr(int(text[2:], 16))
-    char = text.removeprefix("\\") or text
-    if char == "." and text != ".":
-        return r"\."
+    char = text.removeprefix("\\")
     return f"\\{char}" if text.startswith("\\") and not char.isalnum() and char not in "-_" else char
 
 

@@ -63,6 +63,58 @@ def test_a_member_joins_in_epoch_0_with_all_fields():
     assert one.usable() is None
     assert one.beat(TOPICS) == (CommitIdentity("m", JOINING, "i"), True, TOPICS, frozenset())
     assert not one.in_group
+    assert not one.revokes
+    assert one.generation == -1
+
+
+def test_epochs_of_heartbeats_are_those_of_the_protocol():
+    assert (JOINING, LEAVING, LEAVING_FOR_A_WHILE) == (0, -1, -2)
+
+
+def test_nothing_has_to_be_released_before_the_target_is_known(member):
+    assert not member.must_release()
+
+
+def test_release_reports_when_nothing_is_held(member):
+    assert not member.release(parts(1))
+    assert member.release(parts(0))
+
+
+def test_the_same_target_again_revokes_nothing(member):
+    beat(member, 1, ids(0, 1))
+    assert not member.revokes
+
+
+def test_a_loss_ends_a_revocation(member):
+    beat(member, 1, ids(0))
+    assert member.revokes
+    member.lose()
+    assert not member.revokes
+
+
+def test_the_generation_is_the_epoch(member):
+    beat(member, 7)
+    assert member.generation == 7
+
+
+def test_a_topic_has_the_id_with_which_it_is_held(member):
+    assert member.topic_ids() == {"t": "id"}
+    member.name_topics({"t": "new", "u": "other"})
+    assert member.topic_ids() == {"t": "id", "u": "other"}
+    member.release(parts(0, 1))
+    assert member.topic_ids() == {"t": "new", "u": "other"}
+
+
+def test_a_target_is_named_when_all_its_topics_are(member):
+    beat(member, 1, ids(0, 1) | ids(0, topic_id="other"))
+    assert member.has_unnamed()
+    member.name_topics({"u": "other"})
+    assert not member.has_unnamed()
+
+
+def test_a_removed_member_is_not_known_unless_that_is_said(member):
+    member.fence()
+    assert member.leave() is None
 
 
 def test_an_answer_makes_it_stable_and_gives_partitions_whose_topic_is_known():
@@ -155,9 +207,10 @@ def test_partitions_of_a_topic_that_was_created_again_are_released_before_the_ne
     member.name_topics({"t": "new"})
     assert take_news(member)
     assert member.usable() == frozenset()
-    beat(member, 1, ids(0, topic_id="new"))
-    assert member.usable() == parts(0)
+    beat(member, 1, ids(0, 2, topic_id="new"))
+    assert member.usable() == parts(0, 2)
     assert not member.acquire(share(0)), "held of the former topic"
+    assert not member.acquire(share(0, 2)), "one of them is"
     member.release(parts(0, 1))
     assert member.must_report()
     assert beat(member, 2).owned == frozenset()

@@ -8,9 +8,11 @@ from zkconsumer.group.coordinator.rules.coordinatorplan import (
     Roles,
     awaited_since,
     brokers_for,
+    longest_wait_seconds,
     overdue,
     plan,
     previous,
+    refusals,
     roles,
     target,
     undecided,
@@ -107,7 +109,42 @@ def test_a_partition_in_two_commands_remains_in_the_right_one():
 
 
 def test_only_partitions_without_a_command_are_read():
-    assert undecided(aim(a=[0, 1], b=[2], jvm=[3]), shares(a=[0], b=[])) == [P[1], P[2]]
+    assert undecided(aim(b=[2], a=[1, 0], jvm=[3]), shares(a=[0], b=[])) == [P[1], P[2]]
+
+
+def test_only_a_group_that_obeys_waits_for_half_a_session():
+    assert longest_wait_seconds(2000, 30.0, patient=True) == 15.0
+    assert longest_wait_seconds(2000, 30.0, patient=False) == 1.0
+    assert longest_wait_seconds(2000, 1.0, patient=True) == 1.0
+
+
+def test_members_with_a_short_session_or_an_unreadable_registration_are_refused():
+    seen = GroupView(
+        members={},
+        partitions={},
+        unreadable={"u": "not JSON"},
+        session_ms={"short": 5999, "u": 5999, "enough": 6000, "jvm": 1},
+    )
+    found = refusals(seen, ["short", "u", "enough", "old"], 6000)
+    assert found.keys() == {"short", "u"}
+    assert "5999 ms is below coordinator.min.session.ms=6000" in found["short"]
+    assert "not JSON" in found["u"]
+
+
+def test_a_policy_assigns_members_that_all_obey():
+    members, before = Roles(frozenset("ab"), frozenset()), aim(a=range(8))
+    after = target(view(a=1, b=1), members, "range", before, exclude_internal=True, policy="roundrobin")
+    seen = view(a=1, b=1)
+    assert after == ASSIGNORS["roundrobin"](seen.threads_by_topic(exclude_internal=True), seen.partitions)
+
+
+def test_what_a_refused_member_leaves_is_dealt_to_those_that_have_least():
+    seen = GroupView(
+        members={name: Subscription.static({"t": 1}) for name in "abcr"}, partitions={"t": tuple(range(16))}
+    )
+    members = Roles(frozenset("bcr"), frozenset("a"))
+    after = target(seen, members, "range", {}, exclude_internal=True, refused=frozenset("r"))
+    assert [after[TopicPartition("t", number)].consumer_id for number in range(12, 16)] == ["b", "c", "b", "c"]
 
 
 def test_a_member_that_left_between_two_listings_is_not_foreign():
@@ -183,6 +220,8 @@ def test_a_partition_that_is_not_released_in_time_is_overdue():
     assert awaited == {P[1]: Awaited("a", 100.0), P[2]: Awaited(None, 103.0)}
     assert overdue(awaited, 103.9, 6.0) == {}
     assert overdue(awaited, 104.0, 6.0).keys() == {P[1]}
+    backwards = {partition: Awaited("a", 0.0) for partition in reversed(P)}
+    assert list(overdue(backwards, 104.0, 6.0)) == P
 
 
 def test_the_time_begins_again_where_another_member_has_to_act():

@@ -49,6 +49,9 @@ def test_a_policy_that_names_none_is_malformed(data):
 def test_paths_are_below_the_nodes_of_zkconsumer():
     assert PATH == "/consumers/g/zkconsumer/coordinator/commands/g_c-1@00000000000000ff.0"
     assert PATHS.epoch == "/consumers/g/zkconsumer/coordinator/epoch"
+    assert PATHS.leader == "/consumers/g/zkconsumer/coordinator/leader"
+    assert PATHS.status == "/consumers/g/zkconsumer/coordinator/status"
+    assert PATHS.policy == "/consumers/g/zkconsumer/coordinator/policy"
     assert PATHS.candidate(2) == "/consumers/g/zkconsumer/coordinator/candidate-2"
     assert consumer_id_of(PATH) == "g_c-1"
     assert session_node_of("g", PATH) == GroupPaths("g").session("g_c-1", 255)
@@ -59,6 +62,7 @@ def test_a_command_names_ranges_by_thread():
     data = CommandNode.encode(command)
     assert data == b'{"version":1,"epoch":8,"generation":21,"share":{"t":["0-3,7","4-5"],"u":["","0"]}}'
     assert CommandNode.decode(PATH, data) == command
+    assert CommandNode.encode(Command(dict(reversed(command.share.items())), 8, 21)) == data
 
 
 def test_a_command_has_the_eviction_of_its_member():
@@ -94,6 +98,36 @@ def test_a_document_that_cannot_be_unpacked_is_malformed(data, monkeypatch):
     monkeypatch.setattr(coordinatorznodes, "_MOST_UNPACKED", 1000)
     with pytest.raises(MalformedZnode):
         CommandNode.decode(PATH, data)
+
+
+def test_only_what_is_longer_than_the_limit_is_compressed(monkeypatch):
+    command = Command(share(t=[[0]]), 1, 1)
+    plain = CommandNode.encode(command)
+    monkeypatch.setattr(coordinatorznodes, "_PLAIN_BYTES", len(plain))
+    assert CommandNode.encode(command) == plain
+    monkeypatch.setattr(coordinatorznodes, "_PLAIN_BYTES", len(plain) - 1)
+    assert CommandNode.encode(command) == zlib.compress(plain)
+
+
+def test_a_document_that_is_too_long_when_unpacked_is_malformed(monkeypatch):
+    """Its beginning would be a command."""
+    data = CommandNode.encode(Command(share(t=[[0]]), 1, 1))
+    monkeypatch.setattr(coordinatorznodes, "_MOST_UNPACKED", 1000)
+    assert CommandNode.decode(PATH, zlib.compress(data + b" " * 500)) == Command(share(t=[[0]]), 1, 1)
+    with pytest.raises(MalformedZnode, match="too long"):
+        CommandNode.decode(PATH, zlib.compress(data + b" " * 2000))
+
+
+def test_a_command_has_at_most_so_many_partitions(monkeypatch):
+    monkeypatch.setattr(coordinatorznodes, "_MOST_PARTITIONS", 3)
+    most = Command(share(t=[[0, 1, 2]]), 1, 1)
+    assert CommandNode.decode(PATH, CommandNode.encode(most)) == most
+    for too_many in (share(t=[[0, 1, 2, 3]]), share(t=[[0, 1], [2, 3]])):
+        with pytest.raises(MalformedZnode):
+            CommandNode.decode(PATH, CommandNode.encode(Command(too_many, 1, 1)))
+    status = Status(1, 1, 1, frozenset(share(t=[[0, 1, 2, 3]])))
+    with pytest.raises(MalformedZnode, match="partitions 0-3"):
+        StatusNode.decode(PATHS.status, StatusNode.encode(status))
 
 
 def test_an_empty_share_is_a_command_and_an_empty_node_is_none():
@@ -143,16 +177,30 @@ def test_json_that_cannot_be_read_costs_one_znode(decode, data):
 
 
 def test_the_leader_node_names_consumer_and_epoch():
+    assert LeaderNode.encode("g_c", 3) == b'{"version":1,"consumer":"g_c","epoch":3}'
     assert LeaderNode.decode(PATHS.leader, LeaderNode.encode("g_c", 3)) == ("g_c", 3)
     with pytest.raises(MalformedZnode):
         LeaderNode.decode(PATHS.leader, b"{}")
 
 
 def test_the_status_names_awaited_partitions_as_ranges():
-    awaited = frozenset(TopicPartition("t", number) for number in (0, 1, 5))
-    status = Status(8, 21, 40, awaited, "members disagree")
+    awaited = frozenset(TopicPartition(topic, number) for topic in "cba" for number in (0, 1, 5))
+    status = Status(8, 21, 40, awaited, "ü")
     data = StatusNode.encode(status)
-    assert b'"awaited":{"t":"0-1,5"}' in data
+    assert (
+        data
+        == (
+            '{"version":1,"epoch":8,"generation":21,"members_version":40,'
+            '"awaited":{"a":"0-1,5","b":"0-1,5","c":"0-1,5"},"refused":"ü"}'
+        ).encode()
+    )
+    assert StatusNode.decode(PATHS.status, data) == status
+
+
+def test_the_status_names_the_members_that_it_waits_for():
+    status = Status(8, 21, 40, waits_for={"g_b": 1700000000000, "g_a": None})
+    data = StatusNode.encode(status)
+    assert data.endswith(b',"waits_for":{"g_a":null,"g_b":1700000000000}}')
     assert StatusNode.decode(PATHS.status, data) == status
 
 

@@ -31,6 +31,9 @@ def test_members_that_are_awaited_for_too_long_are_slow():
     slow = slow_members(awaited, now=15.0, after_s=5.0)
     assert slow.partitions == {"g_a": [P[0], P[2]]}
     assert slow.next_at == 17.0
+    backwards = {partition: Awaited("g_a", 10.0) for partition in reversed(P)}
+    assert slow_members(backwards, now=15.0, after_s=5.0) == ({"g_a": P}, None)
+    assert slow_members(awaited, now=11.0, after_s=5.0).next_at == 15.0
     assert slow_members(awaited, now=14.9, after_s=5.0).partitions == {}
     assert slow_members({}, now=15.0, after_s=5.0) == ({}, None)
 

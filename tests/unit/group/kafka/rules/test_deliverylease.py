@@ -9,10 +9,12 @@ LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
 
 def test_a_new_lease_has_lapsed():
     assert LEASE.deadline < 0
+    assert not LEASE.is_confirmed
 
 
 def test_an_answer_without_error_counts_from_when_it_was_asked_for():
     assert LEASE.confirmed(100.0).deadline == 108.0
+    assert LEASE.confirmed(100.0).is_confirmed
 
 
 def test_a_late_answer_to_an_early_request_changes_nothing():
@@ -39,6 +41,7 @@ def test_a_rebalance_never_shortens_it():
 def test_it_ends_with_the_membership():
     ended = LEASE.confirmed(100.0).ended()
     assert ended.deadline < 0
+    assert not ended.is_confirmed
     assert ended.in_rebalance(200.0).deadline < 0
 
 

@@ -158,6 +158,30 @@ def test_the_id_that_a_coordinator_requires_is_used_for_the_next_attempt():
     assert one.join().member_id == "m"
 
 
+def test_only_an_id_that_the_coordinator_knows_outlasts_a_loss():
+    one = make(cooperative=False)
+    one.begin()
+    one.join()
+    one.id_given("m")
+    one.lose()
+    assert one.member_id == ""
+    one.begin()
+    assign(one, 1, 0)
+    one.fence(keeps_id=True)
+    one.lose()
+    assert one.member_id == "m"
+    one.lose()
+    assert one.member_id == "", "it was kept for one attempt"
+
+
+def test_a_member_is_in_the_group_from_its_first_generation_on():
+    one = make(cooperative=True)
+    one.begin()
+    assert not one.in_group
+    assign(one, 0, 0)
+    assert one.in_group
+
+
 def test_an_assignment_makes_it_stable(member):
     assert (member.state, member.identity) == (MembershipState.STABLE, CommitIdentity("m", 1))
     assert not member.may_join()

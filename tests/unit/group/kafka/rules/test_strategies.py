@@ -93,6 +93,20 @@ def test_a_number_of_streams_that_makes_no_sense_does_no_harm(wrong):
     assert found in ({"a": 2, "b": 2}, {"a": 3, "b": 1})
 
 
+@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_streams_count_for_our_own_strategy_only(name):
+    assert sizes(assign(name, [member("a", streams={"t": 3}), member("b")], t=4)) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
+def test_eager_strategies_give_what_another_member_owned(name):
+    assert sizes(assign(name, [member("a", owned=parts(0, 1, 2, 3)), member("b")], t=4)) == {"a": 2, "b": 2}
+
+
+def test_a_member_that_reports_no_generation_has_that_of_kafkas_clients():
+    assert MemberSubscription("a", ()).generation == -1
+
+
 def test_streams_count_for_their_own_topic_only():
     members = [member("a", topics=("t", "u"), streams={"t": 2, "u": 1}), member("b", topics=("u",))]
     assigned = assign("zkconsumer", members, t=4, u=4)
@@ -130,6 +144,8 @@ def test_partitions_are_divided_over_the_threads_of_their_topic():
     found = divide("g_a", parts(0, 1, 2, 3), {"t": 2}, {})
     assert sorted(found) == sorted(parts(0, 1, 2, 3))
     assert sorted(one.number for one in found.values()) == [0, 0, 1, 1]
+    backwards = sorted(parts(0, 1, 2, 3), reverse=True)
+    assert divide("g_a", backwards, {"t": 2}, {}) == found == divide("g_a", sorted(backwards), {"t": 2}, {})
 
 
 def test_partitions_stay_with_their_threads():

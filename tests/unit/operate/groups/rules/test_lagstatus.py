@@ -17,17 +17,18 @@ from zkconsumer.operate.groups.rules.lagstatus import (
 def samples(committed, ends, *, live=True, mzxids=None, starts=0, every=25.0):
     """A sample for each committed offset; other arguments are one value for all, or one for each.
 
-    Four of them cover more than a window has to.
+    Four of them cover more than a window has to. The clock does not begin at 0.
     """
 
     def each(values):
         return values if isinstance(values, list) else [values] * len(committed)
 
     owners = each(live)
+    times = [1000.0 + number * every for number in range(len(committed))]
     return [
-        LagSample(number * every, offset, mzxid, start, end, "g_c-0" if owner is not None else None, bool(owner))
-        for number, (offset, mzxid, start, end, owner) in enumerate(
-            zip(committed, mzxids or committed, each(starts), each(ends), owners, strict=True)
+        LagSample(at, offset, mzxid, start, end, "g_c-0" if owner is not None else None, bool(owner))
+        for at, (offset, mzxid, start, end, owner) in zip(
+            times, zip(committed, mzxids or committed, each(starts), each(ends), owners, strict=True), strict=True
         )
     ]
 
@@ -45,6 +46,15 @@ def test_without_an_offset_or_a_log_end_it_is_unknown():
 @pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9), (-1, 0, 9), (-1, None, 9)])
 def test_an_offset_outside_the_log_is_range(committed, start, end):
     assert status([committed], end, starts=start) is LagStatus.RANGE
+
+
+@pytest.mark.parametrize(
+    ("committed", "start", "where"),
+    [(4, 5, "before the log start 5"), (10, 5, "after the log end 9"), (-1, None, "before the log start 0")],
+)
+def test_the_reason_names_the_end_of_the_log(committed, start, where):
+    found = evaluate_partition(samples([committed], 9, starts=start), 4)
+    assert found.reason == f"offset {committed} lies {where}"
 
 
 @pytest.mark.parametrize(("committed", "lag"), [(-1, None), (10, 0)])
@@ -74,7 +84,9 @@ def test_a_rewind_is_forgotten_when_it_leaves_the_window():
 @pytest.mark.parametrize("live", [None, False])
 def test_lag_without_a_live_owner_is_stop_after_30_seconds(live):
     assert status([1] * 4, 5, live=live, every=10.0) is LagStatus.UNKNOWN, "exactly 30 s"
+    assert status([1] * 4, 5, live=live, every=10.2) is LagStatus.STOP, "30.6 s"
     assert status([1] * 5, 5, live=live, window=5, every=10.0) is LagStatus.STOP
+    assert status([4] * 5, 5, live=live, window=5, every=10.0) is LagStatus.STOP, "one record"
 
 
 def test_a_live_owner_in_between_starts_the_time_again():
@@ -109,7 +121,7 @@ def test_the_default_window_can_judge(interval):
     count = samples_for(interval)
     assert count >= 10
     assert status([1] * count, 5, mzxids=[3] * count, window=count, every=interval) is LagStatus.STALL
-    assert samples_for(0.01) == 100
+    assert (samples_for(0.01), samples_for(60)) == (100, 10)
 
 
 def test_a_moment_without_lag_is_no_stall():
@@ -127,6 +139,16 @@ def test_a_consumer_that_falls_back_is_warn():
 
 def test_a_lag_that_fell_once_is_ok():
     assert status([1, 2, 6, 7], [5, 7, 9, 11]) is LagStatus.OK
+
+
+def test_a_lag_of_nothing_is_less_than_any_other():
+    assert status([4, 5, 5], [5, 5, 6], window=3) is LagStatus.OK, "it fell to 0"
+    assert status([1, 2, 2], [1, 2, 5], window=3) is LagStatus.UNKNOWN, "it never fell"
+
+
+def test_offset_0_is_an_offset():
+    assert status([0] * 4, 5, mzxids=[3, 4, 4, 4]) is LagStatus.OK, "it does not advance"
+    assert status([0, 0, 0, 1], [5, 6, 7, 8]) is LagStatus.WARN
 
 
 def test_unknown_samples_do_not_fill_a_window():
@@ -155,6 +177,7 @@ def test_a_group_is_as_bad_as_its_worst_partition():
         (samples([9], 9, live=None), False),
         (samples([None], 9, live=None), False),
         (samples([5], 9, live=None), True),
+        (samples([8], 9, live=None), True),
         (samples([5, 5, 5], [9, 10, 11], live=None, every=1.0), True),
     ],
 )
@@ -199,3 +222,17 @@ def test_rates_are_per_second():
     evaluated = evaluate_partition(samples([0, 50, 100], [100, 300, 500], every=10.0), 3)
     assert (evaluated.consumed_per_s, evaluated.produced_per_s) == (5.0, 20.0)
     assert evaluate_partition(samples([5], 9), 3).consumed_per_s is None
+    assert evaluate_partition(samples([0, 50], [100, 300], every=10.0), 3).produced_per_s == 20.0
+    assert evaluate_partition(samples([5, 5], [9, 9], every=10.0), 3).consumed_per_s == 0.0
+    assert evaluate_partition(samples([5, 4], [9, 9], every=10.0), 3).consumed_per_s is None
+    assert evaluate_partition(samples([5, 6], [9, 9], every=0.0), 3).consumed_per_s is None
+
+
+def test_the_time_lag_in_the_oldest_interval_is_known():
+    series = samples([0, 15], [10, 30], every=10.0)
+    assert time_lag(series[-1], series) == pytest.approx(7.5)
+
+
+def test_the_time_lag_without_a_log_end_is_unknown():
+    series = samples([0, 0, 15], [10, 20, None], every=10.0)
+    assert time_lag(series[-1], series) is None

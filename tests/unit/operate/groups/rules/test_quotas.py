@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from zkconsumer.operate.groups.rules import quotas
-from zkconsumer.operate.groups.rules.quotas import quota_path, quota_title
+from zkconsumer.operate.groups.rules.quotas import quota_path, quota_title, quotas_that_apply
 
 
 def test_examples():
@@ -29,3 +29,8 @@ def test_names(entity, path, title):
 @pytest.mark.parametrize("entity", [{}, {"ip": "127.0.0.1"}, {"ip": None, "user": "u"}])
 def test_quotas_of_others_have_no_path(entity):
     assert quota_path(entity) is None
+
+
+def test_quotas_that_may_apply_are_sorted():
+    users = [f"/config/users/{name}" for name in "fbdaec"]
+    assert quotas_that_apply([*users, "/config/clients/g"], None, "g") == ["/config/clients/g", *sorted(users)]

@@ -50,6 +50,8 @@ def test_a_commit_to_kafka_proves_the_storage(seen, evidence):
         ({**IN_KAFKA, "znode": None}, False),
         ({**IN_KAFKA, "commits": (9,)}, None),
         ({**IN_KAFKA, "commits": (5, 9)}, None),
+        ({**IN_KAFKA, "commits": (5, 7, 9)}, False),
+        ({**IN_KAFKA, "commits": (7, 5, 9)}, None),
     ],
 )
 def test_the_newest_commit_does_not_show_whether_both_stores_get_it(seen, is_dual):
@@ -84,6 +86,38 @@ def test_members_left_behind_are_named():
     found = guide(watched(DUAL, IN_KAFKA))
     assert found.left_behind == ("m0-0",)
     assert "dual.commit.enabled=false" in found.step
+
+
+def test_members_left_behind_are_sorted():
+    seen = [{**DUAL, "owner": name} for name in "fbdaec"]
+    assert guide(watched(*seen, IN_KAFKA)).left_behind == tuple("abcdef")
+    assert guide(watched(*seen)).left_behind == ()
+
+
+def test_the_way_back_from_dual_commit_depends_on_whether_a_member_has_ended_it():
+    assert "offsets.storage=zookeeper" in guide(watched(DUAL)).back
+    assert guide(watched(DUAL, IN_KAFKA)).back == (
+        "restart each member with dual.commit.enabled=true and run this command again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "step"),
+    [
+        ([], "start members"),
+        ([{**DUAL, "owner": None}], "start members"),
+        ([DUAL, {**DUAL, "owner": None}], "wait until t-1 have had"),
+        ([DUAL, IDLE_IN_ZOOKEEPER], "watch longer: t-1 were"),
+        ([IN_KAFKA, {**IN_KAFKA, "commits": (9,)}], "watch longer: t-1 were"),
+    ],
+)
+def test_the_step_names_what_is_unknown(seen, step):
+    assert guide(watched(*seen)).step.startswith(step)
+
+
+def test_equal_offsets_are_in_no_way():
+    assert guide(watched(IN_ZOOKEEPER, {**IDLE_IN_ZOOKEEPER, "in_kafka": 5})).obstacles == ()
+    assert guide(watched(IN_KAFKA, IDLE_DUAL)).warnings == ()
 
 
 def test_old_offsets_in_kafka_are_in_the_way_of_dual_commit():

@@ -64,6 +64,8 @@ def test_another_znode_is_no_spouts(name, data):
 def test_receivers_store_the_last_processed_offset():
     assert receiver_offset("/p/id/offsets/clicks/3", b"4210") == 4211
     assert older_receiver_offset("/p/id/clicks/processed/partition_3", RECEIVER) == 4212
+    assert receiver_offset("/p/id/offsets/clicks/3", b"0") == 1
+    assert receiver_offset("/p/id/offsets/clicks/3", b"9223372036854775806") == 2**63 - 1
 
 
 @pytest.mark.parametrize("data", [b"", None, b"-1", b"x", b"4.5", b"99999999999999999999", b"9223372036854775807"])
@@ -79,6 +81,7 @@ def test_starting_offsets_are_read_as_they_were_written():
     text = format_starting_offsets(offsets)
     assert text == '{"a": {"0": 0}, "b": {"9": 2, "10": 1}}\n'
     assert parse_starting_offsets("f", text) == offsets
+    assert parse_starting_offsets("f", '{"t": {"0": 9223372036854775806}}') == {TopicPartition("t", 0): 2**63 - 2}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,8 @@ def test_starting_offsets_are_read_as_they_were_written():
         '{"t": {"0": -1}}',
         '{"t": {"0": -2}}',
         '{"t": {"x": 1}}',
+        '{"t": {" 1": 1}}',
+        '{"t": {"0": 9223372036854775807}}',
         '{"t": {"0": "1"}}',
         '{"t": {"0": true}}',
         '{"t": {"0": 1.5}}',
@@ -132,7 +137,12 @@ def test_all_kafka_sources_of_a_query_count():
         (LOG.replace("v1", "v2"), "version v2"),
         ("", "version"),
         ("v1\n{}\n-", "no offsets of a Kafka source"),
-        (LOG.replace("views", "clicks"), "two sources"),
+        (LOG.replace("views", "clicks"), "two sources of the query read clicks-0"),
+        (
+            LOG + "\n" + "{}".join(("", "")).replace("{}", '{"a":{"5":1,"4":1,"3":1,"2":1,"1":1,"0":1}}\n') * 2,
+            "read a-0",
+        ),
+        (LOG.replace('{"clicks"', '["clicks"'), "line 3,"),
         (OTHER_SOURCE, "does not hold offsets"),
     ],
 )

@@ -15,11 +15,14 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Observation,
     Place,
     PlannedPartition,
+    beyond_plan,
     make_plan,
     recheck,
     verify,
+    why_not_migrated,
 )
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
@@ -332,3 +335,39 @@ def with_offset(offsets, partition, offset):
 
 def test_a_source_that_continued_is_not_equal():
     assert not verify(plan(), replace(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal
+
+
+# -- whether consumers can have continued -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (None, "was not run"),
+        (WriteState.WRITING, "no run of the plan has ended"),
+        (WriteState.COMPLETE, None),
+        (WriteState.UNDOING, "was rolled back"),
+        (WriteState.UNDONE, "was rolled back"),
+    ],
+)
+def test_only_a_complete_run_lets_consumers_continue(run, reason):
+    found = why_not_migrated(plan(), run)
+    assert found is None if reason is None else reason in found
+
+
+@pytest.mark.parametrize("run", [None, WriteState.WRITING])
+def test_a_plan_that_has_nothing_to_write_needs_no_run(run):
+    assert why_not_migrated(plan(replace(SEEN, target=SEEN.source)), run) is None
+    assert why_not_migrated(plan(replace(SEEN, target={P1: 60})), run) is not None, "one of two partitions"
+
+
+def test_partitions_are_in_order():
+    several = [TopicPartition("t", number) for number in range(5, -1, -1)]
+    seen = replace(SEEN, source=dict.fromkeys(several, 50), target={}, logs=dict.fromkeys(several, LOG))
+    made = plan(seen)
+    assert [row.partition for row in made.partitions] == sorted(several)
+    assert beyond_plan(plan(), several) == sorted(several)[2:]
+    named = "t-0, t-1, t-2"
+    assert f"do not exist any more: {named}" in recheck(made, replace(seen, logs={}), began=False).refusals[0]
+    expired = replace(seen, logs=dict.fromkeys(several, LogRange(60, 100)))
+    assert any(f"were deleted meanwhile: {named}" in one for one in recheck(made, expired, began=False).refusals)

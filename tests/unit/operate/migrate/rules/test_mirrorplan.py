@@ -11,6 +11,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     check_mirror,
     decide_copy,
     ends_mirror,
+    moved_since,
     pause_before_copy,
 )
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -59,6 +60,25 @@ def test_an_offset_that_expired_in_kafka_leaves_the_znode():
 def test_a_partition_that_was_added_is_copied():
     added = TopicPartition("t", 3)
     assert decide({**STORED, added: 7}, STORED, existing=[*PARTITIONS, added]).due == {added: 7}
+
+
+def test_a_partition_without_any_offset_is_a_warning():
+    assert decide(STORED, STORED).warnings == ()
+    added = TopicPartition("t", 3)
+    (warning,) = decide(STORED, STORED, existing=[*PARTITIONS, added]).warnings
+    assert warning.startswith("neither end has an offset of t-3,")
+    assert decide({**STORED, added: 7}, STORED, existing=[*PARTITIONS, added]).warnings == ()
+    assert decide({P0: 50}, STORED).warnings == ()
+
+
+def test_offsets_are_not_taken_back_by_default():
+    rows = [CopiedOffset(P0, 10, 50), CopiedOffset(P1, 60, 60), CopiedOffset(P2, 70, 70)]
+    assert "is ahead of" in decide_copy(PLAN, {}, PLACE, rows, [EMPTY], run=RUN).refusals[0]
+
+
+def test_znodes_that_have_moved_are_named_in_order():
+    several = [TopicPartition("u", number) for number in range(5, -1, -1)]
+    assert moved_since(PLAN, {}, dict.fromkeys(several, 1), several) == sorted(several)
 
 
 def test_members_in_zookeeper_end_the_mirror():

@@ -3,14 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkconsumer.config.consumerconfig import PROPERTIES
 from zkconsumer.errors import ConfigError
-from zkconsumer.operate.migrate.rules.nextconfig import next_config
-from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
+from zkconsumer.operate.migrate.rules.nextconfig import _LIBRDKAFKA_LIMITS, next_config
+from zkconsumer.operate.migrate.rules.nextproperties import RULES, TARGETS, NextLine
 
 LEAST = {"group.id": "g", "zookeeper.connect": "h:2181", "bootstrap.servers": "b1:9092"}
 
@@ -180,3 +180,128 @@ def test_librdkafka_accepts_what_the_jvm_consumer_accepts(files):
     made = [Consumer(whole("confluent", least | properties)) for properties in files]
     with ThreadPoolExecutor(len(made)) as closing:  # each waits for its threads
         list(closing.map(Consumer.close, made))
+
+
+def line_of(target, name, value, **more):
+    given = {name: value, **{other.replace("_", "."): one for other, one in more.items()}}
+    return next(line for line in next_config(given, target) if line.name == name)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "heartbeat", "is_short"),
+    [("3", "1", True), ("5999", "1999", True), ("6000", "2000", False), ("8999", "2999", False), ("9000", None, False)],
+)
+def test_a_session_is_one_with_the_coordinator(timeout, heartbeat, is_short):
+    line = line_of("java", "zookeeper.session.timeout.ms", timeout)
+    assert line.successors.get("heartbeat.interval.ms") == heartbeat
+    assert ("group.min.session.timeout.ms (6000)" in line.note) is is_short
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more", "note"),
+    [
+        ("zookeeper.connect", "h:2181", {}, "no successor: the next client does not use ZooKeeper"),
+        ("offsets.storage", "zookeeper", {}, "no successor: offsets are stored in Kafka; move them"),
+        ("offsets.storage", "kafka", {}, "no successor: offsets are stored in Kafka, where they are already; first"),
+        (
+            "offsets.storage",
+            "kafka",
+            {"dual_commit_enabled": "true"},
+            "no successor: offsets are stored in Kafka, where they are already; first",
+        ),
+        ("auto.commit.enable", "true", {}, "records that poll() has returned"),
+        ("sasl.username", "u", {"sasl_mechanism": "GSSAPI"}, "no successor: only sasl.mechanism PLAIN and SCRAM"),
+        ("ssl.key.location", "/k", {}, "in Java one file has the key"),
+    ],
+)
+def test_notes_name_what_changes(name, value, more, note):
+    assert line_of("java", name, value, **more).note.startswith(note)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more", "note"),
+    [
+        (
+            "offsets.storage",
+            "kafka",
+            {"dual_commit_enabled": "false"},
+            "no successor: offsets are stored in Kafka, where they are already",
+        ),
+        ("auto.commit.enable", "false", {}, ""),
+        ("max.poll.records", "5", {}, "not carried over: the JVM consumer ignores it"),
+        ("client_id", "c", {}, "not carried over: the JVM consumer ignores it"),
+    ],
+)
+def test_a_note_says_no_more_than_that(name, value, more, note):
+    assert (
+        next(
+            line
+            for line in next_config({name: value, **{k.replace("_", "."): v for k, v in more.items()}}, "java")
+            if line.name == name
+        ).note
+        == note
+    )
+
+
+def test_only_round_robin_changes_its_order():
+    for value, changes in (("roundrobin", True), ("range", False), ("roundrobin-natural", False)):
+        assert ("another order" in line_of("java", "partition.assignment.strategy", value).note) is changes
+
+
+def test_a_property_that_only_zkconsumer_has_is_not_carried_over():
+    name = next(row.name for row in PROPERTIES.values() if row.name not in RULES)
+    value = _legal(PROPERTIES[name.replace(".", "_")])
+    assert line_of("java", name, value).note == "no successor: only zkconsumer has it"
+
+
+def test_files_of_pem_are_named_otherwise_in_java():
+    assert successors("java", ssl_ca_location="/ca") == {"ssl.truststore.location": "/ca", "ssl.truststore.type": "PEM"}
+    assert successors("confluent", ssl_ca_location="/ca") == {"ssl.ca.location": "/ca"}
+    assert successors("mm2", ssl_ca_location="/ca") == {
+        "source.ssl.truststore.location": "/ca",
+        "source.ssl.truststore.type": "PEM",
+    }
+
+
+@pytest.mark.parametrize(("target", "name"), [("spark", "subscribe"), ("mm2", "target.bootstrap.servers")])
+def test_what_only_one_target_needs(target, name):
+    needing = {other for other in TARGETS for line in next_config({}, other) if name in line.successors}
+    assert needing == {target}
+
+
+def test_a_value_that_librdkafka_refuses_is_changed():
+    line = line_of("confluent", "socket.timeout.ms", "1")
+    assert line.successors == {"socket.timeout.ms": "10"}
+    assert line.note == "also limits requests that are not a fetch; changed to what librdkafka accepts"
+    line = line_of("confluent", "fetch.wait.max.ms", "300001")
+    assert (line.successors, line.note) == ({"fetch.wait.max.ms": "300000"}, "changed to what librdkafka accepts")
+
+
+@pytest.mark.parametrize("name", _LIBRDKAFKA_LIMITS)
+def test_limits_are_those_of_librdkafka(name):
+    least, most = _LIBRDKAFKA_LIMITS[name]
+    for value in (least, most):
+        Consumer({"group.id": "g", name: value}).close()
+    for value in (least - 1, most + 1):
+        with pytest.raises(KafkaException, match=r"outside allowed range|must be"):
+            Consumer({"group.id": "g", name: value})
+
+
+def test_nothing_else_is_missing():
+    def missing(target, given):
+        return {name for line in next_config(given, target) if line.is_missing for name in line.successors}
+
+    assert missing("java", {}) == missing("confluent", {}) == {"bootstrap.servers", "group.id"}
+    assert missing("spark", {}) == {"kafka.bootstrap.servers", "subscribe"}
+    assert missing("mm2", {}) == {"source.bootstrap.servers", "target.bootstrap.servers", "source->target.topics"}
+    assert missing("mm2", {**LEAST, "mirror.topics.whitelist": "a"}) == {"target.bootstrap.servers"}
+    assert missing("java", LEAST) == set()
+    assert not NextLine("a").is_missing
+
+
+def test_a_default_is_written_only_where_the_file_has_no_value():
+    assert whole("java", LEAST)["session.timeout.ms"] == "45000"
+    assert whole("java", {**LEAST, "zookeeper.session.timeout.ms": "7000"})["session.timeout.ms"] == "7000"
+    for target, name in (("spark", "startingOffsets"), ("mm2", "source.consumer.auto.offset.reset")):
+        assert whole(target, LEAST)[name] == "latest"
+        assert whole(target, {**LEAST, "auto.offset.reset": "smallest"})[name] == "earliest"

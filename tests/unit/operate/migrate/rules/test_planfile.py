@@ -61,7 +61,6 @@ def test_another_file_is_refused(content):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
         {"source": "kafka:g"},
         {"missing": "none"},
         {"extra": 1},
@@ -73,3 +72,17 @@ def test_another_file_is_refused(content):
 def test_a_plan_that_no_release_writes_is_refused(change):
     with pytest.raises(ZkConsumerError, match="is not a migration plan"):
         decode_plan("p", signed({**json.loads(encode_plan(PLAN)), **change}))
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"kind": "zkconsumer snapshot"}])
+def test_another_kind_or_version_is_named(change):
+    with pytest.raises(ZkConsumerError, match="another kind or version"):
+        decode_plan("p", signed({**json.loads(encode_plan(PLAN)), **change}))
+
+
+def test_a_plan_has_a_version_and_its_topics_in_order():
+    plan = replace(PLAN, identities={"u": 5, "t": "id"})
+    document = json.loads(encode_plan(plan))
+    assert document["version"] == 1
+    assert list(document["identities"].items()) == [("t", "id"), ("u", 5)]
+    assert decode_plan("p", encode_plan(plan).encode()) == plan

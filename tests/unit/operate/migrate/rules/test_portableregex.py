@@ -32,6 +32,11 @@ def test_examples():
         ("(?i)ab", "^[Aa][Bb]$"),
         ("x{2,}?", "^x{2,}$"),
         ("(?<name>a)b", "^(a)b$"),
+        (r"a[\s\S]b", "^a.b$"),
+        (r"a\+b\.c", r"^a\+b\.c$"),
+        (r"a\-b-c_d", "^a-b-c_d$"),
+        ("[ab][abc][a-d]", "^[ab][a-c][a-d]$"),
+        (r"\x41", "^A$"),
     ],
 )
 def test_a_regex_is_anchored_for_librdkafka(regex, expected):
@@ -65,6 +70,12 @@ def test_features_that_other_engines_lack_are_named(regex, feature):
 
 def test_an_escaped_backslash_begins_no_feature():
     assert portable_regex(r"a\\d").features == ()
+
+
+def test_what_python_cannot_compile_has_no_translation():
+    found = portable_regex("a{99999999999}")
+    assert (found.python, found.librdkafka) == (None, None)
+    assert "not translatable" in found.features[-1]
 
 
 def test_what_java_releases_interpret_differently_has_no_translation():

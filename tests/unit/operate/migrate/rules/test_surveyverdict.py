@@ -38,6 +38,41 @@ def test_a_stopped_group_with_all_offsets_is_ready():
     assert found.next == "zkconsumer migrate plan --from zookeeper:g --to kafka:g --output g.plan.json"
 
 
+def test_blockers_come_first_and_notes_last():
+    members = (SurveyedMember("g_a", "jvm", "static"),)
+    found = survey(replace(GOOD, members=members, retention_minutes={}, releases={0: (0, 8, 2)}))
+    levels = [one.level for one in found.findings]
+    assert levels == sorted(levels, key=list(Level).index)
+    assert set(levels) == set(Level)
+    assert found.next == "zkconsumer migrate survey --group g"
+
+
+@pytest.mark.parametrize(
+    ("stored", "storage", "missing"),
+    [
+        (((50, None), (None, None)), "zookeeper", [P1]),
+        (((50, None), (None, 50)), "both", []),
+        (((None, None), (None, 50)), "kafka", []),
+        (((None, None), (None, None)), "none", [P0, P1]),
+    ],
+)
+def test_which_store_has_offsets(stored, storage, missing):
+    rows = zip((P0, P1), stored, strict=True)
+    facts = SurveyFacts("g", partitions=tuple(SurveyedPartition(p, True, *offsets) for p, offsets in rows))
+    assert (facts.storage, facts.missing) == (storage, missing)
+
+
+def test_what_a_finding_lists_is_sorted():
+    members = tuple(
+        SurveyedMember(f"g_{name}", name, "white_list", regex) for name, regex in zip("fbdaec", "135246", strict=True)
+    )
+    releases = {number: (3, number) for number in (30, 4, 21, 7, 15)}
+    texts = [one.text for one in survey(replace(GOOD, members=members, releases=releases)).findings]
+    assert any("(a, b, c, d, e, f)" in text for text in texts)
+    assert any("4 has 3.4, 7 has 3.7, 15 has 3.15, 21 has 3.21, 30 has 3.30" in text for text in texts)
+    assert [text.split("'")[1] for text in texts if text.startswith("white list")] == list("123456")
+
+
 def test_a_group_with_members_is_ready_once_they_are_stopped():
     found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.RUNNING, ["members"])

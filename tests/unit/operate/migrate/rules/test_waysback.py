@@ -68,6 +68,23 @@ def test_the_only_offsets_are_not_rolled_back(source):
     assert rollback(AFTER, source={P0: 51, P1: 60, P2: 70}) == ()
 
 
+def test_an_offset_of_0_is_an_offset():
+    """Which the source has lost."""
+    seen = replace(SEEN, source={**SEEN.source, P0: 0})
+    made = plan(seen)
+    assert "no longer has" in rollback(dict(seen.source), made=made, source={P1: 60, P2: 70})[0]
+    assert rollback(dict(seen.source), made=made, source=seen.source) == ()
+
+
+def test_what_the_plan_does_not_have_stays_as_it_was_when_the_run_began():
+    added = TopicPartition("t", 3)
+    made = plan()
+    for found, before, refused in ((7, 7, False), (8, 7, True), (7, None, True)):
+        beyond = {} if before is None else {added: before}
+        refusals = decide_rollback(made, PLACE, {**AFTER, added: found}, SEEN.source, [HOLDS], RUN, beyond)
+        assert bool(refusals) is refused
+
+
 def test_guards_and_servers_are_checked_before_a_rollback():
     live = Guard("kafka", False, "group g lives in Kafka")
     elsewhere, reason = rollback(AFTER, guards=(live,), place=PLACE._replace(kafka_cluster="other"))
@@ -163,6 +180,8 @@ def test_the_refusals_of_a_way_back_last():
 def test_a_reset_at_the_target_has_to_be_accepted():
     (reason,) = back(after(SEEN, {P0: -20})).refusals
     assert "zookeeper:g is ahead of kafka:g: t-0" in reason
+    seen = after(SEEN, {P0: -20})
+    assert reverse_plan(plan(), seen, {}, RUN, missing="fail", retention_ms=None, now_ms=2).refusals == (reason,)
     found = back(after(SEEN, {P0: -20}), rewind=True)
     assert (found.refusals, found.partitions[0].replayed) == ((), 20)
 

@@ -10,6 +10,7 @@ from zkconsumer.operate.offsets.rules.offsetreset import (
     LogRange,
     OffsetRow,
     ResetSpec,
+    how_far,
     parse_datetime,
     parse_duration,
     reset_offset,
@@ -36,6 +37,7 @@ def test_examples():
         (ResetSpec("offset", 101), 50, None, 100, "101 is after the log end"),
         (ResetSpec("offset", 9), 50, None, 10, "9 is before the log start"),
         (ResetSpec("shift", -20), 50, None, 30, ""),
+        (ResetSpec("shift", 20), 0, None, 20, ""),
         (ResetSpec("shift", -50), 50, None, 10, "0 is before the log start"),
         (ResetSpec("shift", 60), 50, None, 100, "110 is after the log end"),
         (ResetSpec("time", 1), 50, 70, 70, ""),
@@ -65,6 +67,33 @@ def test_only_records_that_the_log_has_are_counted(old, new, skipped, replayed):
 def test_sums_name_what_is_unknown():
     rows = [OffsetRow(P, 50, 80, LOG), OffsetRow(P, 50, 20, LOG), OffsetRow(P, None, 20, LOG)]
     assert sums(rows) == (30, 30, 1)
+    assert sums([OffsetRow(P, 50, 51, LOG), OffsetRow(P, 50, 49, LOG), OffsetRow(P, 50, 50, LOG)]) == (1, 1, 0)
+
+
+def test_of_several_groups_the_one_that_has_read_most_counts():
+    assert how_far([20, None, 60], 50, LOG) == -10
+    assert how_far([None], 50, LOG) is None
+
+
+def test_a_reset_without_a_value_has_0():
+    assert ResetSpec("earliest").value == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2017-06-01T12:00:00.000", 1496318400000),
+        ("2017-06-01T12:00:00.007Z", 1496318400007),
+        ("2017-06-01T12:00:00.000+02", 1496311200000),
+        ("2017-06-01T12:00:00.000-01:30", 1496323800000),
+    ],
+)
+def test_times_with_zones(text, ms):
+    assert parse_datetime(text) == ms
+
+
+def test_all_parts_of_a_duration_are_added():
+    assert parse_duration("P1DT2H3M4.5S") == 93784500
 
 
 @pytest.mark.parametrize(
