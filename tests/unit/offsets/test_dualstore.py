@@ -69,6 +69,13 @@ def test_an_offset_in_one_store_counts_under_every_rule(rule):
     assert both.dual.fetch([T0, T1, T2]) == {T0: 5, T1: 6, T2: None}
 
 
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_a_negative_offset_in_one_store_leaves_that_of_the_other(rule):
+    both = Both({T0: -1, T1: 6}, {T0: 5, T1: -1}, rule)
+    assert both.dual.fetch([T0, T1]) == {T0: 5, T1: 6}
+    assert both.dual.stored([T0, T1]) == {T0: (5, "kafka"), T1: (6, "zookeeper")}
+
+
 def test_what_one_store_cannot_read_is_skipped():
     both = Both({T0: 1, T1: 1, T2: 1}, {T0: 2, T1: 2, T2: 2})
     both.zookeeper.unreadable, both.kafka.unreadable = {T0}, {T1}

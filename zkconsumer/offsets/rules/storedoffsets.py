@@ -52,6 +52,18 @@ def offsets_of(stored: Mapping[TopicPartition, StoredOffset]) -> dict[TopicParti
     return {partition: one.offset for partition, one in stored.items() if one.offset is not None}
 
 
+def usable_offset(offset: int | None) -> int | None:
+    """Where a consumer continues by a stored offset; None if it has to reset.
+
+    A negative offset stands for no offset, as the JVM's consumer reads one that is missing
+    (jvm-consumer.md#offsets-in-zookeeper).
+
+    >>> usable_offset(0), usable_offset(-1), usable_offset(None)
+    (0, None, None)
+    """
+    return None if offset is None or offset < 0 else offset
+
+
 def is_unique(mark: Mark | None) -> bool:
     """True if no two writes have this mark; other clients send the same metadata with every commit."""
     return isinstance(mark, int) or (mark is not None and mark.startswith(OUR_METADATA))
@@ -159,7 +171,7 @@ def changed_offsets(
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
-    """Which of two stored offsets counts; None if there is none.
+    """Which of two stored offsets counts; None if there is none, and a negative one if there is only that.
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.
@@ -167,8 +179,11 @@ def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> 
         rule: ``max``, the JVM's rule, under which a rewind must lower both stores; or ``zookeeper`` or ``kafka``, whose
             offset is used, or the other store's if it has none.
     """
-    if in_zookeeper is None or in_kafka is None:
-        return in_kafka if in_zookeeper is None else in_zookeeper
+    if in_kafka is None or (usable_offset(in_kafka) is None and in_zookeeper is not None):
+        return in_zookeeper
+    if usable_offset(in_zookeeper) is None:
+        return in_kafka
+    assert in_zookeeper is not None
     return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
 
 

@@ -39,6 +39,12 @@ def test_a_store_without_an_offset_is_ignored():
         assert choose_stored(None, None, rule) is None
 
 
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_a_negative_offset_does_not_displace_the_other_stores(rule):
+    assert choose_stored(-1, 5, rule) == choose_stored(5, -1, rule) == 5
+    assert choose_stored(-1, None, rule) == choose_stored(None, -1, rule) == choose_stored(-1, -1, rule) == -1
+
+
 def test_a_version_that_our_own_write_explains_is_no_foreign_write():
     assert not written_by_others(KnownOffset(5, 3), 4)
     assert not written_by_others(KnownOffset(None, NO_NODE), 0)
