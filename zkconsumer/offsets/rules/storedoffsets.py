@@ -187,8 +187,15 @@ def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> 
     return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
 
 
-def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
-    """Which of two stored offsets counts for a tool; None if there is none."""
+def counting_offset(
+    in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage, *, is_known: bool = True
+) -> int | None:
+    """Which of two stored offsets counts for a tool; None if there is none, or if that is unknown.
+
+    ``is_known`` is False if Kafka has one that could not be read.
+    """
+    if not is_known and storage != "zookeeper":
+        return None
     return choose_stored(
         None if storage == "kafka" else in_zookeeper,
         None if storage == "zookeeper" else in_kafka,

@@ -37,11 +37,13 @@ class Answer(NamedTuple, Generic[F]):
         found: what is known.
         problems: why the rest is unknown, one sentence for each reason.
         error: why nothing is known; None if a broker answered.
+        unknown: partitions whose committed offset the broker refused to tell.
     """
 
     found: F
     problems: tuple[str, ...] = ()
     error: ZkConsumerError | None = None
+    unknown: frozenset[TopicPartition] = frozenset()
 
     def required(self) -> F:
         """What was found, for callers that need all of it.
@@ -224,6 +226,7 @@ def _committed(stored: StoredOffsets) -> Answer[dict[TopicPartition, StoredOffse
     return Answer(
         {partition: one for partition, one in stored.found.items() if one.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
+        unknown=frozenset(stored.errors),
     )
 
 

@@ -69,6 +69,11 @@ def test_which_of_two_offsets_counts_for_a_tool(in_zookeeper, in_kafka, auto, bo
     assert chosen == [auto, in_zookeeper, in_kafka, both]
 
 
+def test_an_offset_in_kafka_that_is_unknown_may_be_the_one_that_counts():
+    storages = ("auto", "zookeeper", "kafka", "both")
+    assert [counting_offset(5, None, one, is_known=False) for one in storages] == [None, 5, None, None]
+
+
 def test_stored_offsets_without_an_offset_are_none():
     assert offsets_of({TopicPartition("t", 0): StoredOffset(None), TopicPartition("t", 1): StoredOffset(0, "m")}) == {
         TopicPartition("t", 1): 0
