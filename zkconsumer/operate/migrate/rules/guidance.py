@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
 
 
 class Evidence(Enum):
@@ -39,6 +40,7 @@ class WatchedPartition(NamedTuple):
         is_znode_written: whether the znode was written meanwhile.
         in_kafka: offset in Kafka, read after ``znode``; None if there is none.
         commits: offsets that were committed to Kafka meanwhile, the oldest first.
+        log: the offsets of its log, read after all others; None if unknown.
     """
 
     partition: TopicPartition
@@ -47,6 +49,7 @@ class WatchedPartition(NamedTuple):
     is_znode_written: bool
     in_kafka: int | None
     commits: tuple[int, ...]
+    log: LogRange | None = None
 
     @property
     def evidence(self) -> Evidence:
@@ -185,10 +188,10 @@ def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
 def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """Under dual commit the greater offset counts, and what ZooKeeper has is right as long as it is the store."""
     for one in _with(partitions, Evidence.CONTRADICTED, Evidence.NONE):
-        if one.in_kafka is not None and one.znode is not None and one.in_kafka > one.znode:
+        if (skipped := how_far([one.znode], one.in_kafka, one.log) or 0) > 0:
             yield (
                 f"{one.partition}: Kafka has offset {one.in_kafka} of an earlier time, ZooKeeper {one.znode}; with "
-                f"dual commit the greater one counts, and {one.in_kafka - one.znode} records would be skipped. Delete "
+                f"dual commit the greater one counts, and {skipped} records would be skipped. Delete "
                 "the group's offsets in Kafka first, or set dual.read=zookeeper where members are zkconsumer's"
             )
 
@@ -196,10 +199,10 @@ def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
 def _znode_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """The same on the way back, where what Kafka has is right."""
     for one in partitions:
-        if one.in_kafka is not None and one.znode is not None and one.znode > one.in_kafka:
+        if (skipped := how_far([one.in_kafka], one.znode, one.log) or 0) > 0:
             yield (
                 f"{one.partition}: ZooKeeper has offset {one.znode} of an earlier time, Kafka {one.in_kafka}; do not "
-                f"enable dual commit again before it is lowered, or {one.znode - one.in_kafka} records would be skipped"
+                f"enable dual commit again before it is lowered, or {skipped} records would be skipped"
             )
 
 
