@@ -240,6 +240,14 @@ def test_consumers_that_continued_on_a_new_topic_refuse_the_rollback(servers, en
         servers.roll_back()
 
 
+def test_an_offset_that_is_written_in_another_way_has_not_moved(servers):
+    begin(servers, TO_ZOOKEEPER)
+    servers.run()
+    servers.write("/consumers/g/offsets/t/0", b"%d\n" % OFFSETS[PARTITIONS[0]])
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
 def test_members_at_the_target_refuse_the_rollback(servers):
     begin(servers, TO_KAFKA)
     servers.run()
