@@ -111,6 +111,15 @@ def test_a_mark_is_of_the_store_whose_offset_counts():
     assert both.dual.stored([T0]) == {T0: (10, "zookeeper")}, "what we wrote is in both"
 
 
+@pytest.mark.parametrize(("rule", "store"), [("max", "zookeeper"), ("zookeeper", "zookeeper"), ("kafka", "kafka")])
+def test_of_equal_offsets_the_mark_is_of_the_store_that_the_rule_names(rule, store):
+    both = Both({T0: 10}, {T0: 10}, rule)
+    both.dual.fetch([T0])
+    assert both.dual.stored([T0]) == {T0: (10, store)}
+    both.dual.commit({T0: 11, T1: 5})
+    assert both.dual.stored([T0, T1]) == {T0: (11, store), T1: (5, store)}, "as the next fetch finds it"
+
+
 def test_both_stores_are_invalidated_counted_and_closed():
     both = Both({}, {})
     both.dual.invalidate([T0])

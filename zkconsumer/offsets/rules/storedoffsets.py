@@ -170,32 +170,44 @@ def changed_offsets(
     return {partition: offset for partition, offset in positions.items() if committed.get(partition) != offset}
 
 
-def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
-    """Which of two stored offsets counts; None if there is none, and a negative one if there is only that.
+class ChosenOffset(NamedTuple):
+    """The one of two stored offsets that counts.
+
+    Attributes:
+        offset: None if there is none, or if it is unknown; a negative one if there is only that.
+        in_kafka: True if it is Kafka's, with Kafka's mark; both stores may have the same offset.
+    """
+
+    offset: int | None
+    in_kafka: bool = False
+
+
+def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> ChosenOffset:
+    """Which of two stored offsets counts.
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.
         in_kafka: offset in Kafka, None if there is none.
-        rule: ``max``, the JVM's rule, under which a rewind must lower both stores; or ``zookeeper`` or ``kafka``, whose
-            offset is used, or the other store's if it has none.
+        rule: ``max``, the JVM's rule, under which a rewind must lower both stores, and ZooKeeper's counts if both are
+            equal; or ``zookeeper`` or ``kafka``, whose offset is used, or the other store's if it has none.
     """
     if in_kafka is None or (usable_offset(in_kafka) is None and in_zookeeper is not None):
-        return in_zookeeper
-    if usable_offset(in_zookeeper) is None:
-        return in_kafka
-    assert in_zookeeper is not None
-    return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
+        return ChosenOffset(in_zookeeper)
+    if in_zookeeper is None or usable_offset(in_zookeeper) is None:
+        return ChosenOffset(in_kafka, in_kafka=True)
+    is_kafka = in_kafka > in_zookeeper if rule == "max" else rule == "kafka"
+    return ChosenOffset(in_kafka if is_kafka else in_zookeeper, is_kafka)
 
 
 def counting_offset(
     in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage, *, is_known: bool = True
-) -> int | None:
-    """Which of two stored offsets counts for a tool; None if there is none, or if that is unknown.
+) -> ChosenOffset:
+    """Which of two stored offsets counts for a tool.
 
     ``is_known`` is False if Kafka has one that could not be read.
     """
     if not is_known and storage != "zookeeper":
-        return None
+        return ChosenOffset(None)
     return choose_stored(
         None if storage == "kafka" else in_zookeeper,
         None if storage == "zookeeper" else in_kafka,

@@ -133,12 +133,12 @@ class LagSampler:
             stored = znodes.offsets.get(partition)
             in_zookeeper = None if stored is None else stored.offset
             is_known = partition not in unknown
-            committed = counting_offset(in_zookeeper, offsets.get(partition), self._storage, is_known=is_known)
-            is_stored = stored is not None and committed == in_zookeeper
+            counts = counting_offset(in_zookeeper, offsets.get(partition), self._storage, is_known=is_known)
+            is_stored = counts.offset is not None and not counts.in_kafka
             series.append(
                 LagSample(
                     at=at,
-                    committed=committed,
+                    committed=counts.offset,
                     mzxid=stored.mzxid if stored is not None and is_stored else None,
                     log_start=logs.starts.get(partition),
                     log_end=logs.ends.get(partition),

@@ -329,5 +329,6 @@ def counting_offsets(
     """
     of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
     return {
-        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max") for p in partitions
+        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
+        for p in partitions
     }

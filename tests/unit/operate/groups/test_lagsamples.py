@@ -130,6 +130,17 @@ def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups
     assert committed == {P0: [8, None], P1: [5, 5]}
 
 
+@pytest.mark.parametrize(("storage", "is_znode"), [("auto", False), ("zookeeper", True), ("both", True)])
+def test_of_equal_offsets_the_sample_has_the_write_of_the_one_that_counts(many_groups, storage, is_znode):
+    with running_stub_broker() as stub:
+        stub.committed[P0] = 5
+        stub.coordinator = stub.broker
+        with LagSampler(many_groups, CONFIG, window=2, storage=storage, bootstrap=[stub.broker]) as sampler:
+            sampler.sample(["g"], 0)
+        (sample,) = sampler.samples("g")[P0]
+    assert (sample.committed, sample.mzxid is not None) == (5, is_znode)
+
+
 def test_an_offset_in_kafka_that_one_answer_refuses_is_unknown(many_groups):
     with running_stub_broker() as stub:
         stub.committed[P0] = 8
