@@ -156,7 +156,7 @@ def run(
     if report is None:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
         return
-    show_end(report, () if options.as_json else done)
+    show_end(plan, report, () if options.as_json else done)
 
 
 def _execute(
@@ -195,10 +195,11 @@ def refuse(reasons: Iterable[str]) -> NoReturn:
     raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def show_end(report: WriteReport, done: Iterable[str]) -> None:
+def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
     """Print what became of a write.
 
     Args:
+        plan: what was to be written.
         report: of the write.
         done: lines to print if all is written.
 
@@ -220,12 +221,10 @@ def show_end(report: WriteReport, done: Iterable[str]) -> None:
         lists.append(("unknown whether written", report.unknown))
     for heading, names in lists:
         click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
-    click.echo(
-        escaped(
-            f"`zkconsumer offsets restore {report.snapshot}` undoes what was written, with --complete it completes it"
-        ),
-        err=True,
-    )
+    advice = f"`zkconsumer offsets restore {report.snapshot}` undoes what was written, with --complete it completes it"
+    if plan.snapshot is not None and plan.snapshot.plan is not None:  # `offsets restore` refuses the file
+        advice = f"what was written stays: {plan.resume}"
+    click.echo(escaped(advice), err=True)
     raise click.exceptions.Exit(EXIT_FAILED)
 
 

@@ -36,9 +36,9 @@ class DualOffsetStore:
         in_zookeeper = self._zookeeper.fetch(partitions, kept)
         in_kafka = self._kafka.fetch(partitions, kept)
         readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
-        offsets = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
-        self._from_kafka = {p for p in readable if offsets[p] != in_zookeeper[p]}
-        return offsets
+        chosen = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
+        self._from_kafka = {p for p, stored in chosen.items() if stored.in_kafka}
+        return {p: stored.offset for p, stored in chosen.items()}
 
     def commit(
         self,
@@ -49,9 +49,13 @@ class DualOffsetStore:
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
-        self._from_kafka -= accepted
+        if self._rule != "kafka":
+            self._from_kafka -= accepted
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
-        return self._kafka.commit(left, may_send=may_send, retry=retry)
+        done = self._kafka.commit(left, may_send=may_send, retry=retry)
+        if self._rule == "kafka":
+            self._from_kafka |= done
+        return done
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""

@@ -127,11 +127,24 @@ def test_a_dry_run_shows_the_same_table_where_a_guard_refuses():
 
 def test_what_may_be_written_is_listed_apart(tmp_path):
     report = WriteReport(tmp_path / "s", ["/a"], ["/b"], ["/c"], ["whether /c was written is unknown"])
-    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(report, ())))
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, ())))
     assert ended.exit_code == 1
     assert ended.stderr.splitlines()[1:4] == ["written: /a", "not written: /b", "unknown whether written: /c"]
     document = plan_document(plan(), report)
     assert [document[name] for name in ("written", "not_written", "unknown")] == [["/a"], ["/b"], ["/c"]]
+
+
+def test_the_advice_after_a_fault_is_what_works(tmp_path):
+    """`offsets restore` refuses the file of a migration."""
+    report = WriteReport(tmp_path / "s", ["/a"], ["/b"], [], ["/b was not written"])
+    of_migration = replace(plan(), snapshot=Snapshot("rollback", "h:1", 1, (), plan="abc"), resume="roll back again")
+
+    def advice(of):
+        ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(of, report, ())))
+        return ended.stderr.splitlines()[-1]
+
+    assert advice(plan()).startswith(f"`zkconsumer offsets restore {tmp_path / 's'}`")
+    assert advice(of_migration) == "what was written stays: roll back again"
 
 
 def test_every_fault_of_a_file_is_shown():

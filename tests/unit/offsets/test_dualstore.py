@@ -69,6 +69,13 @@ def test_an_offset_in_one_store_counts_under_every_rule(rule):
     assert both.dual.fetch([T0, T1, T2]) == {T0: 5, T1: 6, T2: None}
 
 
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_a_negative_offset_in_one_store_leaves_that_of_the_other(rule):
+    both = Both({T0: -1, T1: 6}, {T0: 5, T1: -1}, rule)
+    assert both.dual.fetch([T0, T1]) == {T0: 5, T1: 6}
+    assert both.dual.stored([T0, T1]) == {T0: (5, "kafka"), T1: (6, "zookeeper")}
+
+
 def test_what_one_store_cannot_read_is_skipped():
     both = Both({T0: 1, T1: 1, T2: 1}, {T0: 2, T1: 2, T2: 2})
     both.zookeeper.unreadable, both.kafka.unreadable = {T0}, {T1}
@@ -102,6 +109,15 @@ def test_a_mark_is_of_the_store_whose_offset_counts():
     assert both.dual.stored([T0, T1]) == {T0: (9, "kafka"), T1: (9, "zookeeper")}
     both.dual.commit({T0: 10})
     assert both.dual.stored([T0]) == {T0: (10, "zookeeper")}, "what we wrote is in both"
+
+
+@pytest.mark.parametrize(("rule", "store"), [("max", "zookeeper"), ("zookeeper", "zookeeper"), ("kafka", "kafka")])
+def test_of_equal_offsets_the_mark_is_of_the_store_that_the_rule_names(rule, store):
+    both = Both({T0: 10}, {T0: 10}, rule)
+    both.dual.fetch([T0])
+    assert both.dual.stored([T0]) == {T0: (10, store)}
+    both.dual.commit({T0: 11, T1: 5})
+    assert both.dual.stored([T0, T1]) == {T0: (11, store), T1: (5, store)}, "as the next fetch finds it"
 
 
 def test_both_stores_are_invalidated_counted_and_closed():

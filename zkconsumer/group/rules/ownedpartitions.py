@@ -13,7 +13,7 @@ from typing import Final
 
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, usable_offset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 
@@ -112,7 +112,7 @@ class OwnedPartition:
         assert self.thread is not None
         read = self.read or NO_OFFSET
         moved = read.offset != self.stored.offset
-        offset = None if read.offset is None or read.offset < 0 else read.offset
+        offset = usable_offset(read.offset)
         if position is not None and not moved:
             offset = position
         return AssignedPartition(self.thread, None if outdated else offset, read, location, outdated, moved)

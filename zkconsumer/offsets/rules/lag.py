@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
+
 BEFORE_LOG: Final = "before the log start"
 AFTER_LOG: Final = "after the log end"
 
@@ -21,9 +23,8 @@ def signed_lag(offset: int | None, log_end: int | None) -> int | None:
     >>> signed_lag(7, 9), signed_lag(12, 9), signed_lag(-1, 9), signed_lag(None, 9), signed_lag(7, None)
     (2, -3, None, None, None)
     """
-    if offset is None or offset < 0 or log_end is None:
-        return None
-    return log_end - offset
+    position = usable_offset(offset)
+    return None if position is None or log_end is None else log_end - position
 
 
 def lag(offset: int | None, log_end: int | None) -> int | None:

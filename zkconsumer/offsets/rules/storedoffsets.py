@@ -52,6 +52,18 @@ def offsets_of(stored: Mapping[TopicPartition, StoredOffset]) -> dict[TopicParti
     return {partition: offset.offset for partition, offset in stored.items() if offset.offset is not None}
 
 
+def usable_offset(offset: int | None) -> int | None:
+    """Where a consumer continues by a stored offset; None if it has to reset.
+
+    A negative offset stands for no offset, as the JVM's consumer reads one that is missing
+    (jvm-consumer.md#offsets-in-zookeeper).
+
+    >>> usable_offset(0), usable_offset(-1), usable_offset(None)
+    (0, None, None)
+    """
+    return None if offset is None or offset < 0 else offset
+
+
 def is_unique(mark: Mark | None) -> bool:
     """True if no two writes have this mark; other clients send the same metadata with every commit."""
     return isinstance(mark, int) or (mark is not None and mark.startswith(OUR_METADATA))
@@ -158,22 +170,44 @@ def changed_offsets(
     return {partition: offset for partition, offset in positions.items() if committed.get(partition) != offset}
 
 
-def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
-    """Which of two stored offsets counts; None if there is none.
+class ChosenOffset(NamedTuple):
+    """The one of two stored offsets that counts.
+
+    Attributes:
+        offset: None if there is none, or if it is unknown; a negative one if there is only that.
+        in_kafka: True if it is Kafka's, with Kafka's mark; both stores may have the same offset.
+    """
+
+    offset: int | None
+    in_kafka: bool = False
+
+
+def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> ChosenOffset:
+    """Which of two stored offsets counts.
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.
         in_kafka: offset in Kafka, None if there is none.
-        rule: ``max``, the JVM's rule, under which a rewind must lower both stores; or ``zookeeper`` or ``kafka``, whose
-            offset is used, or the other store's if it has none.
+        rule: ``max``, the JVM's rule, under which a rewind must lower both stores, and ZooKeeper's counts if both are
+            equal; or ``zookeeper`` or ``kafka``, whose offset is used, or the other store's if it has none.
     """
-    if in_zookeeper is None or in_kafka is None:
-        return in_kafka if in_zookeeper is None else in_zookeeper
-    return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
+    if in_kafka is None or (usable_offset(in_kafka) is None and in_zookeeper is not None):
+        return ChosenOffset(in_zookeeper)
+    if in_zookeeper is None or usable_offset(in_zookeeper) is None:
+        return ChosenOffset(in_kafka, in_kafka=True)
+    is_kafka = in_kafka > in_zookeeper if rule == "max" else rule == "kafka"
+    return ChosenOffset(in_kafka if is_kafka else in_zookeeper, is_kafka)
 
 
-def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
-    """Which of two stored offsets counts for a tool; None if there is none."""
+def counting_offset(
+    in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage, *, is_known: bool = True
+) -> ChosenOffset:
+    """Which of two stored offsets counts for a tool.
+
+    ``is_known`` is False if Kafka has one that could not be read.
+    """
+    if not is_known and storage != "zookeeper":
+        return ChosenOffset(None)
     return choose_stored(
         None if storage == "kafka" else in_zookeeper,
         None if storage == "zookeeper" else in_kafka,

@@ -133,7 +133,9 @@ def read_cluster_facts(
         quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
     kafka_offsets = offsets_of(in_kafka[znodes.group].found)
     committed = {
-        p: counting_offset(znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage)
+        p: counting_offset(
+            znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage
+        ).offset
         for p in partitions
     }
     if of_partitions is None:

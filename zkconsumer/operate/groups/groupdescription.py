@@ -293,7 +293,7 @@ def _partition(
 ) -> PartitionDescription:
     stored = znodes.offsets.get(partition)
     in_zookeeper = None if stored is None else stored.offset
-    committed = counting_offset(in_zookeeper, in_kafka, storage)
+    committed = counting_offset(in_zookeeper, in_kafka, storage).offset
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,

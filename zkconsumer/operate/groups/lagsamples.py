@@ -126,22 +126,21 @@ class LagSampler:
 
     def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
         former, offsets = self._samples.get(znodes.group, {}), offsets_of(in_kafka.found)
-        if in_kafka.error is None:
-            self._in_kafka[znodes.group] = offsets
+        known = self._in_kafka.get(znodes.group, {})
         # Where Kafka had an offset, ZooKeeper's may be years old.
-        unknown = () if in_kafka.error is None else self._in_kafka.get(znodes.group, ())
+        unknown = {p: known[p] for p in known if in_kafka.error is not None or p in in_kafka.unknown}
+        self._in_kafka[znodes.group] = {**offsets, **unknown}
         samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
         for partition, series in samples.items():
             stored = znodes.offsets.get(partition)
             in_zookeeper = None if stored is None else stored.offset
-            committed = counting_offset(in_zookeeper, offsets.get(partition), self._storage)
-            if partition in unknown:
-                committed = None
-            is_stored = stored is not None and committed == in_zookeeper
+            is_known = partition not in unknown
+            counts = counting_offset(in_zookeeper, offsets.get(partition), self._storage, is_known=is_known)
+            is_stored = counts.offset is not None and not counts.in_kafka
             series.append(
                 LagSample(
                     at=at,
-                    committed=committed,
+                    committed=counts.offset,
                     mzxid=stored.mzxid if stored is not None and is_stored else None,
                     log_start=logs.starts.get(partition),
                     log_end=logs.ends.get(partition),

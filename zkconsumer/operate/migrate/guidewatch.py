@@ -145,6 +145,7 @@ class GroupWatch:
 
     def __init__(self, session: ZkSession, cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
         self._session = session
+        self._cluster = cluster
         self._paths = GroupPaths(group)
         self._partitions = sorted(partitions)
         # What is committed after the owners were read was committed by these owners, unless they change.
@@ -171,7 +172,11 @@ class GroupWatch:
                 self._in_kafka[commit.partition] = commit.offset
                 if commit.offset is not None:
                     self._commits[commit.partition].append(commit.offset)
-        return [self._watched(partition, self._before[partition], nodes[partition]) for partition in self._partitions]
+        seen = [self._watched(partition, self._before[partition], nodes[partition]) for partition in self._partitions]
+        unequal = [one.partition for one in seen if None not in (one.znode, one.in_kafka) and one.znode != one.in_kafka]
+        self._cluster.offsets.begin_round()
+        logs = self._cluster.offsets.logs(unequal).found.ranges()
+        return [one._replace(log=logs.get(one.partition)) for one in seen]
 
     def _nodes(self) -> dict[TopicPartition, _Nodes]:
         owners = {self._paths.owner(partition): partition for partition in self._partitions}

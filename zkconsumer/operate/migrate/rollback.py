@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,11 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     if run.snapshot is None or refusals:
         raise WriteRefused(refusals)
     undo = plan_restore(ends.session, ends.cluster, run.snapshot, outside="keep", forceable=False)
-    return replace(
-        undo,
-        command=f"rollback of {run.snapshot.command}",
-        resume="roll back again",
-    )
+    command = f"rollback of {run.snapshot.command}"
+    changes = tuple(group.change for group in undo.groups)
+    # It names the plan, so that `offsets restore` refuses it: the plan's file would not know of what that writes.
+    snapshot = replace(run.snapshot, command=command, created_ms=int(time.time() * 1000), groups=changes)
+    return replace(undo, command=command, snapshot=snapshot, resume="roll back again")
 
 
 def roll_back(

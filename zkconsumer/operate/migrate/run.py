@@ -13,7 +13,7 @@ from pathlib import Path
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import OUR_METADATA
+from zkconsumer.offsets.rules.storedoffsets import fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
@@ -165,12 +165,17 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     nodes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
     if plan.target.kind == "kafka":
-        mark = f"{OUR_METADATA}migrate-{plan_digest(plan)[:16]}"
-        kafka = tuple(KafkaChange(row.partition, row.before, row.new, mark) for row in plan.partitions)
+        unique = f"migrate-{plan_digest(plan)[:16]}"
+        stored = ends.cluster.committed(plan.target.group, [row.partition for row in plan.partitions])
+        marks = {p: fresh_metadata(one.mark, unique) for p, one in stored.items()}
+        kafka = tuple(
+            KafkaChange(row.partition, row.before, row.new, marks.get(row.partition) or our_metadata(unique, None))
+            for row in plan.partitions
+        )
     elif plan.target.kind == "zookeeper":
         wanted = {row.partition: row.new for row in plan.partitions if row.new is not None}
-        stored = offset_nodes(ends.session, plan.target.group, {partition.topic for partition in wanted})
-        nodes = offset_changes(ends.session, plan.target.group, wanted, stored)
+        found = offset_nodes(ends.session, plan.target.group, {partition.topic for partition in wanted})
+        nodes = offset_changes(ends.session, plan.target.group, wanted, found)
     is_file = plan.target.kind == "spark-options"
     group = plan.held_group or plan.target.kind if is_file else plan.target.group
     return (GroupChange(group, nodes, kafka).holding(plan.held_group),)

@@ -37,11 +37,13 @@ class BrokersAnswer(NamedTuple, Generic[F]):
         found: what is known.
         problems: why the rest is unknown, one sentence for each reason.
         error: why nothing is known; None if a broker answered.
+        unknown: partitions whose committed offset the broker refused to tell.
     """
 
     found: F
     problems: tuple[str, ...] = ()
     error: ZkConsumerError | None = None
+    unknown: frozenset[TopicPartition] = frozenset()
 
     def required(self) -> F:
         """What was found, for callers that need all of it.
@@ -226,6 +228,7 @@ def _committed(stored: StoredOffsets) -> BrokersAnswer[dict[TopicPartition, Stor
     return BrokersAnswer(
         {partition: offset for partition, offset in stored.found.items() if offset.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
+        unknown=frozenset(stored.errors),
     )
 
 

@@ -85,7 +85,8 @@ class GroupHold:
     ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
-        self._partitions = () if live else tuple(sorted(partitions))
+        self._written = tuple(sorted(partitions))
+        self._partitions = () if live else self._written
         self._parents = parents
         self._group_access: Access | None = None
         self._live = live
@@ -168,6 +169,8 @@ class GroupHold:
                 self._create_parents([self._paths.owner_topic(topic) for topic in self._topics()])
                 self._claim()
                 self.refuse_members()
+            elif not self.members() and (owned := why_owned(self._session, self._paths, self._written)):
+                raise WriteRefused(owned)
         except BaseException:
             self._give_back()
             raise
@@ -201,15 +204,8 @@ class GroupHold:
         node = self._session.get(self.fence)
         self._server_ms = 0 if node is None else node.modified_ms
         self._began = self._clock()
-        own_name = self.fence.rpartition("/")[2]
-        other_holds = [
-            n for n in self._session.children(self._paths.ours) or () if n.startswith(HOLD) and n != own_name
-        ]
-        if other_holds:
-            raise WriteRefused(
-                f"another tool is writing offsets of group {self._paths.group} ({', '.join(sorted(other_holds))}); try "
-                "again when it has ended"
-            )
+        if held := why_held(self._session, self._paths, mine=self.fence.rpartition("/")[2]):
+            raise WriteRefused(held)
 
     def _claim(self) -> None:
         data = PartitionOwnerNode.encode(ConsumerThreadId(self._name, 0))
@@ -232,7 +228,7 @@ class GroupHold:
 
     def members(self) -> list[str]:
         """Ids of the members that are registered now."""
-        return sorted(self._session.children(self._paths.ids) or ())
+        return registered_members(self._session, self._paths)
 
     def refuse_members(self) -> None:
         """Raise WriteRefused if the group has members."""
@@ -394,6 +390,45 @@ class NoHold:
     def release(self, closing: Sequence[Operation] = ()) -> HoldEnd:  # noqa: ARG002 - as that of a hold
         """Nothing: no znode was created."""
         return HoldEnd()
+
+
+# -- what forbids a write, before the hold and under it ---------------------------------------------------------------
+
+
+def registered_members(session: ZkSession, paths: GroupPaths) -> list[str]:
+    """Ids of the members of a group that are registered now."""
+    return sorted(session.children(paths.ids) or ())
+
+
+def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
+    """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none."""
+    others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]
+    if not others:
+        return ""
+    return (
+        f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))}); try again when it has "
+        "ended"
+    )
+
+
+def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicPartition]) -> str:
+    """Why the offsets of a group without members are not written; empty if none of the partitions has an owner."""
+    numbers: dict[str, set[str]] = {}
+    for partition in partitions:
+        numbers.setdefault(paths.owner_topic(partition.topic), set()).add(str(partition.partition))
+    owned = session.children_of(sorted(numbers)).existing()
+    nodes = session.get_many(
+        f"{parent}/{name}" for parent, names in owned.items() for name in sorted(numbers[parent] & set(names), key=int)
+    )
+    owners = [
+        f"{path} by {PartitionOwnerNode.decode(path, node.data)}" for path, node in nodes.items() if node is not None
+    ]
+    if not owners:
+        return ""
+    return (
+        f"partitions of group {paths.group} have owners although no member is registered: {name_some(owners)}; wait "
+        "until their sessions have expired"
+    )
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

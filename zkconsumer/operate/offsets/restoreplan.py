@@ -207,8 +207,15 @@ def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | Non
 
 def _is_one_of(now: Znode | None, node: NodeChange, wanted: NodeState | None) -> bool:
     """True if the node is as the snapshot has it, before or after the write, or as it is wanted."""
-    data = None if now is None else (now.data,)
-    return data in [None if state is None else (state.data,) for state in (node.before, node.after, wanted)]
+    return any(_holds_same(node.path, now, state) for state in (node.before, node.after, wanted))
+
+
+def _holds_same(path: str, now: Znode | None, state: NodeState | None) -> bool:
+    """True if both are the same offset, however it is written, or else the same data, or no node."""
+    if now is None or state is None:
+        return now is None and state is None
+    offset = None if partition_of(path) is None else offset_of(path, now)
+    return now.data == state.data if offset is None else offset == offset_of(path, state)
 
 
 def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeChange | None:

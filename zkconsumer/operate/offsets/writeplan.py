@@ -13,12 +13,12 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
-from zkconsumer.operate.offsets.grouphold import live_members
+from zkconsumer.operate.offsets.grouphold import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, Store, partitions_to_hold
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.access import Access
-from zkconsumer.zookeeper.rules.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _RECENT_MS: Final = 60_000
@@ -119,7 +119,7 @@ class Guards:
     def check_group(self, group: str, hold: Collection[TopicPartition], nodes: OffsetNodes) -> None:
         """Members, owners, other tools, and offsets that are being written."""
         paths = GroupPaths(group)
-        if members := sorted(self.session.children(paths.ids) or ()):
+        if members := registered_members(self.session, paths):
             if self.live:
                 self.warnings.append(
                     f"group {group} has live members, whose next commit overwrites what is written: "
@@ -127,31 +127,12 @@ class Guards:
                 )
             else:
                 self.refusals.append(live_members(group, members, forceable=self.forceable))
-        elif owners := self._owners(paths, hold):
-            self.refusals.append(
-                f"partitions of group {group} have owners although no member is registered: {name_some(owners)}; wait "
-                "until their sessions have expired"
-            )
+        elif owned := why_owned(self.session, paths, hold):
+            self.refusals.append(owned)
         else:
             self._warn_of_recent(group, nodes)
-        if holds := [name for name in self.session.children(paths.ours) or () if name.startswith(HOLD)]:
-            self.refusals.append(f"another tool is writing offsets of group {group}: {', '.join(sorted(holds))}")
-
-    def _owners(self, paths: GroupPaths, partitions: Collection[TopicPartition]) -> list[str]:
-        numbers: dict[str, set[str]] = {}
-        for partition in partitions:
-            numbers.setdefault(paths.owner_topic(partition.topic), set()).add(str(partition.partition))
-        owned = self.session.children_of(sorted(numbers)).existing()
-        nodes = self.session.get_many(
-            f"{parent}/{name}"
-            for parent, names in owned.items()
-            for name in sorted(numbers[parent] & set(names), key=int)
-        )
-        return [
-            f"{path} by {PartitionOwnerNode.decode(path, node.data)}"
-            for path, node in nodes.items()
-            if node is not None
-        ]
+        if held := why_held(self.session, paths):
+            self.refusals.append(held)
 
     def _warn_of_recent(self, group: str, nodes: OffsetNodes) -> None:
         since = self.now_ms() - _RECENT_MS
@@ -329,5 +310,6 @@ def counting_offsets(
     """
     of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
     return {
-        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max") for p in partitions
+        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
+        for p in partitions
     }

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkconsumer.model import Topic, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
 from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.rules.options import Position, Timestamps
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -93,8 +93,7 @@ def choose_starts(
     recreated = finished.recreated(topics)
     choices = {}
     for partition, read in stored.items():
-        # The JVM consumer sometimes writes a negative one for "no offset".
-        offset = NO_OFFSET if read.offset is not None and read.offset < 0 else read
+        offset = read if read.offset == usable_offset(read.offset) else NO_OFFSET
         if partition.topic in recreated:
             choices[partition] = Choice(EARLIEST, Reason.RECREATED)
         elif partition in finished.spans:

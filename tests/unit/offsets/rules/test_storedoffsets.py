@@ -35,16 +35,28 @@ def test_zero_of_a_partition_never_committed_is_written():
 
 
 def test_dual_read_rules():
-    assert choose_stored(5, 20, "max") == 20
-    assert choose_stored(5, 20, "zookeeper") == 5
-    assert choose_stored(25, 20, "kafka") == 20
+    assert choose_stored(5, 20, "max") == (20, True)
+    assert choose_stored(5, 20, "zookeeper") == (5, False)
+    assert choose_stored(25, 20, "kafka") == (20, True)
+
+
+@pytest.mark.parametrize(("rule", "in_kafka"), [("max", False), ("zookeeper", False), ("kafka", True)])
+def test_of_equal_offsets_the_rule_names_the_store(rule, in_kafka):
+    assert choose_stored(10, 10, rule) == (10, in_kafka)
 
 
 def test_a_store_without_an_offset_is_ignored():
     for rule in ("max", "zookeeper", "kafka"):
-        assert choose_stored(None, 20, rule) == 20
-        assert choose_stored(5, None, rule) == 5
-        assert choose_stored(None, None, rule) is None
+        assert choose_stored(None, 20, rule) == (20, True)
+        assert choose_stored(5, None, rule) == (5, False)
+        assert choose_stored(None, None, rule) == (None, False)
+
+
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_a_negative_offset_does_not_displace_the_other_stores(rule):
+    assert (choose_stored(-1, 5, rule), choose_stored(5, -1, rule)) == ((5, True), (5, False))
+    for in_zookeeper, in_kafka in ((-1, None), (None, -1), (-1, -1)):
+        assert choose_stored(in_zookeeper, in_kafka, rule).offset == -1
 
 
 def test_a_version_that_our_own_write_explains_is_no_foreign_write():
@@ -67,8 +79,14 @@ def test_after_a_lost_answer_no_foreign_write_is_reported():
     [(None, None, None, None), (5, None, 5, 5), (None, 7, 7, 7), (9, 7, 7, 9), (5, 7, 7, 7)],
 )
 def test_which_of_two_offsets_counts_for_a_tool(in_zookeeper, in_kafka, auto, both):
-    chosen = [counting_offset(in_zookeeper, in_kafka, storage) for storage in ("auto", "zookeeper", "kafka", "both")]
+    storages = ("auto", "zookeeper", "kafka", "both")
+    chosen = [counting_offset(in_zookeeper, in_kafka, storage).offset for storage in storages]
     assert chosen == [auto, in_zookeeper, in_kafka, both]
+
+
+def test_an_offset_in_kafka_that_is_unknown_may_be_the_one_that_counts():
+    storages = ("auto", "zookeeper", "kafka", "both")
+    assert [counting_offset(5, None, one, is_known=False).offset for one in storages] == [None, 5, None, None]
 
 
 def test_stored_offsets_without_an_offset_are_none():

@@ -12,6 +12,7 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -127,6 +128,33 @@ def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups
             assert sampler.evaluate("g").status is LagStatus.UNKNOWN
     committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
     assert committed == {P0: [8, None], P1: [5, 5]}
+
+
+@pytest.mark.parametrize(("storage", "is_znode"), [("auto", False), ("zookeeper", True), ("both", True)])
+def test_of_equal_offsets_the_sample_has_the_write_of_the_one_that_counts(many_groups, storage, is_znode):
+    with running_stub_broker() as stub:
+        stub.committed[P0] = 5
+        stub.coordinator = stub.broker
+        with LagSampler(many_groups, CONFIG, window=2, storage=storage, bootstrap=[stub.broker]) as sampler:
+            sampler.sample(["g"], 0)
+        (sample,) = sampler.samples("g")[P0]
+    assert (sample.committed, sample.mzxid is not None) == (5, is_znode)
+
+
+def test_an_offset_in_kafka_that_one_answer_refuses_is_unknown(many_groups):
+    with running_stub_broker() as stub:
+        stub.committed[P0] = 8
+        stub.coordinator = stub.broker
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=[stub.broker]) as sampler:
+            sampler.sample(["g"], 0)
+            stub.committed_errors = dict.fromkeys((P0, P1), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            sampler.sample(["g"], 1)
+            sampler.sample(["g"], 2)
+            assert any("the offset of t-0 in Kafka cannot be read" in problem for problem in sampler.problems)
+            stub.committed_errors = {}
+            sampler.sample(["g"], 3)
+        committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
+    assert committed == {P0: [None, 8], P1: [5, 5]}
 
 
 def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):

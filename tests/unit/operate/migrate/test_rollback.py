@@ -105,6 +105,16 @@ def test_offsets_that_a_rollback_commits_do_not_look_like_those_of_the_run(serve
     assert servers.brokers.groups["g"][PARTITIONS[0]].mark not in (mark, "")
 
 
+def test_the_file_of_a_rollback_names_the_plan(servers):
+    """Restored from it, the target would have the migrated offsets, and the plan's file would say undone."""
+    begin(servers, TO_ZOOKEEPER)
+    run = servers.run()
+    servers.roll_back()
+    written = read_snapshot(servers.file.with_name("undo0"))
+    assert written.plan == read_snapshot(run.snapshot).plan is not None
+    assert {change.path for group in written.groups for change in group.nodes} >= {"/consumers/g/offsets/t/0"}
+
+
 def test_a_rollback_that_is_repeated_writes_nothing(servers):
     begin(servers, TO_KAFKA)
     servers.run()
@@ -228,6 +238,14 @@ def test_consumers_that_continued_on_a_new_topic_refuse_the_rollback(servers, en
     store(8)
     with pytest.raises(WriteRefused, match="have moved since the migration: new-0"):
         servers.roll_back()
+
+
+def test_an_offset_that_is_written_in_another_way_has_not_moved(servers):
+    begin(servers, TO_ZOOKEEPER)
+    servers.run()
+    servers.write("/consumers/g/offsets/t/0", b"%d\n" % OFFSETS[PARTITIONS[0]])
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
 
 
 def test_members_at_the_target_refuse_the_rollback(servers):

@@ -15,6 +15,7 @@ from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, SPOUT, TO_KAFKA, TO_ZOOKEEPER, Servers
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.migrate import run as migrationrun
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
@@ -77,6 +78,23 @@ def test_equal_offsets_are_committed_for_the_retention_of_the_plan(servers, ther
     assert servers.brokers.commits == each
     again = servers.run()
     assert (again.found, servers.brokers.commits) == (PARTITIONS, each), "this run has ended, and is not repeated"
+
+
+def test_the_metadata_of_other_clients_and_the_ids_of_topics_are_kept(servers):
+    foreign, ours, without = PARTITIONS[:3]
+    marks = {foreign: "theirs", ours: "zkconsumer:12ab:XnPq", without: ""}
+    servers.brokers.groups["g"] = {partition: StoredOffset(3, mark) for partition, mark in marks.items()}
+
+    def stored():
+        return {p: str(one.mark) for p, one in servers.brokers.groups["g"].items()}
+
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    assert (stored()[foreign], topic_id_of(stored()[ours])) == ("theirs", "XnPq")
+    assert stored()[ours] != marks[ours]
+    assert all(stored()[p].startswith("zkconsumer:migrate-") for p in PARTITIONS[1:])
+    servers.roll_back()
+    assert (stored()[foreign], topic_id_of(stored()[ours])) == ("theirs", "XnPq")
 
 
 # -- ended anywhere ---------------------------------------------------------------------------------------------------

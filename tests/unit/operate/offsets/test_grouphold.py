@@ -20,8 +20,10 @@ from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets import grouphold as hold_module
 from zkconsumer.operate.offsets import kafkawrites, offsetwrites, znodewrites
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd
+from zkconsumer.operate.offsets.groupstores import OffsetNodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
+from zkconsumer.operate.offsets.writeplan import Guards
 from zkconsumer.zookeeper.rules.znodes import HOLD
 from zkconsumer.zookeeper.transaction import Operation
 
@@ -69,6 +71,36 @@ def test_members_that_gave_up_are_not_said_to_continue(group, long):
     group.now += 3
     assert hold.release() == HoldEnd(nudged=("g_b",), gave_up=("g_a",))
     assert group.nudges == 0
+
+
+def own(group):
+    """Own a partition, as a session does that has not expired yet."""
+    group.others.ensure_path("/consumers/g/owners/t", None)
+    assert group.others.create_ephemerals([("/consumers/g/owners/t/1", b"g_a-0")])
+
+
+def test_a_hold_of_members_refuses_owners_without_a_member_as_the_guards_do(group):
+    own(group)
+    hold, guards = group.hold(live=True), Guards(group.session, live=True)
+    guards.check_group("g", HELD, OffsetNodes({}))
+    with pytest.raises(WriteRefused) as refused:
+        hold.take()
+    assert list(refused.value.reasons) == guards.refusals
+    assert "/consumers/g/owners/t/1 by g_a-0" in guards.refusals[0]
+    group.register("g_a")
+    hold = group.hold(live=True)
+    hold.take()
+    hold.release()
+
+
+def test_another_hold_refuses_as_the_guards_do(group):
+    group.others.ensure_path("/consumers/g/zkconsumer", None)
+    assert group.others.create_ephemerals([(f"/consumers/g/zkconsumer/{HOLD}1", b"{}")])
+    guards = Guards(group.session)
+    guards.check_group("g", HELD, OffsetNodes({}))
+    with pytest.raises(WriteRefused) as refused:
+        group.hold().take()
+    assert list(refused.value.reasons) == guards.refusals
 
 
 @pytest.mark.parametrize("long", [False, True])

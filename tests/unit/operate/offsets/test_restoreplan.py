@@ -147,3 +147,12 @@ def test_a_snapshot_of_other_servers_is_a_warning(servers, session, write):
     undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h1:2181,h2:2181"))
     assert undo.refusals == ()
     assert undo.warnings == ("the snapshot was made at h1:2181,h2:2181, not h:2181; check that both are one ensemble",)
+
+
+def test_a_znode_that_holds_no_offset_is_another_clients(servers, session, write):
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="zookeeper"))
+    servers.write("/consumers/g/offsets/t/0", b"100\n")
+    assert plan_restore(session, servers.brokers, reset).refusals == ()
+    for data in (b"99", b"junk"):
+        servers.write("/consumers/g/offsets/t/0", data)
+        assert "other clients wrote since" in plan_restore(session, servers.brokers, reset).refusals[0]

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
 
 
 class Evidence(Enum):
@@ -39,6 +40,7 @@ class WatchedPartition(NamedTuple):
         is_znode_written: whether the znode was written meanwhile.
         in_kafka: offset in Kafka, read after ``znode``; None if there is none.
         commits: offsets that were committed to Kafka meanwhile, the oldest first.
+        log: the offsets of its log, read after all others; None if unknown.
     """
 
     partition: TopicPartition
@@ -47,6 +49,7 @@ class WatchedPartition(NamedTuple):
     is_znode_written: bool
     in_kafka: int | None
     commits: tuple[int, ...]
+    log: LogRange | None = None
 
     @property
     def evidence(self) -> Evidence:
@@ -187,23 +190,23 @@ def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
 def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """Under dual commit the greater offset counts, and what ZooKeeper has is right as long as it is the store."""
     for watched in _with(partitions, Evidence.CONTRADICTED, Evidence.NONE):
-        if watched.in_kafka is not None and watched.znode is not None and watched.in_kafka > watched.znode:
+        if (skipped := how_far([watched.znode], watched.in_kafka, watched.log) or 0) > 0:
             yield (
                 f"{watched.partition}: Kafka has offset {watched.in_kafka} of an earlier time, ZooKeeper "
-                f"{watched.znode}; with dual commit the greater one counts, and {watched.in_kafka - watched.znode} "
-                "records would be skipped. Delete the group's offsets in Kafka first, or set dual.read=zookeeper where "
-                "members are zkconsumer's"
+                f"{watched.znode}; with "
+                f"dual commit the greater one counts, and {skipped} records would be skipped. Delete "
+                "the group's offsets in Kafka first, or set dual.read=zookeeper where members are zkconsumer's"
             )
 
 
 def _znode_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
     """The same on the way back, where what Kafka has is right."""
     for watched in partitions:
-        if watched.in_kafka is not None and watched.znode is not None and watched.znode > watched.in_kafka:
+        if (skipped := how_far([watched.in_kafka], watched.znode, watched.log) or 0) > 0:
             yield (
                 f"{watched.partition}: ZooKeeper has offset {watched.znode} of an earlier time, Kafka "
-                f"{watched.in_kafka}; do not enable dual commit again before it is lowered, or "
-                f"{watched.znode - watched.in_kafka} records would be skipped"
+                f"{watched.in_kafka}; do not "
+                f"enable dual commit again before it is lowered, or {skipped} records would be skipped"
             )
 
 

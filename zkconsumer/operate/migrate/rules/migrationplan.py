@@ -178,9 +178,13 @@ def make_plan(
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
     log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    kept = None if partition in seen.lost else before
-    new = next((offset for offset in (source, kept, absent) if offset is not None), None)
-    return PlannedPartition(partition, source, before, new, log)
+    kept = choose_new(source, None if partition in seen.lost else before)
+    return PlannedPartition(partition, source, before, absent if kept is None else kept, log)
+
+
+def choose_new(source: int | None, before: int | None) -> int | None:
+    """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides."""
+    return before if source is None else source
 
 
 def _guards_of(

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.migrationplan import choose_new
 from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -90,6 +91,11 @@ class SurveyedPartition:
     in_kafka: int | None = None
     log: LogRange | None = None
 
+    @property
+    def planned(self) -> int | None:
+        """The offset that a plan writes to Kafka; None if there is none in either store."""
+        return choose_new(self.in_zookeeper, self.in_kafka)
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyFacts:
@@ -131,7 +137,7 @@ class SurveyFacts:
         """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
         if self.storage == "kafka":
             return []
-        return [p.partition for p in self.partitions if p.exists and p.in_zookeeper is None and p.in_kafka is None]
+        return [p.partition for p in self.partitions if p.exists and p.planned is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +222,9 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    existing = [partition for partition in facts.partitions if partition.exists]
-    if outside := outside_logs({p.partition: p.in_zookeeper for p in existing}, {p.partition: p.log for p in existing}):
+    # If all offsets are in Kafka, nothing is planned.
+    existing = [partition for partition in facts.partitions if partition.exists and facts.storage != "kafka"]
+    if outside := outside_logs({p.partition: p.planned for p in existing}, {p.partition: p.log for p in existing}):
         group = shlex.quote(facts.group)
         yield SurveyFinding(
             Level.BLOCKER,

@@ -4,6 +4,7 @@ import pytest
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.guidance import Evidence, Stage, WatchedPartition, guide
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 
 IDLE_IN_ZOOKEEPER = {"znode": 5}
 IN_ZOOKEEPER = {"znode": 9, "is_znode_written": True}
@@ -140,3 +141,12 @@ def test_an_old_znode_is_in_the_way_back():
     assert (found.stage, found.obstacles) == (Stage.KAFKA, ())
     (warning,) = found.warnings
     assert "3 records would be skipped" in warning
+
+
+def test_records_that_a_log_no_longer_has_are_not_skipped():
+    log = LogRange(100, 200)
+    assert guide(watched({**IN_ZOOKEEPER, "znode": 1, "in_kafka": 2, "log": log})).obstacles == ()
+    (obstacle,) = guide(watched({**IN_ZOOKEEPER, "znode": 1, "in_kafka": 103, "log": log})).obstacles
+    assert "3 records would be skipped" in obstacle
+    (warning,) = guide(watched(IN_KAFKA, {**IDLE_DUAL, "znode": 104, "commits": (9, 5), "log": log})).warnings
+    assert "4 records would be skipped" in warning

@@ -87,6 +87,7 @@ def test_a_group_with_members_is_ready_once_they_are_stopped():
         ({"partitions": partitions(in_zookeeper=None)}, "no-offset"),
         ({"partitions": partitions(in_zookeeper=9)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=101)}, "outside-log"),
+        ({"partitions": partitions(in_zookeeper=None, in_kafka=5)}, "outside-log"),
         ({"partitions": partitions(in_kafka=51)}, "kafka-ahead"),
         ({"kafka": None}, "kafka-group"),
         ({"kafka": KafkaGroup("Stable", "consumer", 2)}, "kafka-group"),
