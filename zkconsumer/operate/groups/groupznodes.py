@@ -12,7 +12,7 @@ from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name, partition_named
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -241,9 +241,9 @@ def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents
                 problems.append(str(parents.refused[parent]))
                 continue
             names = parents.names[parent] or ()
-            numbers = {name for name in names if _is_number(name)}
-            found.update(TopicPartition(topic, int(name)) for name in numbers)
-            others = tuple(sorted(name for name in names if name not in numbers))
+            numbers = {name: partition_named(name) for name in names}
+            found.update(TopicPartition(topic, number) for number in numbers.values() if number is not None)
+            others = tuple(sorted(name for name, number in numbers.items() if number is None))
             if others and parent == offset_parent:
                 foreign[topic] = others
     return _Found(tuple(sorted(found)), theirs, foreign, problems)
@@ -277,10 +277,6 @@ def _with_coordinator(znodes: GroupZnodes, coordinator: GroupCoordinator | None)
     if coordinator is None:
         return znodes
     return replace(znodes, coordinator=coordinator, problems=(*znodes.problems, *coordinator.problems))
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= 10 and str(int(name)) == name
 
 
 def _decoded(

@@ -184,6 +184,22 @@ def offset_partition(path: str) -> tuple[str, str, str] | None:
     return None
 
 
+_PARTITION: Final = re.compile("0|[1-9][0-9]{0,9}")
+_MOST_PARTITION: Final = 2**31 - 1
+
+
+def partition_named(name: str) -> int | None:
+    r"""The number of the partition that the znode of an owner or of an offset is named by; None if it is another znode.
+
+    Members look for the plain decimal number only, so ``007`` is no partition's.
+
+    >>> [partition_named(name) for name in ("0", "12", "007", "\u00b2", "-1", "2147483648")]
+    [0, 12, None, None, None, None]
+    """
+    number = int(name) if _PARTITION.fullmatch(name) else None
+    return None if number is None or number > _MOST_PARTITION else number
+
+
 class ConsumerIdNode:
     """``/consumers/G/ids/C``: ephemeral, JSON (jvm-consumer.md#registration)."""
 
