@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name, partition_named
 from zkconsumer.zookeeper.session import ZkSession
@@ -71,21 +70,11 @@ class GroupZnodes:
 
     def is_live(self, partition: TopicPartition) -> bool:
         """True if the partition has an owner that is a registered member."""
-        owner = self.owners.get(partition)
-        return owner is not None and consumer_of(owner) in self.live
+        return PartitionOwnerNode.consumer_of(self.owners.get(partition)) in self.live
 
     def exists(self, partition: TopicPartition) -> bool:
         """True if the cluster has the partition."""
         return partition.partition in self.existing.get(partition.topic, ())
-
-
-@lru_cache(maxsize=4096)
-def consumer_of(owner: str) -> str | None:
-    """The consumer id in the text of an owner znode; None if it is no thread id."""
-    try:
-        return ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return None
 
 
 class GroupReads(NamedTuple):

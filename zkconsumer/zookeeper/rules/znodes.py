@@ -253,6 +253,19 @@ class PartitionOwnerNode:
         """The thread id's text; not parsed, since a foreign owner only has to be compared and shown."""
         return _text(path, data)
 
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def consumer_of(owner: str | None) -> str | None:
+        """The consumer id in the text of an owner znode; None if there is none.
+
+        >>> [PartitionOwnerNode.consumer_of(owner) for owner in ("g_host-1-0", "?", None)]
+        ['g_host-1', None, None]
+        """
+        try:
+            return None if owner is None else ConsumerThreadId.parse(owner).consumer_id
+        except ValueError:
+            return None
+
 
 class OffsetNode:
     """``/consumers/G/offsets/T/P``: persistent, decimal ASCII of the next offset to consume."""
@@ -365,6 +378,19 @@ class TopicNode:
             return tuple(sorted(int(number) for number in partitions or ()))
         except (TypeError, ValueError) as error:
             raise MalformedZnode(path, f"unreadable partitions ({error})") from None
+
+    @staticmethod
+    def replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
+        """The replicas of each partition.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        partitions = _json_object(path, _text(path, data)).get("partitions") or {}
+        try:
+            return {int(number): tuple(int(broker) for broker in brokers) for number, brokers in partitions.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise MalformedZnode(path, f"unreadable partitions ({error!r})") from None
 
     @staticmethod
     def topic_id(path: str, data: bytes | None) -> str | None:
