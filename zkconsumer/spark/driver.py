@@ -29,6 +29,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.consumerid import new_consumer_id
 from zkconsumer.group.member import GroupMember
+from zkconsumer.group.rules.rebalancetimes import retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.cpus import available_cpus
@@ -110,7 +111,7 @@ class QueryDriver:
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
         self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000, drain_remedy(self._config))
-        self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
+        self._patience_s = retry_window_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
         self._brokers_coordinate = self._config.brokers_coordinate
         # Brokers let each member take the rebalance timeout.
         rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
