@@ -48,11 +48,13 @@
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
 
-The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``.
+The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``. What does
+not depend on a membership or session, such as a read, may also be repeated after its end: :data:`TRANSIENT`.
 """
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from zkconsumer.model import Broker, TopicPartition
 
@@ -186,6 +188,10 @@ class MembershipLost(ZkConsumerError):
 
 class SessionExpired(MembershipLost):
     """The ZooKeeper session that this operation belonged to has expired; nothing was changed."""
+
+
+TRANSIENT: Final = (RetriableError, MembershipLost)
+"""Errors after which a call that depends on no membership or session may succeed later: another one follows."""
 
 
 class WriteRefused(ZkConsumerError):

@@ -64,13 +64,11 @@ class TopicIdentity(NamedTuple):
         """False if ``recorded`` belongs to another topic.
 
         A topic that got its id by an upgrade is still the same topic. What cannot be compared, such as the czxid that
-        was recorded before the brokers left ZooKeeper, counts as the same topic, too.
+        was recorded before the brokers left ZooKeeper, or an id where the topic is described without one, counts as the
+        same topic, too.
         """
-        if recorded == "":
-            return True
-        if self.czxid is None:
-            return not isinstance(recorded, str) or self.topic_id in (None, recorded)
-        return recorded in (self.topic_id, self.czxid)
+        present = self.topic_id if isinstance(recorded, str) else self.czxid
+        return recorded == "" or present in (None, recorded)
 
     def is_same_topic(self, other: TopicIdentity) -> bool:
         """True if both identify the same topic, or cannot be compared; also if only one of them has a topic id."""

@@ -73,8 +73,8 @@ def believes_claims_that_were_not_answered(monkeypatch):
 def writes_without_a_fence(monkeypatch):
     transact = ZkSession.try_transact
 
-    def unfenced(self, fence, operations, *, insist=True):
-        return transact(self, "/", operations, insist=insist)
+    def unfenced(self, fence, operations, **options):
+        return transact(self, "/", operations, **options)
 
     monkeypatch.setattr(ZkSession, "try_transact", unfenced)
 

@@ -25,6 +25,7 @@ def test_partitions_sort_as_numbers():
         (TopicIdentity("id", 5), 5, True),
         (TopicIdentity("id", 5), "another", False),
         (TopicIdentity(None, 5), 6, False),
+        (TopicIdentity(None, 5), "id", True),
         (TopicIdentity("id", None), "id", True),
         (TopicIdentity("id", None), "another", False),
         (TopicIdentity("id", None), 5, True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import threading
@@ -20,7 +19,8 @@ from zkconsumer.cli.connection import (
     refuse_conflicts,
 )
 from zkconsumer.cli.ending import EndedEarly, Ending
-from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
+from zkconsumer.config.propertydef import parse
 from zkconsumer.errors import (
     CommitRefused,
     ConsumerClosed,
@@ -162,9 +162,10 @@ def _with_metrics_port(config: ConsumerConfig, given: str) -> ConsumerConfig:
     """
     if not given or config.metrics_port >= 0:
         return config
-    if not given.isdecimal() or int(given) > 65_535:
-        raise click.UsageError(f"{METRICS_PORT_VARIABLE}={given}: must be a port number, or empty")
-    return dataclasses.replace(config, metrics_port=int(given))
+    try:
+        return config.replace(metrics_port=parse(PROPERTIES["metrics_port"], given))
+    except ValueError as error:
+        raise click.UsageError(f"{METRICS_PORT_VARIABLE}={given}: {error}") from None
 
 
 def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:

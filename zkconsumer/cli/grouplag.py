@@ -28,7 +28,7 @@ from zkconsumer.cli.groupoptions import (
 )
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
-from zkconsumer.errors import RetriableError
+from zkconsumer.errors import TRANSIENT
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -184,7 +184,7 @@ def watch(
                 try:
                     sampler.sample(groups or sampler.groups(), began)
                     view.show(sampler)
-                except RetriableError as error:  # kazoo connects again
+                except TRANSIENT as error:  # kazoo connects again, in another session if need be
                     warn([str(error)])
                 if ends is not None and began + interval > ends:
                     return

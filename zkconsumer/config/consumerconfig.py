@@ -184,8 +184,6 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
     yield from _bootstrap_violations(config)
     yield from _group_violations(config)
     yield from _broker_violations(config)
-    if config.metrics_port > 65535:
-        yield f"metrics.port {config.metrics_port} is not a port: at most 65535, negative for no metrics"
     if config.fetch_wait_max_ms > config.socket_timeout_ms:
         yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
 

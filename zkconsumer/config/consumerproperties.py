@@ -397,6 +397,7 @@ class ConsumerProperties:
         "metrics.port",
         int,
         "Port on which metrics are served for Prometheus (docs/metrics.md). 0: any free port; negative: none.",
+        maximum=65_535,
         ours=True,
     )
     metrics_host: str = declare(

@@ -32,7 +32,7 @@ from zkconsumer.group.memberstats import RebalanceCounts
 from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState, step_name
-from zkconsumer.group.rules.rebalancetimes import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause, retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
 
 _log = logging.getLogger(__name__)
@@ -91,9 +91,9 @@ class RebalanceLoop:
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             ConsumerClosed: the member is leaving.
         """
-        retries, backoff_ms = self._config.rebalance_max_retries, self._config.rebalance_backoff_ms
+        retries = self._config.rebalance_max_retries
         story: deque[str] = deque(maxlen=max(1, retries))
-        deadline = self._clock() + retries * backoff_ms / 1000
+        deadline = self._clock() + retry_window_seconds(retries, self._config.rebalance_backoff_ms)
         self._subscription = subscription
         began = self._clock()
         self._count(self._try_to_join(retries, deadline, story), began)

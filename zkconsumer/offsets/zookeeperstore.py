@@ -206,7 +206,7 @@ class ZooKeeperOffsetStore:
         pairs = [operation for pair in zip(operations, stamps.values(), strict=True) for operation in pair]
         outcomes = None
         try:
-            outcomes = self._session.try_transact(self._fence(), pairs)
+            outcomes = self._session.try_transact(self._fence(), pairs, together=2)
         except ZooKeeperRefused as refusal:
             self._stamps.give_up(refusal)
             return self._session.try_transact(self._fence(), operations)

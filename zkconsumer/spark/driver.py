@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
@@ -29,6 +29,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.consumerid import new_consumer_id
 from zkconsumer.group.member import GroupMember
+from zkconsumer.group.rules.rebalancetimes import retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.cpus import available_cpus
@@ -52,6 +53,8 @@ from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +111,7 @@ class QueryDriver:
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
         self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000, drain_remedy(self._config))
-        self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
+        self._patience_s = retry_window_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
         self._brokers_coordinate = self._config.brokers_coordinate
         # Brokers let each member take the rebalance timeout.
         rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
@@ -133,15 +136,7 @@ class QueryDriver:
         planner = self._join()
         if self._brokers_coordinate:
             self._control.await_partitions(self._patience_s)
-        patience = _Patience(self._patience_s)
-        while True:
-            try:
-                planner.fix_targets()
-            except (RetriableError, GenerationEnded) as error:
-                patience.failed(error)
-                self._wait_to_retry(error)
-            else:
-                return
+        self._settled(planner.fix_targets, available_now=True)
 
     def latest_offset(self, start: dict[str, Any], limit: int | None, least: int | None = None) -> dict[str, Any]:
         """Commit the end of the last finished batch, and plan the next; returns ``start`` if there is nothing to read.
@@ -163,23 +158,31 @@ class QueryDriver:
         finished = self._decode(start)
         planner = self._join()
         self._control.update(lambda query: query.finished(finished.number))
+        planned = self._settled(lambda: planner.plan(finished, limit, least), available_now=planner.has_targets)
+        return start if planned is None else encode_offset(planned)
+
+    def _settled(self, attempt: Callable[[], T], *, available_now: bool) -> T | None:
+        """Attempt again until it belongs to one generation of the group; None if the next trigger has to attempt it.
+
+        Args:
+            attempt: plans a batch, or the ends to read to.
+            available_now: "nothing new" would be the end, so attempt until it succeeds or the patience is over.
+        """
         began, patience = time.monotonic(), _Patience(self._patience_s)
         while True:
             generation = self._control.query.generation
             try:
-                planned = planner.plan(finished, limit, least)
+                return attempt()
             except (RetriableError, MembershipLost, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(generation, self._config.refresh_leader_backoff_ms / 1000)
                     continue
-                if planner.has_targets:  # AvailableNow, for which "nothing new" is the end
+                if available_now:
                     patience.failed(error)
                 self._wait_to_retry(error)
-                if not planner.has_targets:
-                    return start
-            else:
-                return start if planned is None else encode_offset(planned)
+                if not available_now:
+                    return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks of the batch that ends at ``end``, which an earlier run of the query may have planned.

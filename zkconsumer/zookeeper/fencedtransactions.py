@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkconsumer.errors import ShareChanged, ZooKeeperRefused
-from zkconsumer.zookeeper.transaction import MOST_OPERATIONS, Conflict, Operation, Outcome, fence_of, lost_fence, send
+from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, fence_of, in_transactions, lost_fence, send
 
 _MOST_REFUSED: Final = 10
 """Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""
@@ -77,12 +77,11 @@ class FencedTransactions:
     read: Callable[[Iterable[str]], Mapping[str, object | None]]
     condition: Operation | None = None
 
-    def run(self, fence: str, operations: Sequence[Operation], insist: bool) -> Outcomes:
+    def run(self, fence: str, operations: Sequence[Operation], insist: bool, together: int = 1) -> Outcomes:
         """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
         outcomes = Outcomes()
-        for start in range(0, len(operations), MOST_OPERATIONS):
-            done = self._do_group(fence, operations[start : start + MOST_OPERATIONS], outcomes, insist)
-            if not done and not insist:
+        for group in in_transactions(operations, together):
+            if not self._do_group(fence, group, outcomes, insist) and not insist:
                 break
         return outcomes
 

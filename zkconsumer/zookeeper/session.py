@@ -418,6 +418,7 @@ class ZkSession:
         *,
         insist: bool = True,
         condition: Operation | None = None,
+        together: int = 1,
     ) -> Outcomes:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
@@ -428,20 +429,21 @@ class ZkSession:
             operations: at most one for each path.
             insist: send the rest again; False: stop at the first transaction that cannot be done.
             condition: a check that has to hold as well; otherwise nothing is done.
+            together: see :func:`~zkconsumer.zookeeper.transaction.in_transactions`.
 
         Returns:
             Outcome by path: one for each operation that was done, or was found impossible or refused.
 
         Raises:
-            SessionExpired: the fence is gone; earlier groups of 500 operations stay done.
+            SessionExpired: the fence is gone; earlier transactions stay done.
             ShareChanged: the condition does not hold; the same.
-            ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
+            ZooKeeperUnavailable: no answer; whether the last transaction was done is unknown.
             ZooKeeperRefused: too many were refused to try the others one by one.
         """
         from zkconsumer.zookeeper.fencedtransactions import FencedTransactions
 
         transactions = FencedTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
-        return transactions.run(fence, operations, insist)
+        return transactions.run(fence, operations, insist, together)
 
     def commit_changes(self, fence: str, changes: Sequence[Operation]) -> Conflict | None:
         """See :func:`~zkconsumer.zookeeper.transaction.commit_changes`."""

@@ -109,16 +109,22 @@ _REASONS: Final[Mapping[Outcome, str]] = MappingProxyType(
 )
 
 
-def in_transactions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """The operations in parts that are small enough for one transaction each, in their order."""
+def in_transactions(operations: Iterable[Operation], together: int = 1) -> Iterator[list[Operation]]:
+    """The operations in parts that are small enough for one transaction each, in their order.
+
+    Args:
+        operations: to be done.
+        together: so many operations that follow each other are never parted, counted from the first one.
+    """
     part: list[Operation] = []
     size = 0
-    for operation in operations:
-        weight = _size(operation)
-        if part and (len(part) == MOST_OPERATIONS or size + weight > _MOST_BYTES):
+    remaining = iter(operations)
+    while unit := list(islice(remaining, together)):
+        weight = sum(map(_size, unit))
+        if part and (len(part) + len(unit) > MOST_OPERATIONS or size + weight > _MOST_BYTES):
             yield part
             part, size = [], 0
-        part.append(operation)
+        part += unit
         size += weight
     if part:
         yield part

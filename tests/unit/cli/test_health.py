@@ -79,5 +79,6 @@ def test_the_environment_gives_a_metrics_port_unless_one_is_set():
     assert _with_metrics_port(plain, "") is plain
     chosen = ConsumerConfig(zookeeper_connect="h:1", group_id="g", metrics_port=0)
     assert _with_metrics_port(chosen, "9404") is chosen
-    with pytest.raises(click.UsageError, match="ZKCONSUMER_METRICS_PORT=many"):
-        _with_metrics_port(plain, "many")
+    for wrong, reason in (("many", "must be an integer"), ("65536", "must be at most 65535")):
+        with pytest.raises(click.UsageError, match=f"ZKCONSUMER_METRICS_PORT={wrong}: {reason}"):
+            _with_metrics_port(plain, wrong)

@@ -281,10 +281,10 @@ def test_offsets_are_stored_where_stamps_may_not_be(stamping, stored, znodes, ca
     if many:  # of many refused operations ZooKeeper is not asked for each one
         transact = znodes.try_transact
 
-        def refuse(fence, operations):
+        def refuse(fence, operations, **options):
             if refused := [one for one in operations if one.path in znodes.refused]:
                 raise ZooKeeperRefused(f"{refused[0]}: not allowed")
-            return transact(fence, operations)
+            return transact(fence, operations, **options)
 
         monkeypatch.setattr(znodes, "try_transact", refuse)
     stamping.store.fetch([T0, T1])

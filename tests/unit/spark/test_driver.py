@@ -520,6 +520,24 @@ def test_available_now_in_a_group_of_brokers_waits_for_what_others_release(stub_
     assert ours.trigger() == {A: Span(4, 10)}
 
 
+def test_available_now_begins_in_a_group_of_brokers_after_rebalances_that_outlast_its_patience(stub_broker, log, query):
+    log(A, 0, 10)
+    brokers = {"group.protocol": "kafka", "bootstrap.servers": "unused:1", "rebalance.backoff.ms": "10"}
+    ours = query({A: 4}, **brokers)
+    rebalances = list(range(3))
+
+    def rebalance_late(_):
+        if rebalances:
+            rebalances.pop()
+            time.sleep(0.06)  # the patience is 0.04 s
+            ours.rebalance({A: 4})
+
+    stub_broker.asked = rebalance_late
+    ours.driver.prepare_available_now()
+    assert rebalances == []
+    assert ours.trigger() == {A: Span(4, 10)}
+
+
 def test_available_now_drops_lost_partitions_and_reads_gained_ones(stub_broker, log, query, caplog):
     log(A, 0, 10)
     log(B, 0, 20)

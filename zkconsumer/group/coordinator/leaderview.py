@@ -30,7 +30,6 @@ from zkconsumer.group.coordinator.rules.coordinatorplan import (
     undecided,
 )
 from zkconsumer.group.coordinator.rules.coordinatorznodes import STICKY, PolicyNode, Status, consumer_id_of
-from zkconsumer.group.coordinator.rules.eviction import owner_of
 from zkconsumer.group.coordinator.unclaimedcommands import UnclaimedCommands
 from zkconsumer.group.rules.assignors import SHARED_WITH_JVM, Assignment, assignor_name
 from zkconsumer.group.rules.groupview import GroupView
@@ -44,7 +43,7 @@ from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
@@ -235,7 +234,7 @@ class LeaderView:
     ) -> None:
         """Note what is awaited, and log what is late, once each; all other moves are finished without it."""
         now = self._clock()
-        holders = {partition: owner_of(owners.get(partition)) for partition in to_release}
+        holders = {partition: PartitionOwnerNode.consumer_of(owners.get(partition)) for partition in to_release}
         self._awaited = awaited_since(self._awaited, holders, to_claim, now)
         late = overdue(self._awaited, now, self._session.negotiated_timeout)
         for is_granted, action in (False, "released"), (True, "claimed"):

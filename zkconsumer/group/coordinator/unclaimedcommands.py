@@ -7,7 +7,6 @@ from typing import Final
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
-from zkconsumer.group.coordinator.rules.eviction import owner_of
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
@@ -79,6 +78,6 @@ class UnclaimedCommands:
 
 def _owner(path: str, node: Znode) -> str | None:
     try:
-        return owner_of(PartitionOwnerNode.decode(path, node.data))
+        return PartitionOwnerNode.consumer_of(PartitionOwnerNode.decode(path, node.data))
     except MalformedZnode:
         return None

@@ -36,7 +36,7 @@ class TopicOrigin(NamedTuple):
         if isinstance(mark, int):
             return self.after is not None and mark < self.after
         written_for = topic_id_of(mark)
-        return written_for is not None and self.identity.topic_id not in (None, written_for)
+        return written_for is not None and not self.identity.is_recorded_as(written_for)
 
 
 class TopicRecord(NamedTuple):

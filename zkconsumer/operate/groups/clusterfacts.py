@@ -24,7 +24,6 @@ from zkconsumer.operate.groups.rules.clusterznodes import (
     LeaderAndIsr,
     decode_consumer_rate,
     decode_partition_state,
-    decode_replicas,
     partition_state_path,
 )
 from zkconsumer.operate.groups.rules.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, clients_of
@@ -237,7 +236,7 @@ def _topics(
     problems += (str(reason) for reason in reads.refused.values())
     replicas = {
         TopicPartition(topics[path], number): brokers
-        for path, of_topic in _decoded_nodes(reads.nodes, decode_replicas, problems).items()
+        for path, of_topic in _decoded_nodes(reads.nodes, TopicNode.replicas, problems).items()
         for number, brokers in of_topic.items()
     }
     return replicas, {topics[path]: node.czxid for path, node in reads.nodes.items() if node is not None}

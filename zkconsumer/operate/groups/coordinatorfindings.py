@@ -10,7 +10,8 @@ from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 
 def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def _of_status(znodes: GroupZnodes, coordinator: GroupCoordinator, status: Statu
     for partition in status.awaited:
         owner = znodes.owners.get(partition)
         if owner is not None:
-            slow.setdefault(consumer_of(owner) or owner, []).append(partition)
+            slow.setdefault(PartitionOwnerNode.consumer_of(owner) or owner, []).append(partition)
     for member, partitions in sorted(slow.items()):
         yield Finding(
             "slow-release",

@@ -13,7 +13,8 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
-from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of
+from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 
 def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
@@ -80,7 +81,7 @@ def _strategies(znodes: GroupZnodes) -> Iterator[Finding]:
             name for name, assignment in _assignments(znodes).items() if _agrees(znodes, consumer_id, assignment)
         }
         for consumer_id in znodes.live
-        if any(consumer_of(owner) == consumer_id for owner in znodes.owners.values())
+        if any(PartitionOwnerNode.consumer_of(owner) == consumer_id for owner in znodes.owners.values())
     }
     possible = list(by_member.values())
     if len(possible) > 1 and all(possible) and not set.intersection(*possible):
@@ -99,12 +100,12 @@ def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bo
     return all(
         str(assignment.get(partition)) == owner
         for partition, owner in znodes.owners.items()
-        if consumer_of(owner) == consumer_id
+        if PartitionOwnerNode.consumer_of(owner) == consumer_id
     )
 
 
 def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
-    owning = {consumer_of(owner) for owner in znodes.owners.values()}
+    owning = {PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values()}
     threads = znodes.view.threads_by_topic(exclude_internal=True)
     shares = _possible_shares(znodes)
     for consumer_id in sorted(znodes.view.members.keys() - owning):

@@ -25,10 +25,10 @@ from zkconsumer.offsets.rules.storedoffsets import (
     counts_in_kafka,
     offsets_of,
 )
-from zkconsumer.operate.groups.groupznodes import GroupZnodes, consumer_of, read_groups
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
 from zkconsumer.wire.bootstrap import bootstrap_brokers
-from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST
+from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _missing_problem(znodes: GroupZnodes) -> list[str]:
 
 def describe_members(znodes: GroupZnodes) -> tuple[DescribedGroupMember, ...]:
     """The members of a group, in the order of their ids."""
-    owned = Counter(consumer_of(owner) for owner in znodes.owners.values())
+    owned = Counter(PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values())
     return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
 
 

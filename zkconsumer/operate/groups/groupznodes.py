@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name, partition_named
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -71,21 +70,11 @@ class GroupZnodes:
 
     def is_live(self, partition: TopicPartition) -> bool:
         """True if the partition has an owner that is a registered member."""
-        owner = self.owners.get(partition)
-        return owner is not None and consumer_of(owner) in self.live
+        return PartitionOwnerNode.consumer_of(self.owners.get(partition)) in self.live
 
     def exists(self, partition: TopicPartition) -> bool:
         """True if the cluster has the partition."""
         return partition.partition in self.existing.get(partition.topic, ())
-
-
-@lru_cache(maxsize=4096)
-def consumer_of(owner: str) -> str | None:
-    """The consumer id in the text of an owner znode; None if it is no thread id."""
-    try:
-        return ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return None
 
 
 class GroupReads(NamedTuple):
@@ -249,9 +238,9 @@ def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents
                 problems.append(str(parents.refused[parent]))
                 continue
             names = parents.names[parent] or ()
-            numbers = {name for name in names if _is_number(name)}
-            partitions.update(TopicPartition(topic, int(name)) for name in numbers)
-            foreign_names = tuple(sorted(name for name in names if name not in numbers))
+            numbers = {name: partition_named(name) for name in names}
+            partitions.update(TopicPartition(topic, number) for number in numbers.values() if number is not None)
+            foreign_names = tuple(sorted(name for name, number in numbers.items() if number is None))
             if foreign_names and parent == offset_parent:
                 foreign[topic] = foreign_names
     return _GroupPartitions(tuple(sorted(partitions)), existing_numbers, foreign, problems)
@@ -287,10 +276,6 @@ def _with_coordinator(znodes: GroupZnodes, coordinator: GroupCoordinator | None)
     if coordinator is None:
         return znodes
     return replace(znodes, coordinator=coordinator, problems=(*znodes.problems, *coordinator.problems))
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= 10 and str(int(name)) == name
 
 
 def _decoded(

@@ -18,6 +18,7 @@ from zkconsumer.operate.migrate.rules.layoutdecoding import (
     storm_offset,
 )
 from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.zookeeper.rules.znodes import partition_named
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -56,7 +57,7 @@ def _receiver(session: ZkSession, root: str) -> LayoutOffsets:
     names = _children(session, root)
     if "offsets" in names:
         parents = {f"{root}/offsets/{topic}": topic for topic in _children(session, f"{root}/offsets")}
-        newer = _partitions(session, parents, lambda name: int(name) if name.isascii() and name.isdigit() else None)
+        newer = _partitions(session, parents, partition_named)
         return _decoded(session, root, newer, lambda path, data: (newer[path], receiver_offset(path, data)))
     older = _partitions(session, {f"{root}/{topic}/processed": topic for topic in names}, partition_number)
     return _decoded(session, root, older, lambda path, data: (older[path], older_receiver_offset(path, data)))

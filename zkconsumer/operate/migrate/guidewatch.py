@@ -8,12 +8,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from zkconsumer.connector.simpleconsumer import SimpleConsumer
 from zkconsumer.errors import (
+    TRANSIENT,
     LeaderUnknown,
     MalformedZnode,
     NotLeader,
     OffsetOutOfRange,
-    RetriableError,
-    SessionExpired,
 )
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, decode_commit, partition_of_group
@@ -41,7 +40,7 @@ def _patiently(question: Callable[[], T], failed: Callable[[], None] = lambda: N
     while True:
         try:
             return question()
-        except (NotLeader, RetriableError, SessionExpired):
+        except (NotLeader, *TRANSIENT):
             failed()
             now = time.monotonic()
             deadline = now + _PATIENCE_S if deadline is None else deadline

@@ -33,7 +33,7 @@ from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, TopicNode
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, TopicNode, partition_named
 from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]
@@ -102,8 +102,8 @@ def offset_nodes(
     for topic in sorted(topics):
         for name in children.names.get(paths.offset_topic(topic)) or ():
             path = f"{paths.offset_topic(topic)}/{name}"
-            if name.isascii() and name.isdigit() and name == str(int(name)):
-                wanted[path] = TopicPartition(topic, int(name))
+            if (number := partition_named(name)) is not None:
+                wanted[path] = TopicPartition(topic, number)
             else:
                 problems.append(f"znode {path!r} is not the offset of a partition")
     reads = session.read_many(wanted)
@@ -140,7 +140,7 @@ def partitions_to_hold(
         path: topic for topic in sorted(topics) for path in (paths.owner_topic(topic), paths.offset_topic(topic))
     }
     for path, names in session.children_of(parents).existing().items():
-        partitions |= {TopicPartition(parents[path], int(name)) for name in names if name.isascii() and name.isdigit()}
+        partitions |= {TopicPartition(parents[path], n) for name in names if (n := partition_named(name)) is not None}
     return partitions
 
 

@@ -15,14 +15,13 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, offset_partition
+from zkconsumer.zookeeper.rules.znodes import GroupPaths, offset_partition, partition_named
 
 FileFormat = Literal["zk", "csv", "json"]
 
 _NUMBER: Final = re.compile(r"\d+", re.ASCII)
 _OLD_PARTITION: Final = re.compile(r"\d+-\d+", re.ASCII)
 _MOST: Final = 2**63 - 1
-_INT_MOST: Final = 2**31 - 1
 _ZK_FORM: Final = "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
 _FIELDS: Final = {"group", "topic", "partition", "offset"}
 
@@ -273,9 +272,9 @@ def _refuse_spaces(text: str) -> None:
 def _partition(text: str) -> int:
     if _OLD_PARTITION.fullmatch(text):
         raise ValueError(f"partition {text!r} is a broker and a partition of Kafka 0.7; later releases have numbers")
-    if not _NUMBER.fullmatch(text) or int(text) > _INT_MOST or text != str(int(text)):
+    if (number := partition_named(text)) is None:
         raise ValueError(f"partition {text!r} is not a number of a partition")
-    return int(text)
+    return number
 
 
 def _offset(text: str) -> int:

@@ -28,7 +28,7 @@ from zkconsumer.operate.offsets.rules.writestate import FOLLOWING, WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import OffsetNode, offset_partition
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, offset_partition, partition_named
 
 _VERSION: Final = 2
 _KIND: Final = "zkconsumer snapshot"
@@ -123,7 +123,8 @@ class Snapshot:
 def partition_of(path: str) -> TopicPartition | None:
     """The partition whose offset a znode holds; None for another znode."""
     parts = offset_partition(path)
-    return None if parts is None or not parts[2].isdigit() else TopicPartition(parts[1], int(parts[2]))
+    number = None if parts is None else partition_named(parts[2])
+    return None if parts is None or number is None else TopicPartition(parts[1], number)
 
 
 def offset_of(path: str, node: Znode | NodeState | None) -> int | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import TRANSIENT, ZkConsumerError, name_some
 from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
 from zkconsumer.operate.offsets.writereport import UnderHold
 from zkconsumer.zookeeper.reads import Znode
@@ -78,7 +78,7 @@ class ZnodeWrites:
                 node = self._session.get(first.path)
                 break
             except ZkConsumerError as error:
-                if time.monotonic() > deadline:
+                if not isinstance(error, TRANSIENT) or time.monotonic() > deadline:
                     self._report.faults.append(f"whether {name_some(paths)} were written is unknown: {error}")
                     self._report.unknown += paths
                     return

@@ -184,6 +184,22 @@ def offset_partition(path: str) -> tuple[str, str, str] | None:
     return None
 
 
+_PARTITION: Final = re.compile("0|[1-9][0-9]{0,9}")
+_MOST_PARTITION: Final = 2**31 - 1
+
+
+def partition_named(name: str) -> int | None:
+    r"""The number of the partition that the znode of an owner or of an offset is named by; None if it is another znode.
+
+    Members look for the plain decimal number only, so ``007`` is no partition's.
+
+    >>> [partition_named(name) for name in ("0", "12", "007", "\u00b2", "-1", "2147483648")]
+    [0, 12, None, None, None, None]
+    """
+    number = int(name) if _PARTITION.fullmatch(name) else None
+    return None if number is None or number > _MOST_PARTITION else number
+
+
 class ConsumerIdNode:
     """``/consumers/G/ids/C``: ephemeral, JSON (jvm-consumer.md#registration)."""
 
@@ -236,6 +252,19 @@ class PartitionOwnerNode:
     def decode(path: str, data: bytes | None) -> str:
         """The thread id's text; not parsed, since a foreign owner only has to be compared and shown."""
         return _text(path, data)
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def consumer_of(owner: str | None) -> str | None:
+        """The consumer id in the text of an owner znode; None if there is none.
+
+        >>> [PartitionOwnerNode.consumer_of(owner) for owner in ("g_host-1-0", "?", None)]
+        ['g_host-1', None, None]
+        """
+        try:
+            return None if owner is None else ConsumerThreadId.parse(owner).consumer_id
+        except ValueError:
+            return None
 
 
 class OffsetNode:
@@ -349,6 +378,19 @@ class TopicNode:
             return tuple(sorted(int(number) for number in partitions or ()))
         except (TypeError, ValueError) as error:
             raise MalformedZnode(path, f"unreadable partitions ({error})") from None
+
+    @staticmethod
+    def replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
+        """The replicas of each partition.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        partitions = _json_object(path, _text(path, data)).get("partitions") or {}
+        try:
+            return {int(number): tuple(int(broker) for broker in brokers) for number, brokers in partitions.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise MalformedZnode(path, f"unreadable partitions ({error!r})") from None
 
     @staticmethod
     def topic_id(path: str, data: bytes | None) -> str | None:

@@ -3,8 +3,11 @@
 from contextlib import closing
 
 import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.protocol.serialization import GetData
 
 from tests.fixtures.groupsinmemory import log, session_in_memory
+from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupwrites import plan_delete
@@ -96,6 +99,29 @@ def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
     report = reset_in_kafka(servers, session)
     assert (servers.brokers.stored("g"), report.written) == (OFFSETS, [])
     assert "ZooKeeper did not answer" in report.faults[0]
+
+
+# -- offsets in ZooKeeper ---------------------------------------------------------------------------------------------
+
+
+def test_what_may_not_be_read_after_a_lost_answer_is_unknown_at_once(servers, session, monkeypatch):
+    servers.store(OFFSETS)
+    plan = plan_reset(session, servers.brokers, "g", {"t": None}, ResetSpec("earliest"), store="zookeeper")
+    client, refused = session._client, []
+    client.loses = Loss(0, request=False, writes_below="/consumers/g/offsets", reconnects=True)
+    ask = client._ask
+
+    def read(request):
+        if client.loses is None and isinstance(request, GetData) and not refused:
+            refused.append(request.path)
+            return NoAuthError()
+        return ask(request)
+
+    monkeypatch.setattr(client, "_ask", read)
+    report = execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert report.unknown == [f"/consumers/g/offsets/t/{partition.partition}" for partition in PARTITIONS]
+    assert refused == report.unknown[:1]
+    assert "is unknown" in report.faults[1]
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------

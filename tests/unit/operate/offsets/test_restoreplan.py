@@ -113,6 +113,18 @@ def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):
     assert len([path for path in servers.server.nodes if path.startswith("/consumers/g/offsets/t/")]) == len(OFFSETS)
 
 
+@pytest.mark.parametrize("name", ["\N{SUPERSCRIPT TWO}", "007"])
+def test_a_group_is_restored_with_a_znode_that_is_no_partitions(servers, session, write, name):
+    foreign = f"/consumers/g/offsets/t/{name}"
+    servers.write(foreign, b"-1")
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    assert foreign not in servers.server.nodes
+    restored = plan_restore(session, servers.brokers, deleted)
+    assert restored.refusals == ()
+    write(restored)
+    assert servers.server.nodes[foreign].data == b"-1"
+
+
 def test_offsets_are_restored_with_a_warning_while_no_log_can_be_asked(servers, session, write):
     reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="zookeeper"))
     servers.brokers.silent = True

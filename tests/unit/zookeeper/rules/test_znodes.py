@@ -268,3 +268,27 @@ def test_a_name_with_a_character_that_zookeeper_refuses_is_recognised(character)
 
 def test_a_name_may_have_any_other_character():
     assert is_node_name("<b>\u00fc\u202e %2F")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas"), [(b'{"1":[2,0],"0":[]}', {1: (2, 0), 0: ()}), (b"{}", {}), (b"null", {})]
+)
+def test_a_topic_has_as_many_partitions_as_lists_of_replicas(partitions, replicas):
+    data = b'{"version":1,"partitions":%s}' % partitions
+    assert TopicNode.replicas("/t", data) == replicas
+    assert TopicNode.decode("/t", data) == tuple(sorted(replicas))
+
+
+@pytest.mark.parametrize("partitions", [b'{"0":[null]}', b'{"0":1}', b'{"x":[0]}', b"[0]"])
+def test_unreadable_replicas(partitions):
+    with pytest.raises(MalformedZnode, match="unreadable partitions"):
+        TopicNode.replicas("/t", b'{"partitions":%s}' % partitions)
+
+
+def test_an_owner_is_a_consumer_or_foreign_text():
+    assert [PartitionOwnerNode.consumer_of(one) for one in ("g_host-1-0", "?", "g_c-x", None)] == [
+        "g_host-1",
+        None,
+        None,
+        None,
+    ]

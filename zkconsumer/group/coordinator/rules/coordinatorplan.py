@@ -19,6 +19,7 @@ from zkconsumer.group.rules.rebalancetimes import longest_settling_seconds
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.stickyassignor import sticky_assignor
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 Shares = Mapping[str, Share]
 """Consumer id to the share that its command has; only members that obey commands."""
@@ -241,14 +242,7 @@ def _is_free(partition: TopicPartition, consumer_id: str, owners: Owners) -> boo
     if partition not in owners:
         return False
     owner = owners[partition]
-    return owner is None or _consumer_of(owner) == consumer_id
-
-
-def _consumer_of(owner: str) -> str | None:
-    try:
-        return ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return None
+    return owner is None or PartitionOwnerNode.consumer_of(owner) == consumer_id
 
 
 def _holders(commanded: Shares) -> set[TopicPartition]:

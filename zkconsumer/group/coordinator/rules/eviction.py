@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.group.coordinator.rules.coordinatorplan import LATE_AFTER_TIMEOUTS, Awaited, Owners
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 _DEFAULT_S: Final = 30.0
 _DEFAULT_TIMEOUTS: Final = 2.0
@@ -55,19 +56,9 @@ def slow_members(awaited: Mapping[TopicPartition, Awaited], now: float, after_s:
 
 def owned_by(consumer_id: str, owners: Owners) -> list[TopicPartition]:
     """The partitions whose owner znodes name a member."""
-    return sorted(partition for partition, owner in owners.items() if owner_of(owner) == consumer_id)
-
-
-def owner_of(owner: str | None) -> str | None:
-    """The consumer id in the text of an owner znode; None if there is none.
-
-    >>> owner_of("g_host-1-0"), owner_of("?"), owner_of(None)
-    ('g_host-1', None, None)
-    """
-    try:
-        return None if owner is None else ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return None
+    return sorted(
+        partition for partition, owner in owners.items() if PartitionOwnerNode.consumer_of(owner) == consumer_id
+    )
 
 
 def reason_to_evict(partitions: Collection[TopicPartition], after_s: float) -> str:

@@ -40,19 +40,6 @@ def decode_partition_state(path: str, data: bytes | None) -> LeaderAndIsr:
         raise MalformedZnode(path, f"unreadable partition state ({error!r})") from None
 
 
-def decode_replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
-    """The replicas of each partition in a topic's znode.
-
-    Raises:
-        MalformedZnode: unreadable.
-    """
-    partitions = _document(path, data).get("partitions", {})
-    try:
-        return {int(number): tuple(int(broker) for broker in brokers) for number, brokers in partitions.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise MalformedZnode(path, f"unreadable partitions ({error!r})") from None
-
-
 def decode_consumer_rate(path: str, data: bytes | None) -> float | None:
     """The quota of fetches in the znode of a client id or user, None if it has none.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import TRANSIENT, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
@@ -163,4 +163,4 @@ def ends_mirror(error: ZkConsumerError, failures: int) -> bool:
     """
     if isinstance(error, WriteRefused):
         return True
-    return not isinstance(error, RetriableError | SessionExpired) and failures >= _MOST_FAILURES
+    return not isinstance(error, TRANSIENT) and failures >= _MOST_FAILURES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from zkconsumer.config.consumerconfig import PROPERTIES
+from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.consumerproperties import RENAMED
 from zkconsumer.config.propertydef import parse
 from zkconsumer.errors import ConfigError
@@ -120,7 +120,8 @@ def _lines_for_defaults(target: ClientTarget, given: Given) -> Iterator[NextLine
     if "group.id" not in given:
         yield NextLine("", {"group.id": ""}, "required: the file does not name the group", is_missing=True)
     if "auto.commit.interval.ms" not in given and given.get("auto.commit.enable") != "false":
-        yield NextLine("", {"auto.commit.interval.ms": "60000"}, "its default was 60000, and is 5000 now")
+        default = str(ConsumerConfig.auto_commit_interval_ms)
+        yield NextLine("", {"auto.commit.interval.ms": default}, f"its default was {default}, and is 5000 now")
     if not given.keys() & {"zookeeper.session.timeout.ms", "session.timeout.ms"}:
         note = "a member that ended without leaving is noticed after 45 s; it was 6 s (zookeeper.session.timeout.ms)"
         yield NextLine("", {"session.timeout.ms": "45000"}, note)
