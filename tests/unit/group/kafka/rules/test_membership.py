@@ -159,10 +159,11 @@ def test_the_id_that_a_coordinator_requires_is_used_for_the_next_attempt():
 
 
 def test_only_an_id_that_the_coordinator_knows_outlasts_a_loss():
-    one = BrokerMembership(cooperative=False)
+    one = make(cooperative=False)
     one.begin()
     one.join()
     one.id_given("m")
+    one.join_ended()
     one.lose()
     assert one.member_id == ""
     one.begin()
@@ -175,7 +176,7 @@ def test_only_an_id_that_the_coordinator_knows_outlasts_a_loss():
 
 
 def test_a_member_is_in_the_group_from_its_first_generation_on():
-    one = BrokerMembership(cooperative=True)
+    one = make(cooperative=True)
     one.begin()
     assert not one.in_group
     assign(one, 0, 0)
