@@ -112,6 +112,22 @@ def test_a_target_is_named_when_all_its_topics_are(member):
     assert not member.has_unnamed()
 
 
+def test_each_assignment_is_a_view(member):
+    views = member.views
+    beat(member, 2)
+    assert member.views == views
+    beat(member, 3, ids(0))
+    assert member.views == views + 1
+
+
+def test_topics_are_read_until_all_of_the_target_are_named(member):
+    member.take_topics_change()
+    beat(member, 2, ids(0))
+    assert not member.topics_changed
+    beat(member, 3, ids(0, topic_id="other"))
+    assert member.topics_changed
+
+
 def test_a_removed_member_is_not_known_unless_that_is_said(member):
     member.fence()
     member.leave()
