@@ -28,31 +28,10 @@ from hypothesis import Phase, settings
 
 from tests.mutants.mutations import Mutant, mutants_of
 
-_ARGUMENTS: Final = (
-    *(
-        "-p",
-        "pytest_timeout",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:logging",
-        "-p",
-        "no:junitxml",
-        "-p",
-        "no:faulthandler",
-    ),
-    *("-p", "no:unraisableexception"),
-    *(
-        "--noconftest",
-        "--exitfirst",
-        "--quiet",
-        "--quiet",
-        "--tb=no",
-        "--assert=plain",
-        "--capture=sys",
-        "--show-capture=no",
-    ),
-)
+_PLUGINS: Final = ("cacheprovider", "logging", "junitxml", "faulthandler", "unraisableexception")
+"""Of pytest: they take time, and the tests do not need them."""
+_OPTIONS: Final = "--noconftest --exitfirst -qq --tb=no --assert=plain --capture=sys --show-capture=no"
+_ARGUMENTS: Final = ("-p", "pytest_timeout", *(f"-pno:{name}" for name in _PLUGINS), *_OPTIONS.split())
 _EXAMPLES: Final = 50
 """Of property tests, always the same ones."""
 _MEMORY_BYTES: Final = 2 << 30
@@ -160,7 +139,7 @@ def examine(module: Path, tests: Sequence[str], equivalent: Collection[Key] = ()
             found.equivalent.append(key)
             continue
         status = _forked(partial(_run_mutated, mutant, tree, name, tests, limit))[0] if tests else _PASSED
-        if status > _INTERRUPTED:
+        if status > _INTERRUPTED:  # less than 0 is a signal: of a limit, or of a library that the mutant has crashed
             found.error = f"{module}:{mutant.line}: pytest ended with status {status}: {mutant.mutated}"
             return found
         found.outcomes.append(Outcome(mutant.line, *key, killed=status != _PASSED))

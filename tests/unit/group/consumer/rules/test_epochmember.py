@@ -64,7 +64,6 @@ def test_a_member_joins_in_epoch_0_with_all_fields():
     assert one.beat(TOPICS) == (CommitIdentity("m", JOINING, "i"), True, TOPICS, frozenset())
     assert not one.in_group
     assert not one.revokes
-    assert one.generation == -1
 
 
 def test_epochs_of_heartbeats_are_those_of_the_protocol():
@@ -92,11 +91,6 @@ def test_a_loss_ends_a_revocation(member):
     assert not member.revokes
 
 
-def test_the_generation_is_the_epoch(member):
-    beat(member, 7)
-    assert member.generation == 7
-
-
 def test_a_topic_has_the_id_with_which_it_is_held(member):
     assert member.topic_ids() == {"t": "id"}
     member.name_topics({"t": "new", "u": "other"})
@@ -112,9 +106,26 @@ def test_a_target_is_named_when_all_its_topics_are(member):
     assert not member.has_unnamed()
 
 
+def test_each_assignment_is_a_view(member):
+    views = member.views
+    beat(member, 2)
+    assert member.views == views
+    beat(member, 3, ids(0))
+    assert member.views == views + 1
+
+
+def test_topics_are_read_until_all_of_the_target_are_named(member):
+    member.take_topics_change()
+    beat(member, 2, ids(0))
+    assert not member.topics_changed
+    beat(member, 3, ids(0, topic_id="other"))
+    assert member.topics_changed
+
+
 def test_a_removed_member_is_not_known_unless_that_is_said(member):
     member.fence()
-    assert member.leave() is None
+    member.leave()
+    assert member.leaving is None
 
 
 def test_an_answer_makes_it_stable_and_gives_partitions_whose_topic_is_known():

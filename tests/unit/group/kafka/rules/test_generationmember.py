@@ -1,5 +1,7 @@
 """The states of a member of a broker-coordinated group, and what it may hold in them."""
 
+from math import inf
+
 import pytest
 
 from zkconsumer.errors import InstanceIdInUse, RebalanceAwaited
@@ -163,6 +165,7 @@ def test_only_an_id_that_the_coordinator_knows_outlasts_a_loss():
     one.begin()
     one.join()
     one.id_given("m")
+    one.join_ended()
     one.lose()
     assert one.member_id == ""
     one.begin()
@@ -176,10 +179,12 @@ def test_only_an_id_that_the_coordinator_knows_outlasts_a_loss():
 
 def test_a_member_is_in_the_group_from_its_first_generation_on():
     one = make(cooperative=True)
+    assert (one.has_news, one.assigned_at) == (False, -inf)
     one.begin()
     assert not one.in_group
     assign(one, 0, 0)
     assert one.in_group
+    assert one.term.until == one.lease.deadline
 
 
 def test_an_assignment_makes_it_stable(member):
