@@ -8,7 +8,6 @@ from zkconsumer.operate.groups.rules.clusterznodes import (
     LeaderAndIsr,
     decode_consumer_rate,
     decode_partition_state,
-    decode_replicas,
     partition_state_path,
 )
 
@@ -17,11 +16,6 @@ def test_the_state_of_a_partition():
     assert partition_state_path(TopicPartition("t", 3)) == "/brokers/topics/t/partitions/3/state"
     data = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[2,3]}'
     assert decode_partition_state("/p", data) == LeaderAndIsr(-1, 7, (2, 3))
-
-
-def test_the_replicas_of_a_topic():
-    assert decode_replicas("/p", b'{"partitions":{"0":[1,2],"1":[]}}') == {0: (1, 2), 1: ()}
-    assert decode_replicas("/p", b"{}") == {}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +32,7 @@ def test_the_quota_of_fetches(data, rate):
     assert decode_consumer_rate("/p", data) == rate
 
 
-@pytest.mark.parametrize("decode", [decode_partition_state, decode_replicas, decode_consumer_rate])
+@pytest.mark.parametrize("decode", [decode_partition_state, decode_consumer_rate])
 @pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"1"])
 def test_what_is_no_object_is_refused(decode, data):
     with pytest.raises(MalformedZnode, match="JSON"):
@@ -51,9 +45,6 @@ def test_what_is_no_object_is_refused(decode, data):
         (decode_partition_state, b"{}"),
         (decode_partition_state, b'{"leader":1,"leader_epoch":0,"isr":1}'),
         (decode_partition_state, b'{"leader":"a","leader_epoch":0,"isr":[]}'),
-        (decode_replicas, b'{"partitions":[]}'),
-        (decode_replicas, b'{"partitions":{"a":[]}}'),
-        (decode_replicas, b'{"partitions":{"0":1}}'),
         (decode_consumer_rate, b'{"config":{"consumer_byte_rate":"a"}}'),
         (decode_consumer_rate, b'{"config":{"consumer_byte_rate":[]}}'),
     ],
