@@ -15,6 +15,7 @@ from zkconsumer.zookeeper.rules.znodes import (
     is_node_name,
     offset_partition,
     parse_json,
+    partition_named,
 )
 
 PATH = "/consumers/g/ids/g_c"
@@ -292,3 +293,20 @@ def test_an_owner_is_a_consumer_or_foreign_text():
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("0", 0),
+        ("12", 12),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("007", None),
+        ("\u00b2", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_a_partition_is_named_by_its_plain_number(name, number):
+    assert partition_named(name) == number

@@ -117,8 +117,7 @@ def _subscribers(threads: Sequence[Mapping[str, int]], slots: Sequence[_Slots]) 
             subscribers[topic] += member_slots[:count]
     shared: dict[tuple[ConsumerThreadId, ...], list[ConsumerThreadId]] = {}
     return {
-        topic: shared.setdefault(tuple(slots_of_topic), slots_of_topic)
-        for topic, slots_of_topic in sorted(subscribers.items())
+        topic: shared.setdefault(tuple(slots_of_topic), slots_of_topic) for topic, slots_of_topic in subscribers.items()
     }
 
 

@@ -150,3 +150,10 @@ def test_records_that_a_log_no_longer_has_are_not_skipped():
     assert "3 records would be skipped" in obstacle
     (warning,) = guide(watched(IN_KAFKA, {**IDLE_DUAL, "znode": 104, "commits": (9, 5), "log": log})).warnings
     assert "4 records would be skipped" in warning
+
+
+def test_one_record_is_in_the_way():
+    (obstacle,) = guide(watched(IN_ZOOKEEPER, {**IDLE_IN_ZOOKEEPER, "in_kafka": 6})).obstacles
+    assert "1 records would be skipped" in obstacle
+    (warning,) = guide(watched(IN_KAFKA, {**IDLE_DUAL, "znode": 6, "commits": (9, 5)})).warnings
+    assert "1 records would be skipped" in warning
