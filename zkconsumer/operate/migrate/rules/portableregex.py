@@ -135,6 +135,8 @@ def _quantifier(text: str) -> str:
 
 def _character(text: str) -> str:
     char = text.removeprefix("\\")
+    if text.startswith("\\") and char.isalnum():  # what the translation writes for a line end, such as \r
+        raise UnsupportedRegex("it has line ends, which no name of a topic has")
     return f"\\{char}" if text.startswith("\\") and not char.isalnum() and char not in "-_" else char
 
 

@@ -104,3 +104,9 @@ def test_the_translation_selects_the_same_topics(regex, more, names):
     for name in [*NAMES, *filter(None, names)]:
         selected = re.fullmatch(found.python, name, re.ASCII) is not None
         assert (re.search(found.librdkafka, name, re.ASCII) is not None) == selected, (found, name)
+
+
+def test_a_line_end_is_not_translated_into_letters():
+    forms = portable_regex(r"a\Rb")
+    assert forms.librdkafka is None
+    assert "line ends" in forms.features[-1]
