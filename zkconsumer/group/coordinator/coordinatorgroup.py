@@ -78,7 +78,6 @@ class CoordinatorGroup(SessionProtocol):
     """
 
     name: Final = "coordinator"
-    settles = False
 
     def __init__(
         self,
@@ -163,10 +162,6 @@ class CoordinatorGroup(SessionProtocol):
         """Delete what is left of the registration."""
         self._registered_again = True
         super().deregister()
-
-    def has_others(self) -> bool:
-        """True if another consumer is registered."""
-        return len(self._group_reader.member_ids(self._group)) > 1
 
     # -- the assignment ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -22,9 +23,7 @@ from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThr
 from zkconsumer.group.rules.assignors import assignor_name
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import (
-    longest_settling_seconds,
     retry_seconds,
-    settle_seconds,
     total_wait_covers_session,
 )
 from zkconsumer.group.rules.subscription import Subscription
@@ -46,7 +45,7 @@ MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[
 """Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
 
 
-class SessionProtocol:
+class SessionProtocol(ABC):
     """The part of a :class:`~zkconsumer.group.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
 
     Args:
@@ -60,12 +59,10 @@ class SessionProtocol:
 
     Attributes:
         name: ``group.protocol``.
-        settles: whether this member waits until others have stopped joining and leaving before it rebalances.
         zk: the session; opened by :meth:`open`.
     """
 
     name: str
-    settles: bool
 
     def __init__(
         self,
@@ -229,10 +226,6 @@ class SessionProtocol:
         """Commit without a registration, so without a fence."""
         self._stands_alone = StandAloneLease(self._lease)
 
-    def has_others(self) -> bool:
-        """True if another consumer is registered."""
-        raise NotImplementedError
-
     # -- between attempts -------------------------------------------------------------------------------------------
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
@@ -259,27 +252,13 @@ class SessionProtocol:
         except ZkConsumerError as error:
             _log.info("group %s: cannot wait for former owners to release, trying again now: %s", self._group, error)
 
-    def _settle(self, *, unless_alone: bool = False) -> None:
-        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
+    def _settle(self, *, unless_alone: bool = False) -> None:  # noqa: ARG002 - the coordinator has waited already
+        """Wait until members have stopped joining and leaving, where no other member does that.
 
         Args:
             unless_alone: do not wait where this is the group's only member.
         """
         self._thread.enter_state(MemberState.SETTLING)
-        if not self.settles:
-            return
-        backoff_ms = self._config.rebalance_backoff_ms
-        deadline = self._clock() + longest_settling_seconds(backoff_ms)
-        while True:
-            self._thread.begin_quiet()
-            if self._clock() >= deadline or not self.zk.connected:
-                return  # without a connection the next call would block, and requests with it
-            try:
-                has_others = self.has_others()
-            except ZkConsumerError:
-                return  # the attempt that follows reports it
-            if (unless_alone and not has_others) or self._thread.stayed_quiet(settle_seconds(backoff_ms)):
-                return
 
     def _deregister_or_log(self) -> None:
         try:
@@ -308,9 +287,9 @@ class SessionProtocol:
         return Held(self._ownership.held, self._ownership.releases)
 
     @property
+    @abstractmethod
     def views(self) -> int:
         """How often the group was read."""
-        raise NotImplementedError
 
     @property
     def excluded(self) -> str:

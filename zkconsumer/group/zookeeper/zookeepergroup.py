@@ -14,9 +14,14 @@ from typing import Final
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import OwnershipConflict, RegistrationLost
+from zkconsumer.errors import OwnershipConflict, RegistrationLost, ZkConsumerError
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, Target
-from zkconsumer.group.rules.rebalancetimes import orphan_delay_seconds, retry_window_seconds
+from zkconsumer.group.rules.rebalancetimes import (
+    longest_settling_seconds,
+    orphan_delay_seconds,
+    retry_window_seconds,
+    settle_seconds,
+)
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
 from zkconsumer.group.zookeeper.deliverylease import SessionLease
@@ -47,7 +52,6 @@ class ZooKeeperGroup(SessionProtocol):
     """
 
     name: Final = "zookeeper"
-    settles = True
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class ZooKeeperGroup(SessionProtocol):
         self._shares.registered_again = True
         super().deregister()
 
-    def has_others(self) -> bool:
+    def _has_others(self) -> bool:
         """True if another consumer is registered; the watch that this leaves raises the signal."""
         return len(self._group_reader.member_ids(self._group)) > 1
 
@@ -106,6 +110,22 @@ class ZooKeeperGroup(SessionProtocol):
         if not isinstance(failure, OwnershipConflict):
             self._shares.forget_view()
         super().pause(failure, starting=starting)
+
+    def _settle(self, *, unless_alone: bool = False) -> None:
+        """As of :class:`SessionProtocol`, at most for the longest time allowed (adr/0005)."""
+        super()._settle(unless_alone=unless_alone)
+        backoff_ms = self._config.rebalance_backoff_ms
+        deadline = self._clock() + longest_settling_seconds(backoff_ms)
+        while True:
+            self._thread.begin_quiet()
+            if self._clock() >= deadline or not self.zk.connected:
+                return  # without a connection the next call would block, and requests with it
+            try:
+                has_others = self._has_others()
+            except ZkConsumerError:
+                return  # the attempt that follows reports it
+            if (unless_alone and not has_others) or self._thread.stayed_quiet(settle_seconds(backoff_ms)):
+                return
 
     # -- the assignment ---------------------------------------------------------------------------------------------
 
@@ -140,7 +160,7 @@ class ZooKeeperGroup(SessionProtocol):
         """
         if self._changes is None or not self._changes.unannounced:
             return
-        if self.has_others():
+        if self._has_others():
             self._membership.announce_change()
         self._changes.announced()
 
