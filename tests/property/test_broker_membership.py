@@ -234,7 +234,7 @@ class BrokerGroups(RebalanceThreads):
 
     @rule(number=NUMBERS, owners=OWNERS)
     def rebalance_times_out(self, number, owners):
-        """Those that have not joined are removed, although their heartbeats are answered, and the others go on."""
+        """Those that have not joined are removed, although their heartbeats are answered, and the others continue."""
         others = {0, 1, 2} - {number}
         self.join_again(min(others))
         self._all_join((min(others), *others))

@@ -27,18 +27,18 @@ def lease():
 
 
 def test_it_tells_when_a_lease_has_lapsed_and_when_it_holds_again(lease):
-    told = []
-    watch = LeaseWatch("watch", lease, told.append)
+    notified = []
+    watch = LeaseWatch("watch", lease, notified.append)
     watch.turn()
     lease.now = 10
     watch.turn()
     watch.turn()
-    assert (told, watch.held, watch.lapses) == ([False], False, 1)
+    assert (notified, watch.held, watch.lapses) == ([False], False, 1)
     lease.until = 20
     watch.turn()
     lease.until = 5
     watch.turn()
-    assert (told, watch.held, watch.lapses) == ([False, True, False], False, 2)
+    assert (notified, watch.held, watch.lapses) == ([False, True, False], False, 2)
 
 
 def test_it_looks_exactly_when_the_lease_lapses_and_at_least_each_second(lease):
@@ -72,19 +72,19 @@ def test_work_that_extends_the_lease_puts_off_the_next_look(lease):
 
 
 def test_its_thread_looks_at_once_when_it_is_asked_to(lease):
-    told, asked = [], []
-    watch = LeaseWatch("watch", lease, told.append, lambda: asked.append(threading.current_thread().name) or 1000)
+    notified, asked = [], []
+    watch = LeaseWatch("watch", lease, notified.append, lambda: asked.append(threading.current_thread().name) or 1000)
     watch.open(seconds=1000)
     watch.look()
     eventually(lambda: asked == ["watch"])
     lease.now = 1e9
     watch.look()
-    eventually(lambda: told == [False])
+    eventually(lambda: notified == [False])
     watch.close()
     lease.until = 1e10
     watch.look()
     watch.close()
-    assert (told, asked) == ([False], ["watch", "watch"])
+    assert (notified, asked) == ([False], ["watch", "watch"])
 
 
 def test_it_can_be_closed_before_it_is_opened_and_by_itself(lease):

@@ -85,10 +85,10 @@ def test_other_topics_are_told_and_unreadable_ones_are_read_again(session):
 
 
 def test_the_lease_of_a_member_that_leaves_does_not_lapse(session):
-    told = []
-    session._lease_changed = lambda: told.append("lapsed")
+    notified = []
+    session._lease_changed = lambda: notified.append("lapsed")
     session._watch.open()
     session.close()
     session.close()
     assert not session.membership.holds()
-    assert (session.lease_lapses, told) == (0, [])
+    assert (session.lease_lapses, notified) == (0, [])

@@ -468,20 +468,20 @@ def test_the_lease_ends_with_the_membership(member, end):
     assert member.term.holds(0.5), "there is nothing to lose any more"
 
 
-# -- what other threads are told ---------------------------------------------------------------------------------------
+# -- what other threads are notified of ---------------------------------------------------------------------------------
 
 
 def test_the_rebalance_thread_is_told_what_it_has_to_react_to(member):
-    told = []
+    notified = []
 
     def after(event):
         event()
-        told.append(member.has_news)
+        notified.append(member.has_news)
         member.has_news = False
 
     after(lambda: None)
     after(lambda: member.confirmed(member.beat(), 1))
-    assert told == [True, False], "the assignment, but no heartbeat"
+    assert notified == [True, False], "the assignment, but no heartbeat"
     after(lambda: rebalance_begun(member))
     after(lambda: rebalance_begun(member))
     after(lambda: member.release(parts(0, 1)))
@@ -490,7 +490,7 @@ def test_the_rebalance_thread_is_told_what_it_has_to_react_to(member):
     after(lambda: synchronised(member, 2, 0))
     after(member.join_again)
     after(member.fence)
-    assert told[2:] == [True, False, False, False, True, True, True, True]
+    assert notified[2:] == [True, False, False, False, True, True, True, True]
 
 
 def test_a_failure_is_over_when_the_next_request_is_sent(member):
