@@ -317,7 +317,7 @@ def test_a_late_answer_to_an_earlier_membership_extends_nothing(member):
     assert not member.term.holds(6)
 
 
-# -- what other threads are notified of ---------------------------------------------------------------------------------
+# -- what other threads are notified of --------------------------------------------------------------------------------
 
 
 def test_only_news_is_told(member):

@@ -468,7 +468,7 @@ def test_the_lease_ends_with_the_membership(member, end):
     assert member.term.holds(0.5), "there is nothing to lose any more"
 
 
-# -- what other threads are notified of ---------------------------------------------------------------------------------
+# -- what other threads are notified of --------------------------------------------------------------------------------
 
 
 def test_the_rebalance_thread_is_told_what_it_has_to_react_to(member):
