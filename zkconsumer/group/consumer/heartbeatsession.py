@@ -33,10 +33,9 @@ from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import group_settings
-from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.errorcodes import ErrorCode
 
 _log: Final = logging.getLogger(__name__)
-_events: Final = logging.getLogger("zkconsumer.events")
 
 _IDLE_S: Final = 3600.0
 _SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -156,18 +155,13 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             raise error
         if reaction not in REMOVED:
             raise error
-        _events.warning(
-            "group %s: the coordinator has removed member %s: %s: %s",
-            self._group,
-            beat.member.member_id,
-            error_name(answer.code),
-            reaction.value,
-        )
         with self.membership.changing() as member:
-            member.fence(
+            removed = member.refused(
                 keeps_id=answer.code == ErrorCode.FENCED_MEMBER_EPOCH,
                 stopped=error if reaction is Reaction.STAY_OUT else None,
             )
+        if removed:
+            self._contact.removed(beat.member, answer.code, reaction)
 
     def _read_session_timeout(self) -> None:
         """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.

@@ -19,7 +19,6 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
 
 _log: Final = logging.getLogger(__name__)
-_events: Final = logging.getLogger("zkconsumer.events")
 
 
 class Heartbeats:
@@ -106,8 +105,7 @@ class Heartbeats:
             with self._membership.changing() as member:
                 removed = member.removed(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
             if removed:
-                text = "group %s: the coordinator has removed member %s: %s: %s"
-                _events.warning(text, self._group, beat.member.member_id, error_name(code), reaction.value)
+                self._coordinator.removed(beat.member, code, reaction)
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 
