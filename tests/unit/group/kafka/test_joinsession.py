@@ -253,7 +253,7 @@ def test_heartbeats_are_sent_while_a_request_to_join_waits(coordinator, make):
 
 @pytest.mark.parametrize("api", [JOIN, SYNC])
 def test_an_answer_that_comes_after_the_removal_is_not_one_to_the_new_member(coordinator, make, api):
-    """1. It is on its way; 2. a heartbeat is answered with UNKNOWN_MEMBER_ID; 3. the member begins again; 4. it arrives."""
+    """1. It is on its way; 2. a heartbeat reports the removal; 3. the member begins as a new one; 4. it arrives."""
     member = make()
     coordinator.held[api] = threading.Event()
     coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
