@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.group.kafka.brokersession import BrokerSession
+from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, leave_group
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
 from zkconsumer.group.kafka.heartbeats import Heartbeats
@@ -26,7 +23,6 @@ from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
-from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
@@ -36,31 +32,25 @@ _log: Final = logging.getLogger(__name__)
 
 
 class JoinSession(BrokerSession[GenerationMember]):
-    """The membership of one consumer, and the threads that keep it; for the arguments see :class:`BrokerSession`."""
+    """The membership of one consumer, and the threads that keep it; for ``parts`` see :class:`BrokerSessionParts`."""
 
     _timeout = "session.timeout.ms"
     _task = "while joining"
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        consumer_id: str,
-        cluster: ClusterSource,
-        changed: Callable[[], None],
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
+    def __init__(self, parts: BrokerSessionParts) -> None:
+        config = parts.config
         strategies = configured_strategies(config.partition_assignment_strategy)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000)
         member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
-        super().__init__(config, consumer_id, cluster, changed, member, clock)
+        super().__init__(parts, member)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self._conversation = JoinConversation(config, settings, strategies, cluster, self.location)
+        self._conversation = JoinConversation(config, settings, strategies, parts.cluster, self.location)
         self._leaver = Heartbeats(
             self._group,
             config.heartbeat_interval_ms / 1000,
-            consumer_id,
+            parts.consumer_id,
             self._contact,
             self.membership,
             why_stopped=self._why_stopped,
