@@ -22,7 +22,6 @@ from zkconsumer.group.consumer.heartbeatmessages import (
 )
 from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
-from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
@@ -30,6 +29,7 @@ from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import group_settings
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.findcoordinator import expect_coordinator
 
 _log: Final = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
 from zkconsumer.wire.rules.outage import Outage
 
 _log: Final = logging.getLogger(__name__)
@@ -130,17 +130,3 @@ class CoordinatorContact:
         else:
             if code:
                 _log.info("group %s: leaving was answered with %s", self._group, error_name(code))
-
-
-def expect_coordinator(code: int, request: str) -> None:
-    """Refuse an answer of a broker that is not the group's coordinator, or not yet.
-
-    Args:
-        code: error code of the answer.
-        request: which request it answers, for the message.
-
-    Raises:
-        CoordinatorMoved: find the coordinator, and send the request again.
-    """
-    if code in COORDINATOR_GONE:
-        raise CoordinatorMoved(f"{request}: {error_name(code)}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.errors import ProtocolError
 from zkconsumer.group.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, describe_consumers
 from zkconsumer.group.kafka.subscriptionbytes import PROTOCOL_TYPE, decode_assignment
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.wire.findcoordinator import CoordinatorClient, expect_coordinator
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.refusals import DESCRIBE, group_refused
 from zkconsumer.wire.rules.describedgroup import DescribedMember
@@ -35,8 +35,7 @@ def group_members(coordinator: CoordinatorClient, group: str) -> tuple[Described
 
     def ask(connection: BrokerConnection) -> tuple[int, tuple[DescribedMember, ...]]:
         code, members = _describe(connection, group)
-        if code in COORDINATOR_GONE:
-            raise CoordinatorMoved(f"group {group} cannot be described: {error_name(code)}")
+        expect_coordinator(code, f"group {group} cannot be described")
         return code, members
 
     code, members = coordinator.ask(ask)

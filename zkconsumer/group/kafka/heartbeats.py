@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
-from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact, expect_coordinator
+from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.group.kafka.groupmessages import heartbeat
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.group.kafka.rules.generationmember import Beat, GenerationMember
@@ -17,6 +17,7 @@ from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.findcoordinator import expect_coordinator
 
 _log: Final = logging.getLogger(__name__)
 
