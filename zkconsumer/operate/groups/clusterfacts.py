@@ -33,7 +33,8 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, TopicNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _BROKER_TIMEOUT_MS: Final = 3000
