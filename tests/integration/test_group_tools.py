@@ -58,10 +58,9 @@ def group(group_nodes):
 
 
 @pytest.fixture
-def healthy(group, topic_factory, produce):
+def healthy(group, filled_topic):
     """A topic of two partitions with three records each, of which a member has consumed all; returns the topic."""
-    topic = topic_factory(partitions=2)
-    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(6)])
+    topic = filled_topic(3)
     group.consume(topic, (0, 1), 3)
     return topic
 

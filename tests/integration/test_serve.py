@@ -38,10 +38,9 @@ def group(group_nodes):
 
 
 @pytest.fixture
-def lagging(group, topic_factory, produce):
+def lagging(group, filled_topic):
     """A topic of two partitions with three records each, of which a member has consumed one each; the topic."""
-    topic = topic_factory(partitions=2)
-    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(6)])
+    topic = filled_topic(3)
     group.consume(topic, (0, 1), 1)
     return topic
 
