@@ -13,7 +13,8 @@ from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
-from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, GroupPaths, Registration
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, Registration
 from zkconsumer.zookeeper.session import ZkSession
 
 _TIMEOUT_MS: Final = 60_000

@@ -14,7 +14,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.wire.brokerclient import LATEST, BrokerClient
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 _EVERY_S = 0.1

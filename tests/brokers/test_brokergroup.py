@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.consumers import FIRST_OF_BROKER, consumers
+from tests.fixtures.consumers import IN_BROKER_GROUP, consumers
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import RebalanceFailed, TopicPartition
@@ -17,16 +17,8 @@ _STATIC_MEMBERS_SINCE = (2, 3)
 @pytest.fixture
 def member(broker, unique_name):
     """Make members of one group that know the brokers only; all are shut down at the end."""
-    with consumers(
-        {"bootstrap.servers": broker.sandbox.bootstrap_servers},
-        unique_name,
-        group_protocol="kafka",
-        session_timeout_ms=30_000,
-        heartbeat_interval_ms=200,
-        metadata_max_age_ms=500,
-        rebalance_backoff_ms=1000,
-        **FIRST_OF_BROKER,
-    ) as make:
+    brokers = {"bootstrap.servers": broker.sandbox.bootstrap_servers}
+    with consumers(brokers, unique_name, **IN_BROKER_GROUP) as make:
         yield make
 
 

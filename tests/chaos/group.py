@@ -33,7 +33,7 @@ from zkconsumer.testing.ledger import Delivered, Ledger, Removed
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 PARTITIONS: Final = 6
 SETTLING_S: Final = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos.txnlog import Change, Transaction, parse
 from zkconsumer.model import ConsumerThreadId
 from zkconsumer.testing.ledger import Claimed, Committed, Record, Registered, Released, SessionEnded
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 
 def read_transactions(data: Path, after: int = 0) -> list[Transaction]:

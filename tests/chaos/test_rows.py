@@ -9,7 +9,7 @@ from tests.chaos.rows import OURS, ROWS, SESSION_S
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.trial import run_undisturbed_trial
 from zkconsumer.testing.ledger import Claimed, Committed, Released
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException
 
 from tests.fixtures.containers import ConsumerContainer
 from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.zookeeper import connected
 from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]  # the first test builds the images
@@ -86,24 +87,13 @@ class Group:
 
 
 @contextmanager
-def observer(connect: str) -> Iterator[KazooClient]:
-    client = KazooClient(hosts=connect, timeout=30.0)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
-@contextmanager
 def group_of_two(servers, kafka, start_consumer, network, inner_connect, session_ms) -> Iterator[Group]:
     properties = {**PROPERTIES, "zookeeper.session.timeout.ms": session_ms}
     Topics(kafka.bootstrap_servers).create(TOPIC, PARTITIONS)
     consumers = [
         start_consumer(kafka, GROUP, TOPIC, properties, network=network, zookeeper=inner_connect) for _ in range(2)
     ]
-    with observer(",".join(server.address for server in servers)) as client:
+    with connected(",".join(server.address for server in servers), 30) as client:
         group = Group(client, kafka, consumers)
         group.until(lambda: group.is_shared_by(2), "two members share the partitions")
         values = group.produce("before")

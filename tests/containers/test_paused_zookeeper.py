@@ -15,6 +15,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from tests.fixtures.containers import ConsumerContainer
 from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
 
@@ -117,18 +118,6 @@ class Group:
         )
 
 
-@contextmanager
-def observer(connect: str) -> Iterator[KazooClient]:
-    """A ZooKeeper client whose session outlives the freeze, so that the members are tested and not the client."""
-    client = KazooClient(hosts=connect, timeout=60.0)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
 def values(kind: str) -> set[str]:
     return {f"{kind}-{number}" for number in range(400)}
 
@@ -149,7 +138,7 @@ def test_group_of_two_recovers_from_a_frozen_zookeeper(
         produce_records(kafka.bootstrap_servers, TOPIC, records)
         return values(kind)
 
-    with observer(zookeeper_container.address) as client, local_member(zookeeper_container.address) as local:
+    with connected(zookeeper_container.address) as client, local_member(zookeeper_container.address) as local:
         remote = consumer_container(kafka, GROUP, TOPIC, PROPERTIES)
         group = Group(client, local, remote)
         group.until(group.owns_everything_evenly, "two members share the partitions")

@@ -1,13 +1,20 @@
 """Groups that brokers coordinate (``group.protocol=kafka``), on a real broker and without a session in ZooKeeper."""
 
-import subprocess
-import sys
 from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
+from tests.fixtures.consumers import (
+    FIRST_OF_BROKER,
+    IN_BROKER_GROUP,
+    collect,
+    consumers,
+    continue_at_offsets,
+    owned,
+    parts,
+    take_over_from_killed,
+)
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent, KafkaPython
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
@@ -40,16 +47,7 @@ BOTH = pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
 @pytest.fixture
 def member(sandbox, unique_name):
     """Make members of one group that know the broker only; all are shut down at the end."""
-    with consumers(
-        {"bootstrap.servers": sandbox.bootstrap_servers},
-        unique_name,
-        group_protocol="kafka",
-        session_timeout_ms=30_000,
-        heartbeat_interval_ms=200,
-        metadata_max_age_ms=500,
-        rebalance_backoff_ms=1000,
-        **FIRST_OF_BROKER,
-    ) as make:
+    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, unique_name, **IN_BROKER_GROUP) as make:
         yield make
 
 
@@ -120,40 +118,13 @@ def test_partitions_are_shared_in_proportion_to_streams(member, topic_factory):
 
 @BOTH
 def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory, produce, strategy):
-    topic = topic_factory(2)
-    produce(topic, values(20))
-    first = member(partition_assignment_strategy=strategy)
-    received = collect(first.create_message_streams({topic: 1})[topic])
-    eventually(lambda: len(received) == 20)
-    first.commit_offsets()
-    first.shutdown()
-    produce(topic, values(20, start=20))
-    second = member(partition_assignment_strategy=strategy)
-    more = collect(second.create_message_streams({topic: 1})[topic])
-    eventually(lambda: sorted(more, key=int) == values(20, start=20))
+    continue_at_offsets(lambda: member(partition_assignment_strategy=strategy), topic_factory(2), produce)
 
 
 @pytest.mark.slow
 def test_partitions_of_a_member_that_is_killed_are_taken_over(sandbox, member, topic_factory, produce, unique_name):
-    """By the command, which gets a list of brokers and nothing about ZooKeeper."""
-    topic = topic_factory(2)
     properties = ["group.protocol=kafka", "session.timeout.ms=6000", "heartbeat.interval.ms=500"]
-    command = [sys.executable, "-m", "zkconsumer", "consume", "--bootstrap-server", sandbox.bootstrap_servers]
-    command += ["--group", unique_name, "--topic", topic, "--from-beginning"]
-    command += [part for one in properties for part in ("--property", one)]
-    produce(topic, values(10))
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert sorted((process.stdout.readline().strip() for _ in range(10)), key=int) == values(10)
-            one = member()
-            received = collect(one.create_message_streams({topic: 1})[topic])
-            eventually(lambda: len(owned(one)) == 1)
-        finally:
-            process.kill()
-    eventually(lambda: owned(one) == parts(topic, 0, 1))
-    produce(topic, values(10, start=10))
-    eventually(lambda: {*values(10, start=10)} <= {*received})
+    take_over_from_killed(properties, sandbox.bootstrap_servers, unique_name, topic_factory(2), member, produce)
 
 
 @BOTH

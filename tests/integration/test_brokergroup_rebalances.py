@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -24,20 +24,12 @@ from zkconsumer.wire.findcoordinator import CoordinatorClient
 pytestmark = pytest.mark.integration
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
-SETTINGS = {
-    "group_protocol": "kafka",
-    "session_timeout_ms": 30_000,
-    "heartbeat_interval_ms": 200,
-    "metadata_max_age_ms": 500,
-    "rebalance_backoff_ms": 1000,
-    **FIRST_OF_BROKER,
-}
 
 
 @pytest.fixture
 def member(sandbox, unique_name):
     """Make members of one group that know the broker only; all are shut down at the end."""
-    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, unique_name, **SETTINGS) as make:
+    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, unique_name, **IN_BROKER_GROUP) as make:
         yield make
 
 
@@ -246,7 +238,7 @@ def test_members_follow_their_coordinator_to_another_broker(private_sandbox, uni
         return {one.member_id for one in admin.describe_consumer_groups([unique_name])[unique_name].result(60).members}
 
     servers = {"bootstrap.servers": box.bootstrap_servers}
-    settings = {**SETTINGS, "partition_assignment_strategy": COOPERATIVE}
+    settings = {**IN_BROKER_GROUP, "partition_assignment_strategy": COOPERATIVE}
     with client_of(box.bootstrap_servers) as client, consumers(servers, unique_name, **settings) as make:
         members = [make(), make()]
         received = [collect(one.create_message_streams({topic: 1})[topic]) for one in members]

@@ -14,6 +14,7 @@ import pytest
 from tests.fixtures.jvm import PATIENT_PROPERTIES
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 
 pytestmark = pytest.mark.integration
 
@@ -413,18 +414,14 @@ def test_describe_offsets_in_kafka(run, start, zookeeper, topic_factory, produce
 
 @pytest.mark.slow
 def test_describe_without_a_coordinator_shows_zookeepers_offsets(private_sandbox, unique_name):
-    from kazoo.client import KazooClient
-
     # The paused broker has to stay registered until all has been asked.
     box = private_sandbox(tick_time_ms=2000, kafka_properties={"zookeeper.session.timeout.ms": "40000"})
     Topics(box.bootstrap_servers).create("t")
     box.brokers[0].pause()
-    zookeeper = KazooClient(box.zookeeper_connect)
-    zookeeper.start()
-    zookeeper.create(f"/consumers/{unique_name}/offsets/t/0", b"3", makepath=True)
-    zookeeper.create("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{}}')  # else none are in Kafka
-    zookeeper.stop()
-    zookeeper.close()
+    with connected(box.zookeeper_connect) as zookeeper:
+        zookeeper.create(f"/consumers/{unique_name}/offsets/t/0", b"3", makepath=True)
+        # Without this topic no group has an offset in Kafka.
+        zookeeper.create("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{}}')
     full = [*COMMAND, "groups", "describe", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
     ended = subprocess.run(full, capture_output=True, text=True, timeout=120, check=False)
     (partition,) = json.loads(ended.stdout)["partitions"]

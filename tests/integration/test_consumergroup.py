@@ -1,12 +1,18 @@
 """group.protocol=consumer on a real broker of Kafka 4.2, which assigns (KIP-848)."""
 
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
 
-from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
+from tests.fixtures.consumers import (
+    FIRST_OF_BROKER,
+    collect,
+    consumers,
+    continue_at_offsets,
+    owned,
+    parts,
+    take_over_from_killed,
+)
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent
 from tests.fixtures.sandbox import Topics, produce_records, values
@@ -193,37 +199,14 @@ def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group
 
 
 def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory, produce):
-    topic = topic_factory(2)
-    produce(topic, values(20))
-    first = member()
-    received = collect(first.create_message_streams({topic: 1})[topic])
-    eventually(lambda: len(received) == 20)
-    first.commit_offsets()
-    first.shutdown()
-    produce(topic, values(20, start=20))
-    more = collect(member().create_message_streams({topic: 1})[topic])
-    eventually(lambda: sorted(more, key=int) == values(20, start=20))
+    continue_at_offsets(member, topic_factory(2), produce)
 
 
-def test_partitions_of_a_member_that_is_killed_are_taken_over(box, member, group, client, topic_factory, produce):
+def test_partitions_of_a_member_that_is_killed_are_taken_over(box, member, group, topic_factory, produce):
     """The group has a session timeout of its own, which members read."""
     group.configure("consumer.session.timeout.ms", "4000")
-    topic = topic_factory(2)
-    command = [sys.executable, "-m", "zkconsumer", "consume", "--bootstrap-server", box.bootstrap_servers]
-    command += ["--group", group._group, "--topic", topic, "--from-beginning", "--property", "group.protocol=consumer"]
-    produce(topic, values(10))
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert sorted((process.stdout.readline().strip() for _ in range(10)), key=int) == values(10)
-            one = member()
-            received = collect(one.create_message_streams({topic: 1})[topic])
-            eventually(lambda: len(owned(one)) == 1)
-        finally:
-            process.kill()
-    eventually(lambda: owned(one) == parts(topic, 0, 1))
-    produce(topic, values(10, start=10))
-    eventually(lambda: {*values(10, start=10)} <= {*received})
+    properties = ["group.protocol=consumer"]
+    one = take_over_from_killed(properties, box.bootstrap_servers, group._group, topic_factory(2), member, produce)
     assert one.describe().lease_s < 4, "the group's timeout, and not session.timeout.ms"
 
 

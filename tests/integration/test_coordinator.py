@@ -27,7 +27,7 @@ from zkconsumer.operate.groups.groupverification import rebalance_findings
 from zkconsumer.operate.groups.groupwrites import deletions
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration

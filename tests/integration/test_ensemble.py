@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, keep_logs, produce_records
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -106,18 +106,13 @@ class Traffic:
     def await_commits(self, connect: str) -> None:
         """Wait until the offsets that the group has stored add up to all that was produced."""
         path = f"/consumers/{self._name}/offsets/{self._name}"
-        client = KazooClient(connect)
+        with connected(connect) as client:
 
-        def committed() -> int:
-            numbers = client.get_children(path) if client.exists(path) else ()
-            return sum(int(client.get(f"{path}/{number}")[0]) for number in numbers)
+            def committed() -> int:
+                numbers = client.get_children(path) if client.exists(path) else ()
+                return sum(int(client.get(f"{path}/{number}")[0]) for number in numbers)
 
-        client.start(timeout=60)
-        try:
             eventually(lambda: committed() == len(self.produced), RECOVERY_S)
-        finally:
-            client.stop()
-            client.close()
 
     def leaders(self) -> set[int]:
         """Ids of the brokers that lead its partitions."""

@@ -9,12 +9,12 @@ from contextlib import closing, suppress
 
 import confluent_kafka as kafka
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.fixtures.groupnodes import GroupNodes, tree
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler
@@ -58,10 +58,9 @@ def group(group_nodes):
 
 
 @pytest.fixture
-def healthy(group, topic_factory, produce):
+def healthy(group, filled_topic):
     """A topic of two partitions with three records each, of which a member has consumed all; returns the topic."""
-    topic = topic_factory(partitions=2)
-    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(6)])
+    topic = filled_topic(3)
     group.consume(topic, (0, 1), 3)
     return topic
 
@@ -83,8 +82,7 @@ EVERY_READING_COMMAND = [
 def test_reading_commands_write_nothing(private_sandbox, unique_name):
     box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t")
-    with closing(KazooClient(box.zookeeper_connect, timeout=30)) as zookeeper:
-        zookeeper.start()
+    with connected(box.zookeeper_connect) as zookeeper:
         group = GroupNodes(zookeeper, unique_name)
         group.register("c", {topic: 1})
         group.own(topic, 0, "c")
@@ -98,7 +96,6 @@ def test_reading_commands_write_nothing(private_sandbox, unique_name):
             ended = subprocess.run(full, capture_output=True, text=True, timeout=120, check=False)
             assert ended.returncode in (0, 3), f"{words}: {ended.stderr}"
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
-        zookeeper.stop()
 
 
 def test_groups_are_listed(run, group, healthy):
@@ -538,8 +535,7 @@ def test_brokers_that_are_gone_are_explained(private_sandbox, unique_name):
     box = private_sandbox(tick_time_ms=2000, kafka_properties={"zookeeper.session.timeout.ms": "40000"})
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t")
     produce_records(box.bootstrap_servers, topic, [b"v"])
-    with closing(KazooClient(box.zookeeper_connect)) as zookeeper:
-        zookeeper.start()
+    with connected(box.zookeeper_connect) as zookeeper:
         GroupNodes(zookeeper, unique_name).commit(topic, 0, 0)
         words = ["explain", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
 
@@ -553,7 +549,6 @@ def test_brokers_that_are_gone_are_explained(private_sandbox, unique_name):
         box.brokers[0].stop()
         eventually(lambda: zookeeper.exists("/controller") is None)
         assert "no-controller" in kinds()
-        zookeeper.stop()
 
 
 @pytest.mark.slow
@@ -562,8 +557,7 @@ def test_an_unclean_leader_election_is_explained(private_sandbox, unique_name):
     box = private_sandbox(brokers=2)
     config = {"unclean.leader.election.enable": "true"}
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", replication=2, config=config)
-    with closing(KazooClient(box.zookeeper_connect)) as zookeeper:
-        zookeeper.start()
+    with connected(box.zookeeper_connect) as zookeeper:
 
         def state():
             return json.loads(zookeeper.get(f"/brokers/topics/{topic}/partitions/0/state")[0])
@@ -595,4 +589,3 @@ def test_an_unclean_leader_election_is_explained(private_sandbox, unique_name):
         )
         assert evidence["offset-outside-log"].endswith(f"the leader epoch is {epoch}")
         assert f"leader {follower}" in evidence["short-isr"]
-        zookeeper.stop()

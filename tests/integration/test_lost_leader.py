@@ -1,13 +1,12 @@
 """Three ZooKeeper servers, of which a follower stops hearing from the leader and answers what it knew."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
@@ -60,23 +59,12 @@ class Servers:
             proxy.heal()
 
 
-@contextmanager
-def client_of(server: EnsembleMember) -> Iterator[KazooClient]:
-    client = KazooClient(server.address, timeout=10.0)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
 def test_a_follower_without_its_leader_proves_no_session(tmp_path: Path) -> None:
     """Its clients can read what they own long after the leader has expired their sessions."""
     with ExitStack() as stack:
         servers = Servers(tmp_path, stack)
-        reader = stack.enter_context(client_of(servers.follower))
-        other = stack.enter_context(client_of(servers.leader))
+        reader = stack.enter_context(connected(servers.follower.address, 10))
+        other = stack.enter_context(connected(servers.leader.address, 10))
         stack.callback(servers.heal)
         zk = ZkSession(servers.follower.address, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000)
         asked = boot_seconds()

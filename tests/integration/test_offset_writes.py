@@ -30,11 +30,9 @@ EARLIEST, LATEST = ResetSpec("earliest"), ResetSpec("latest")
 
 
 @pytest.fixture
-def topic(topic_factory, produce):
+def topic(filled_topic):
     """Two partitions with ten records each."""
-    name = topic_factory(partitions=2)
-    produce(name, [{"value": b"v", "partition": number % 2} for number in range(20)])
-    return name
+    return filled_topic(10)
 
 
 @pytest.fixture

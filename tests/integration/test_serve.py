@@ -8,13 +8,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from kazoo.client import KazooClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.groupnodes import GroupNodes, tree
 from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 
 pytestmark = pytest.mark.integration
 
@@ -38,10 +38,9 @@ def group(group_nodes):
 
 
 @pytest.fixture
-def lagging(group, topic_factory, produce):
+def lagging(group, filled_topic):
     """A topic of two partitions with three records each, of which a member has consumed one each; the topic."""
-    topic = topic_factory(partitions=2)
-    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(6)])
+    topic = filled_topic(3)
     group.consume(topic, (0, 1), 1)
     return topic
 
@@ -249,8 +248,7 @@ def test_another_host_is_refused(serve, group, lagging):
 def test_nothing_is_written_to_zookeeper(private_sandbox, unique_name):
     box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t")
-    with closing(KazooClient(box.zookeeper_connect, timeout=30)) as zookeeper:
-        zookeeper.start()
+    with connected(box.zookeeper_connect) as zookeeper:
         group = GroupNodes(zookeeper, unique_name)
         group.register("c", {topic: 1})
         group.own(topic, 0, "c")
@@ -261,15 +259,12 @@ def test_nothing_is_written_to_zookeeper(private_sandbox, unique_name):
             for path in ("/", "/metrics", "/api/groups", f"/v3/kafka/local/consumer/{unique_name}/lag"):
                 assert served.get(path)[0] == 200
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
-        zookeeper.stop()
 
 
 def test_without_zookeeper_it_is_unhealthy_and_recovers(start_zookeeper):
     server = start_zookeeper()
-    with closing(KazooClient(server.address)) as zookeeper:
-        zookeeper.start()
+    with connected(server.address) as zookeeper:
         GroupNodes(zookeeper, "g").commit("t", 0, 1)
-        zookeeper.stop()
     timeouts = ("session.timeout.ms=2000", "connection.timeout.ms=30000")
     options = [f"--property=zookeeper.{one}" for one in timeouts]
     with serving(server.address, "--interval", "300ms", *options) as served:

@@ -1,9 +1,9 @@
 """What a ZooKeeper server refuses: quota, size, and a server that has lost its quorum."""
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
@@ -21,16 +21,13 @@ def test_a_quota_that_is_used_up_is_named(start_zookeeper, open_session, caplog)
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     store.fetch([first, second])
     assert store.commit({first: 1}) == {first}
-    operator = KazooClient(server.address)
-    operator.start()
-    operator.create(
-        "/zookeeper/quota/consumers/g/zookeeper_limits",
-        b"count=-1,bytes=-1;byteHardLimit=-1;countHardLimit=4",
-        makepath=True,
-    )
-    operator.create("/zookeeper/quota/consumers/g/zookeeper_stats", b"count=4,bytes=1")
-    operator.stop()
-    operator.close()
+    with connected(server.address) as operator:
+        operator.create(
+            "/zookeeper/quota/consumers/g/zookeeper_limits",
+            b"count=-1,bytes=-1;byteHardLimit=-1;countHardLimit=4",
+            makepath=True,
+        )
+        operator.create("/zookeeper/quota/consumers/g/zookeeper_stats", b"count=4,bytes=1")
     assert store.commit({first: 2, second: 2}) == {first}
     assert "ZooKeeper refused create /consumers/g/offsets/t/1: a quota above the node is used up" in caplog.text
     with pytest.raises(ZooKeeperRefused, match="create /consumers/g/owners: a quota above"):

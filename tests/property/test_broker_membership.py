@@ -2,11 +2,12 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from tests.fixtures.brokergroupmodel import Coordinator, Phase, Request
 from tests.fixtures.rebalancethreads import LEASE, NUMBERS, PARTITION, REBALANCE_S, SESSION_S, RebalanceThreads
-from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember, JoinStep
+from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -85,7 +86,9 @@ class BrokerGroups(RebalanceThreads):
         if answer is None:
             return
         name, generation, request = party.waiting[0], answer[1], Request()
-        party.member.joined(name, generation, REBALANCE_S)
+        if not party.member.joined(name, generation, REBALANCE_S):
+            self.lose_answer(number)
+            return
         if arrives:
             self.coordinator.synchronise(name, generation, request, owners)
             self._heard(None if request.answer and request.answer[0] else name)
@@ -116,7 +119,7 @@ class BrokerGroups(RebalanceThreads):
         if answer is None or not answer[0]:
             return answer
         if answer[0] in REMOVED:
-            party.member.fence(keeps_id=answer[0] == ErrorCode.ILLEGAL_GENERATION)
+            party.member.refused(keeps_id=answer[0] == ErrorCode.ILLEGAL_GENERATION)
         self.lose_answer(self.parties.index(party))
         return None
 
@@ -232,6 +235,34 @@ class BrokerGroups(RebalanceThreads):
             self._all_join(others)
             self._all_synchronise(others, owners)
 
+    @rule(number=NUMBERS, owners=OWNERS, synchronises=st.booleans(), is_removed_first=st.booleans())
+    def is_removed_while_it_joins(self, number, owners, synchronises, is_removed_first):
+        """It hears that by a heartbeat, and begins again, before the answer to its request to join arrives.
+
+        Args:
+            number: the member.
+            owners: what the leader assigns.
+            synchronises: True if the request is SyncGroup.
+            is_removed_first: True if the coordinator removes it before it answers the request.
+        """
+        party = self.parties[number]
+        self.lose_answer(number)
+        self.join_again(number)
+        self._all_join((number, *{0, 1, 2} - {number}))
+        if synchronises:
+            self.synchronise(number, arrives=True, owners=owners)
+        if not is_removed_first:
+            self._all_synchronise({0, 1, 2} - {number}, owners)
+        self.heartbeat_answered(number, arrives=True)
+        self._remove(party.ids & self.coordinator.members.keys())
+        self.notice(number)
+        self.begin(number)
+        begun_again = party.member.step is JoinStep.FORMER  # otherwise it was not in the group yet, or its leader
+        before = party.member.state, party.member.identity
+        self.synchronise(number, arrives=True, owners=owners)
+        self.take_assignment(number)
+        assert not begun_again or (party.member.state, party.member.identity) == before
+
     @rule(number=NUMBERS, owners=OWNERS)
     def rebalance_times_out(self, number, owners):
         """Those that have not joined are removed, although their heartbeats are answered, and the others continue."""
@@ -247,6 +278,12 @@ class BrokerGroups(RebalanceThreads):
         for name in names:
             self.coordinator.remove(name)
         self._heard()
+
+    @invariant()
+    def a_member_that_is_assigned_something_is_in_the_group(self):
+        """Otherwise it sends no heartbeats, and never hears that it has to join again."""
+        for party in self.parties:
+            assert party.member.in_group or party.member.state is not MembershipState.STABLE
 
     def teardown(self):
         """When all messages arrive, each member soon holds what it is assigned, and each partition has an owner."""

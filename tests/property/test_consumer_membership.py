@@ -70,7 +70,7 @@ class ConsumerGroups(RebalanceThreads):
                 party.member.unanswered()
             elif answer[0]:
                 party.member.unanswered()
-                party.member.fence()
+                party.member.refused(keeps_id=False)
             else:
                 party.member.answered(beat, *answer[1:], sent)
 

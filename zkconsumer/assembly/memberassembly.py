@@ -23,10 +23,9 @@ from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import Stamp
 from zkconsumer.offsets.storechoice import open_kafka_store, open_store
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
-from zkconsumer.process.boottime import boot_seconds
 
 if TYPE_CHECKING:
-    from zkconsumer.group.kafka.brokersession import BrokerSession
+    from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 
 
 class MemberCallbacks(TypedDict, total=False):
@@ -86,8 +85,9 @@ def _assemble_broker_group(
     stamp: Callable[[], Stamp | None] | None,
 ) -> MemberParts:
     from zkconsumer.group.kafka.brokergroup import BrokerGroup
+    from zkconsumer.group.kafka.brokersession import BrokerSessionParts
 
-    session = make_session(config, consumer_id, cluster, signal.raise_flag)
+    session = make_session(BrokerSessionParts(config, consumer_id, cluster, signal.raise_flag))
     group = BrokerGroup(config, consumer_id, session)
     store = open_kafka_store(
         config,
@@ -100,24 +100,15 @@ def _assemble_broker_group(
     return MemberParts(group, cluster, store, signal, closing)
 
 
-def make_session(
-    config: ConsumerConfig,
-    consumer_id: str,
-    cluster: ClusterSource,
-    changed: Callable[[], None],
-    clock: Callable[[], float] = boot_seconds,
-) -> BrokerSession[Any]:
-    """The session of the protocol of brokers that ``group.protocol`` names.
-
-    For the arguments see :class:`~zkconsumer.group.kafka.brokersession.BrokerSession`.
-    """
-    if config.group_protocol == "consumer":
+def make_session(parts: BrokerSessionParts) -> BrokerSession[Any]:
+    """The session of the protocol of brokers that ``group.protocol`` names."""
+    if parts.config.group_protocol == "consumer":
         from zkconsumer.group.consumer.heartbeatsession import HeartbeatSession
 
-        return HeartbeatSession(config, consumer_id, cluster, changed, clock)
+        return HeartbeatSession(parts)
     from zkconsumer.group.kafka.joinsession import JoinSession
 
-    return JoinSession(config, consumer_id, cluster, changed, clock)
+    return JoinSession(parts)
 
 
 def assemble_member(

@@ -201,9 +201,8 @@ def _print(descriptions: Sequence[GroupDescription], storage: str, form: str, *,
         echo_lines(checker_table(descriptions))
     else:
         echo_lines(offset_table(descriptions, both_stores=storage == "both"))
-        if any(
-            row.owner_live and row.committed is None for description in descriptions for row in description.partitions
-        ):
+        rows = (row for description in descriptions for row in description.partitions)
+        if any(row.owner_live and row.committed is None and row.is_readable for row in rows):
             click.echo(_HINT, err=True)
     for description in descriptions:
         dead = [row for row in description.partitions if row.owner_live is False]

@@ -11,7 +11,8 @@ from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, Topic, TopicIdentity
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads
-from zkconsumer.zookeeper.rules.znodes import BROKER_IDS, BROKER_TOPICS, BrokerIdNode, TopicNode, is_node_name
+from zkconsumer.zookeeper.rules.grouppaths import is_node_name
+from zkconsumer.zookeeper.rules.znodes import BROKER_IDS, BROKER_TOPICS, BrokerIdNode, TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 

@@ -9,7 +9,8 @@ from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, StampNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import StampNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from zkconsumer.errors import CoordinatorMoved, MembershipLost, ProtocolError, RebalanceAwaited, TopicUnreadable
+from zkconsumer.errors import MembershipLost, ProtocolError, RebalanceAwaited, TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetmessages import (
     BROKER_RETENTION,
@@ -25,7 +25,7 @@ from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import describe_group
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
 from zkconsumer.wire.permissions import may_commit
 from zkconsumer.wire.refusals import DELETE, DESCRIBE, READ, group_refused, instance_in_use, topic_refused
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -211,8 +211,7 @@ class OffsetCoordinator:
 
         def ask(connection: BrokerConnection) -> KafkaGroup:
             described, code = describe_group(connection, self._group)
-            if code in COORDINATOR_GONE:
-                raise CoordinatorMoved(f"group {self._group} cannot be described: {error_name(code)}")
+            expect_coordinator(code, f"group {self._group} cannot be described")
             if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 raise group_refused(self._group, DESCRIBE, self._client.security)
             if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
@@ -272,8 +271,7 @@ def _commit(
     )
     for code in outcome.refused.values():
         # A coordinator whose followers are slow to store a commit answers with the latter; the commit may be stored.
-        if code in COORDINATOR_GONE or code == ErrorCode.REQUEST_TIMED_OUT:
-            raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
+        expect_coordinator(code, f"commit of group {group}", ErrorCode.REQUEST_TIMED_OUT)
         if member != NO_MEMBER:
             _require_membership(group, code, "committed")
     return outcome
@@ -304,14 +302,13 @@ def _fetch(
     else:
         stored = fetch_offsets(connection, group, wanted, versions)
     for code in filter(None, (*stored.errors.values(), stored.error)):
-        refusal = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
-        if code in COORDINATOR_GONE:
-            raise CoordinatorMoved(refusal)
+        failure = f"offsets of group {group} cannot be read from Kafka"
+        expect_coordinator(code, failure)
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return StoredOffsets({}, {}, code)
         # Old versions of the response have no field for an error of the whole request: each partition has it.
         if code in (ErrorCode.INVALID_GROUP_ID, stored.error):
-            raise ProtocolError(refusal)
+            raise ProtocolError(f"{failure}: {error_name(code)}")
     # The JVM treats other errors as "no offset" and then resets the position (jvm-consumer.md#offsets-in-kafka):
     # records would be skipped. Such an error concerns one partition, such as one of a topic without DESCRIBE
     # permission, and only that one is not read.
@@ -326,8 +323,7 @@ def _delete(
     before_send: Callable[[], None],
 ) -> dict[TopicPartition, int]:
     outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS, before_send=before_send)
-    if error in COORDINATOR_GONE:
-        raise CoordinatorMoved(f"offsets of group {group} cannot be deleted: {error_name(error)}")
+    expect_coordinator(error, f"offsets of group {group} cannot be deleted")
     if error == ErrorCode.GROUP_ID_NOT_FOUND:  # the coordinator forgets a group with its last offset
         return {}
     return dict.fromkeys(partitions, error) if error else outcome.refused

@@ -21,7 +21,8 @@ from zkconsumer.offsets.rules.storedoffsets import (
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.zookeeper.fencedtransactions import Outcomes
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
 

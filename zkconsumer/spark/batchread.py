@@ -17,7 +17,7 @@ from zkconsumer.spark.rules.offsetsjson import LATEST
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
 from zkconsumer.spark.rules.positions import Wanted, choose_starts, locate, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 _log = logging.getLogger(__name__)
 

@@ -56,12 +56,14 @@ class Attempts:
             if not renewed or self.deadline.passed:  # otherwise "no time is left" would take the place of the answer
                 return Next.GIVE_UP
         if step is Next.AFTER_PAUSE:
-            if not self.pause():
+            if not self._wait():
                 return Next.GIVE_UP
             _log.info("offset coordinator: %s; trying again", error)
         return step
 
     def pause(self) -> bool:
-        """Wait between two attempts; False if there must not be another one."""
-        pause_s = self._policy.pause_s
-        return pause_s < self.deadline.left() and not self._wait_before_retry(pause_s)
+        """Wait before a request is repeated that was answered; False if it must not be repeated."""
+        return self._policy.has_time(self.deadline.left()) and self._wait()
+
+    def _wait(self) -> bool:
+        return not self._wait_before_retry(self._policy.pause_s)

@@ -15,11 +15,12 @@ from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 
-_DESCRIBE_VERSIONS: Final = (0, 5)
+_NEWEST_DESCRIBE: Final = 5
+FIRST_WITH_OPERATIONS: Final = 3
 _LIST_STATES_VERSIONS: Final = (4, 5)  # older ones have no states
 _CONFIGS_VERSIONS: Final = (1, 2)  # version 0 is of brokers before 1.1, which kafka-python does not know
 _METADATA_VERSIONS: Final = (2, 5)  # older ones have no cluster id
-_DESCRIBE_GROUPS: Final = 15
+DESCRIBE_GROUPS: Final = 15
 _LIST_GROUPS: Final = 16
 _DESCRIBE_CONFIGS: Final = 32
 _METADATA: Final = 3
@@ -30,11 +31,13 @@ _GROUP: Final = 32
 """Types of resources in DescribeConfigs."""
 
 
-def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup, int]:
-    """A group as its coordinator describes it, and the error code of the answer.
+def describe(connection: BrokerConnection, group: str, *, with_operations: bool = False) -> Any:
+    """A group as its coordinator describes it, with the error code, in kafka-python's type.
 
-    Groups of the new protocol (KIP-848) are not described by this request, which reports them as dead; their state is
-    taken from the list of groups then.
+    Args:
+        connection: to the coordinator.
+        group: name of the group.
+        with_operations: also what this client may do to it, which brokers report since 2.3.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -43,38 +46,36 @@ def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup
     load_kafka_python()
     from kafka.protocol.admin import DescribeGroupsRequest
 
-    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
-    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    answer = connection.call(request)
-    for description in answer.groups:
+    oldest = FIRST_WITH_OPERATIONS if with_operations else 0
+    version = connection.version(DESCRIBE_GROUPS, "DescribeGroups", oldest, _NEWEST_DESCRIBE)
+    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=with_operations)
+    for description in connection.call(request).groups:
         if description.group_id == group:
-            kafka_group = KafkaGroup(
-                description.group_state or DEAD, description.protocol_type or "", len(description.members or ())
-            )
-            if kafka_group.state == DEAD and not description.error_code:
-                return _listed(connection, group) or kafka_group, 0
-            return kafka_group, description.error_code
+            return description
     raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
+
+
+def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup, int]:
+    """State of a group, and the error code of the answer; raises as :func:`describe`.
+
+    Groups of the new protocol (KIP-848) are not described by this request, which reports them as dead; their state is
+    taken from the list of groups then.
+    """
+    description = describe(connection, group)
+    kafka_group = KafkaGroup(
+        description.group_state or DEAD, description.protocol_type or "", len(description.members or ())
+    )
+    if kafka_group.state == DEAD and not description.error_code:
+        return _listed(connection, group) or kafka_group, 0
+    return kafka_group, description.error_code
 
 
 def strategy_in_use(connection: BrokerConnection, group: str) -> str:
     """Name of the strategy that the members of a group use; empty if it has none, or it may not be described.
 
-    Raises:
-        BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: no common version, or the answer is malformed.
+    Raises as :func:`describe`.
     """
-    load_kafka_python()
-    from kafka.protocol.admin import DescribeGroupsRequest
-
-    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
-    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    strategies = [
-        description.protocol_data or ""
-        for description in connection.call(request).groups
-        if description.group_id == group
-    ]
-    return str(strategies[0]) if strategies else ""
+    return str(describe(connection, group).protocol_data or "")
 
 
 def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:

@@ -20,12 +20,27 @@ from zkconsumer.wire.rules.retrypolicy import Next
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
 
-COORDINATOR_GONE: Final = frozenset(
+_COORDINATOR_GONE: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
-"""Codes after which the coordinator has to be found again."""
+"""Codes after which the coordinator has to be found again, whatever was asked."""
 
 T = TypeVar("T")
+
+
+def expect_coordinator(code: int, failure: str, *others: int) -> None:
+    """Refuse an answer of a broker that is not the group's coordinator, or not yet.
+
+    Args:
+        code: error code of the answer.
+        failure: what has failed, for the message.
+        others: further codes after which the coordinator has to be found again.
+
+    Raises:
+        CoordinatorMoved: find the coordinator, and send the request again.
+    """
+    if code in _COORDINATOR_GONE or code in others:
+        raise CoordinatorMoved(f"{failure}: {error_name(code)}")
 
 
 class CoordinatorLocation:

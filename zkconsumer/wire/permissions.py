@@ -8,14 +8,13 @@ from typing import Final
 from zkconsumer.errors import ProtocolError
 from zkconsumer.wire.apiversions import METADATA
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.describegroups import DESCRIBE_GROUPS, FIRST_WITH_OPERATIONS, describe
 from zkconsumer.wire.kafkapython import load_kafka_python
 
 _READ: Final = 3
 """Code of the operation in the answers; commits need it on the group and on each topic."""
 
 _TOPIC_VERSIONS: Final = (8, 8)
-_GROUP_VERSIONS: Final = (3, 5)
-_DESCRIBE_GROUPS: Final = 15
 
 
 def unreadable_topics(connection: BrokerConnection, topics: Collection[str]) -> set[str] | None:
@@ -51,15 +50,7 @@ def may_commit(connection: BrokerConnection, group: str) -> bool | None:
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: the answer is malformed.
     """
-    load_kafka_python()
-    from kafka.protocol.admin import DescribeGroupsRequest
-
-    try:
-        version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_GROUP_VERSIONS)
-    except ProtocolError:
+    if not connection.knows(DESCRIBE_GROUPS, FIRST_WITH_OPERATIONS):
         return None
-    answer = connection.call(DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=True))
-    for description in answer.groups:
-        if description.group_id == group and not description.error_code:
-            return _READ in (description.authorized_operations or ())
-    return None
+    description = describe(connection, group, with_operations=True)
+    return None if description.error_code else _READ in (description.authorized_operations or ())

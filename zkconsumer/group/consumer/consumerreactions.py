@@ -1,11 +1,14 @@
-"""How a member reacts to the error codes of ConsumerGroupHeartbeat (KIP-848)."""
+"""How a member reacts to the error codes of ConsumerGroupHeartbeat (KIP-848).
+
+That the coordinator is another broker is no such code: :func:`~zkconsumer.wire.findcoordinator.expect_coordinator`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.errors import CoordinatorMoved, MemberRefused, ProtocolError, ZkConsumerError
+from zkconsumer.errors import MemberRefused, ProtocolError, ZkConsumerError
 from zkconsumer.group.kafka.groupreactions import Reaction
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
@@ -13,9 +16,6 @@ from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
 
 _REACTIONS: Final[Mapping[int, Reaction]] = {
     ErrorCode.NONE: Reaction.PROCEED,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-    ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_PARTITIONS,
     ErrorCode.FENCED_MEMBER_EPOCH: Reaction.LOSE_PARTITIONS,
     ErrorCode.FENCED_INSTANCE_ID: Reaction.STAY_OUT,
@@ -58,8 +58,6 @@ def consumer_group_error(
     hint = _HINTS.get(code)
     if hint is not None:
         return MemberRefused(f"{refusal}: {hint}")
-    if _REACTIONS.get(code) is Reaction.FIND_COORDINATOR:
-        return CoordinatorMoved(refusal)
     return ProtocolError(refusal)
 
 

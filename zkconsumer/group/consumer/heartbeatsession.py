@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError, RebalanceAwaited, ZkConsumerError
 from zkconsumer.group.consumer.brokersupport import require_support
 from zkconsumer.group.consumer.consumerreactions import consumer_group_error, consumer_reaction
@@ -24,19 +21,17 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     leave_beat,
 )
 from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
-from zkconsumer.group.kafka.brokersession import BrokerSession
-from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
+from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
-from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import group_settings
-from zkconsumer.wire.errorcodes import ErrorCode, error_name
+from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.findcoordinator import expect_coordinator
 
 _log: Final = logging.getLogger(__name__)
-_events: Final = logging.getLogger("zkconsumer.events")
 
 _IDLE_S: Final = 3600.0
 _SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -45,22 +40,16 @@ _SESSION_VALID_S: Final = 60.0
 
 
 class HeartbeatSession(BrokerSession[EpochMember]):
-    """The membership of one consumer, and the thread that keeps it; for the arguments see :class:`BrokerSession`."""
+    """The membership of one consumer, and the thread that keeps it; for ``parts`` see :class:`BrokerSessionParts`."""
 
     _timeout = f"the session timeout ({_SESSION_TIMEOUT})"
     _task = "of a heartbeat"
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        consumer_id: str,
-        cluster: ClusterSource,
-        changed: Callable[[], None],
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
+    def __init__(self, parts: BrokerSessionParts) -> None:
+        config = parts.config
         lease = BrokerLease(config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000)
         member = EpochMember(str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
-        super().__init__(config, consumer_id, cluster, changed, member, clock)
+        super().__init__(parts, member)
         self._settings = HeartbeatSettings(self._group, config.max_poll_interval_ms, config.group_remote_assignor)
         self.topic_ids = lambda: self.membership.read(lambda member: member.topic_ids())
         # Written by the session thread:
@@ -156,18 +145,13 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             raise error
         if reaction not in REMOVED:
             raise error
-        _events.warning(
-            "group %s: the coordinator has removed member %s: %s: %s",
-            self._group,
-            beat.member.member_id,
-            error_name(answer.code),
-            reaction.value,
-        )
         with self.membership.changing() as member:
-            member.fence(
+            removed = member.refused(
                 keeps_id=answer.code == ErrorCode.FENCED_MEMBER_EPOCH,
                 stopped=error if reaction is Reaction.STAY_OUT else None,
             )
+        if removed:
+            self._contact.removed(beat.member, answer.code, reaction)
 
     def _read_session_timeout(self) -> None:
         """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.

@@ -23,7 +23,7 @@ from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.access import OPEN
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Conflict, Operation, in_transactions
 

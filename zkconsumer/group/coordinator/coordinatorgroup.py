@@ -7,10 +7,9 @@ command.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -29,10 +28,9 @@ from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed,
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.registration import MemberRegistration
-from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionProtocol
+from zkconsumer.group.zookeeper.sessionprotocol import SessionParts, SessionProtocol
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
@@ -64,14 +62,8 @@ class CoordinatorGroup(SessionProtocol):
     """One member's registration, command, claims and lease. Threads and errors are those of the protocol.
 
     Args:
-        config: the consumer's properties.
-        consumer_id: id of the member.
-        signal: raised by the watch on the command and by the loss of the session.
-        zk: the session; None makes the one that ``config`` describes.
-        make_lease: makes the lease.
+        config, consumer_id, signal, parts: see :class:`SessionProtocol`.
         make_coordinator: makes the member's part in leading the group.
-        clock: a monotonic clock, in seconds.
-        cluster: where brokers and topics are read from; None for ZooKeeper.
 
     Attributes:
         coordinator: the member's part in leading the group.
@@ -85,21 +77,11 @@ class CoordinatorGroup(SessionProtocol):
         consumer_id: str,
         signal: ChangeSignal,
         *,
-        zk: ZkSession | None = None,
-        make_lease: MakeLease = SessionLease,
         make_coordinator: MakeCoordinator = Coordinator,
-        clock: Callable[[], float] = time.monotonic,
-        cluster: ClusterSource | None = None,
+        **parts: Unpack[SessionParts],
     ) -> None:
-        super().__init__(
-            config,
-            consumer_id,
-            signal,
-            zk=zk,
-            make_lease=make_lease,
-            clock=clock,
-            cluster=cluster,
-        )
+        super().__init__(config, consumer_id, signal, **parts)
+        cluster = self._cluster
         self._exclude_internal = config.exclude_internal_topics
         self._security_protocol = config.security_protocol
         self._group_reader = GroupReader(
@@ -114,7 +96,6 @@ class CoordinatorGroup(SessionProtocol):
         self._registered_again = False
         self._uncommanded = ""  # path of the command that was found empty
         self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
-        self._clock = clock
         self._views = 0
         self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
 

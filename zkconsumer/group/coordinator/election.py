@@ -20,7 +20,7 @@ from zkconsumer.group.coordinator.rules.coordinatorznodes import LeaderNode, Sta
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.coordinatorpaths import LEADER, CoordinatorPaths, candidate_name
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads

@@ -43,7 +43,8 @@ from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 

@@ -10,7 +10,8 @@ from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.group.coordinator.rules.coordinatorplan import Owners
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 

@@ -9,7 +9,8 @@ from zkconsumer.errors import MalformedZnode
 from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _FIRST_LOOK_S: Final = 1.0

@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -40,16 +40,30 @@ _END_S: Final = 2.0
 M = TypeVar("M", bound=GroupMembership)
 
 
-class BrokerSession(ABC, Generic[M]):
-    """The membership of one consumer, and the threads that keep it; the rebalance thread of the member uses it.
+class BrokerSessionParts(NamedTuple):
+    """What a session is made of.
 
-    Args:
+    Attributes:
         config: the consumer's properties.
         consumer_id: id of the consumer, for names of threads.
         cluster: where brokers and topics are read from; opened and closed by the session.
         changed: called on any thread when there is something to do for the rebalance thread; never blocks.
-        member: the state of a member that has not joined.
         clock: see :class:`~zkconsumer.group.kafka.sharedmembership.SharedMembership`.
+    """
+
+    config: ConsumerConfig
+    consumer_id: str
+    cluster: ClusterSource
+    changed: Callable[[], None]
+    clock: Callable[[], float] = boot_seconds
+
+
+class BrokerSession(ABC, Generic[M]):
+    """The membership of one consumer, and the threads that keep it; the rebalance thread of the member uses it.
+
+    Args:
+        parts: see :class:`BrokerSessionParts`.
+        member: the state of a member that has not joined.
 
     Attributes:
         membership: what the rebalance thread may use.
@@ -67,15 +81,8 @@ class BrokerSession(ABC, Generic[M]):
     _task: str
     """What the session thread does, for the log."""
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        consumer_id: str,
-        cluster: ClusterSource,
-        changed: Callable[[], None],
-        member: M,
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
+    def __init__(self, parts: BrokerSessionParts, member: M) -> None:
+        config, consumer_id, cluster, changed, clock = parts
         self._config = config
         self._group = config.group_id
         self._cluster = cluster

@@ -10,16 +10,19 @@ from typing import Final, TypeVar
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
+from zkconsumer.group.kafka.groupreactions import Reaction
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
+from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
 from zkconsumer.wire.rules.outage import Outage
 
 _log: Final = logging.getLogger(__name__)
+_events: Final = logging.getLogger("zkconsumer.events")
 
 _END_S: Final = 2.0
 _LEAST_TIMEOUT_MS: Final = 1000
@@ -109,6 +112,11 @@ class CoordinatorContact:
         if not has_left and self._outage.is_news(str(error), time.monotonic()):
             _log.warning("group %s: a heartbeat failed, trying again: %s", self._group, error)
 
+    def removed(self, member: CommitIdentity, code: int, reaction: Reaction) -> None:
+        """Log that a heartbeat of this member was answered with an error by which the coordinator has removed it."""
+        text = "group %s: the coordinator has removed member %s: %s: %s"
+        _events.warning(text, self._group, member.member_id, error_name(code), reaction.value)
+
     def leave(self, question: Callable[[BrokerConnection], int]) -> None:
         """Send the request by which a member leaves. A failure is logged: the session will time out.
 
@@ -122,17 +130,3 @@ class CoordinatorContact:
         else:
             if code:
                 _log.info("group %s: leaving was answered with %s", self._group, error_name(code))
-
-
-def expect_coordinator(code: int, request: str) -> None:
-    """Refuse an answer of a broker that is not the group's coordinator, or not yet.
-
-    Args:
-        code: error code of the answer.
-        request: which request it answers, for the message.
-
-    Raises:
-        CoordinatorMoved: find the coordinator, and send the request again.
-    """
-    if code in COORDINATOR_GONE:
-        raise CoordinatorMoved(f"{request}: {error_name(code)}")

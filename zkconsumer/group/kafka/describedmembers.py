@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.errors import ProtocolError
 from zkconsumer.group.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, describe_consumers
 from zkconsumer.group.kafka.subscriptionbytes import PROTOCOL_TYPE, decode_assignment
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.describegroups import describe
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
-from zkconsumer.wire.findcoordinator import COORDINATOR_GONE, CoordinatorClient
-from zkconsumer.wire.kafkapython import load_kafka_python
+from zkconsumer.wire.findcoordinator import CoordinatorClient, expect_coordinator
 from zkconsumer.wire.refusals import DESCRIBE, group_refused
 from zkconsumer.wire.rules.describedgroup import DescribedMember
 
-_DESCRIBE_GROUPS: Final = 15
-_DESCRIBE_VERSIONS: Final = (0, 5)
 _OTHER_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -35,8 +33,7 @@ def group_members(coordinator: CoordinatorClient, group: str) -> tuple[Described
 
     def ask(connection: BrokerConnection) -> tuple[int, tuple[DescribedMember, ...]]:
         code, members = _describe(connection, group)
-        if code in COORDINATOR_GONE:
-            raise CoordinatorMoved(f"group {group} cannot be described: {error_name(code)}")
+        expect_coordinator(code, f"group {group} cannot be described")
         return code, members
 
     code, members = coordinator.ask(ask)
@@ -65,21 +62,14 @@ def describe_members(connection: BrokerConnection, group: str) -> tuple[int, tup
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: no common version, or the answer is malformed.
     """
-    load_kafka_python()
-    from kafka.protocol.admin import DescribeGroupsRequest
-
-    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
-    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    for described in connection.call(request).groups:
-        if described.group_id == group:
-            consumers = (described.members or ()) if described.protocol_type in ("", PROTOCOL_TYPE) else ()
-            return described.error_code, tuple(
-                DescribedMember(
-                    member.member_id,
-                    member.client_id,
-                    member.group_instance_id,
-                    decode_assignment(member.member_assignment or b""),
-                )
-                for member in consumers
-            )
-    raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
+    described = describe(connection, group)
+    consumers = (described.members or ()) if described.protocol_type in ("", PROTOCOL_TYPE) else ()
+    return described.error_code, tuple(
+        DescribedMember(
+            member.member_id,
+            member.client_id,
+            member.group_instance_id,
+            decode_assignment(member.member_assignment or b""),
+        )
+        for member in consumers
+    )

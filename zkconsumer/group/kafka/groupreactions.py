@@ -1,4 +1,7 @@
-"""How a member reacts to the error codes of JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+"""How a member reacts to the error codes of JoinGroup, SyncGroup and Heartbeat.
+
+That the coordinator is another broker is no such code: :func:`~zkconsumer.wire.findcoordinator.expect_coordinator`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from enum import Enum
 from typing import Final
 
 from zkconsumer.errors import (
-    CoordinatorMoved,
     MemberRefused,
     ProtocolError,
     RebalanceAwaited,
@@ -27,7 +29,6 @@ class Reaction(Enum):
 
     PROCEED = "proceed"
     JOIN_WITH_ID = "join again at once with the member id of the answer"
-    FIND_COORDINATOR = "find the coordinator, and repeat the request with the same id and generation"
     JOIN_AGAIN = "join again with the same id"
     LOSE_PARTITIONS = "own nothing, and join again with the same id"
     START_AGAIN = "own nothing, and join as a new member"
@@ -38,9 +39,6 @@ class Reaction(Enum):
 _REACTIONS: Final[Mapping[int, Reaction]] = {
     ErrorCode.NONE: Reaction.PROCEED,
     ErrorCode.MEMBER_ID_REQUIRED: Reaction.JOIN_WITH_ID,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-    ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN_AGAIN,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.START_AGAIN,
     ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_PARTITIONS,
@@ -92,12 +90,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
     hint = _HINTS.get(code)
     if hint is not None:
         return MemberRefused(f"{refusal}: {hint}")
-    reaction = reaction_to(code)
-    if reaction is Reaction.FIND_COORDINATOR:
-        return CoordinatorMoved(refusal)
-    if reaction is Reaction.REPORT:
-        return ProtocolError(refusal)
-    return RebalanceAwaited(refusal)
+    return ProtocolError(refusal) if reaction_to(code) is Reaction.REPORT else RebalanceAwaited(refusal)
 
 
 _HINTS: Final[Mapping[int, str]] = {

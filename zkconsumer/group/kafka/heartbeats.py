@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
-from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact, expect_coordinator
+from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.group.kafka.groupmessages import heartbeat
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.group.kafka.rules.generationmember import Beat, GenerationMember
@@ -17,9 +17,9 @@ from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.findcoordinator import expect_coordinator
 
 _log: Final = logging.getLogger(__name__)
-_events: Final = logging.getLogger("zkconsumer.events")
 
 
 class Heartbeats:
@@ -106,8 +106,7 @@ class Heartbeats:
             with self._membership.changing() as member:
                 removed = member.removed(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
             if removed:
-                text = "group %s: the coordinator has removed member %s: %s: %s"
-                _events.warning(text, self._group, beat.member.member_id, error_name(code), reaction.value)
+                self._coordinator.removed(beat.member, code, reaction)
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError, ZkConsumerError
-from zkconsumer.group.kafka.coordinatorcontact import expect_coordinator
 from zkconsumer.group.kafka.describedmembers import describe_members
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.group.kafka.groupreactions import Reaction, reaction_to
@@ -22,7 +21,7 @@ from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import strategy_in_use
 from zkconsumer.wire.errorcodes import error_name
-from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
+from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
 
 LedTopics = Mapping[str, tuple[int, ...]]
 """Topic to its partition numbers, for every topic that a member of the group subscribes to."""

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.group.kafka.brokersession import BrokerSession
-from zkconsumer.group.kafka.groupmessages import JoinSettings, leave_group
+from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
+from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, leave_group
 from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
 from zkconsumer.group.kafka.heartbeats import Heartbeats
 from zkconsumer.group.kafka.joinconversation import JoinConversation
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
-from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
+from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember, JoinIntent
 from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
-from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
@@ -36,31 +32,25 @@ _log: Final = logging.getLogger(__name__)
 
 
 class JoinSession(BrokerSession[GenerationMember]):
-    """The membership of one consumer, and the threads that keep it; for the arguments see :class:`BrokerSession`."""
+    """The membership of one consumer, and the threads that keep it; for ``parts`` see :class:`BrokerSessionParts`."""
 
     _timeout = "session.timeout.ms"
     _task = "while joining"
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        consumer_id: str,
-        cluster: ClusterSource,
-        changed: Callable[[], None],
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
+    def __init__(self, parts: BrokerSessionParts) -> None:
+        config = parts.config
         strategies = configured_strategies(config.partition_assignment_strategy)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000)
         member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
-        super().__init__(config, consumer_id, cluster, changed, member, clock)
+        super().__init__(parts, member)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self._conversation = JoinConversation(config, settings, strategies, cluster, self.location)
+        self._conversation = JoinConversation(config, settings, strategies, parts.cluster, self.location)
         self._leaver = Heartbeats(
             self._group,
             config.heartbeat_interval_ms / 1000,
-            consumer_id,
+            parts.consumer_id,
             self._contact,
             self.membership,
             why_stopped=self._why_stopped,
@@ -120,31 +110,49 @@ class JoinSession(BrokerSession[GenerationMember]):
             intent = member.join()
         if intent is None:
             return
-        reason, self._reason = self._reason, "the group rebalances"
         self._declared = frozenset(self.streams)
         try:
-            answer = self._conversation.join(
-                intent, self._weights(), reason, id_given=self._id_given, before_send=self._join_sent
-            )
-            if answer.code:
-                self._refused(answer.code)
-                return
-            with self.membership.changing() as member:
-                member.joined(answer.member_id, answer.generation, answer.rebalance_ms / 1000)
-            sent = self.membership.clock()
-            result = self._conversation.synchronise(answer)
-            if result.code:
-                self._refused(result.code)
-                return
-            assigned = Assigned(answer.generation, decode_assignment(result.assignment))
-            self._read_topics_of(assigned)
-            self._publish(assigned, sent)
+            answer = self._ask_to_join(intent)
+            assigned = None if answer is None else self._synchronise(answer)
         finally:
             with self.membership.changing() as member:
                 member.join_ended()
+        if answer is None or assigned is None:
+            return
         has_assigned = answer.leads and not answer.skips
         if self._config.group_instance_id is not None and intent.generation < 0 and not has_assigned:
             self._check_return(assigned)
+
+    def _ask_to_join(self, intent: JoinIntent) -> JoinAnswer | None:
+        """Join a generation; None if the answer is an error, or the membership has ended meanwhile."""
+        reason, self._reason = self._reason, "the group rebalances"
+        answer = self._conversation.join(
+            intent, self._weights(), reason, id_given=self._id_given, before_send=self._join_sent
+        )
+        if answer.code:
+            self._refused(answer.code)
+            return None
+        with self.membership.changing() as member:
+            joined = member.joined(answer.member_id, answer.generation, answer.rebalance_ms / 1000)
+        return answer if joined else None
+
+    def _synchronise(self, answer: JoinAnswer) -> Assigned | None:
+        """Receive the assignment of a generation; None as of :meth:`_ask_to_join`."""
+        sent = self.membership.clock()
+        result = self._conversation.synchronise(answer)
+        if result.code:
+            self._refused(result.code)
+            return None
+        assigned = Assigned(answer.generation, decode_assignment(result.assignment))
+        self._read_topics_of(assigned)
+        with self.membership.changing() as member:
+            synchronised = member.synchronised(assigned, sent, self.membership.clock())
+        if not synchronised:
+            return None
+        lasted = self._outage.end(time.monotonic())
+        if lasted is not None:
+            _log.info("group %s: joined again after %.1f s", self._group, lasted)
+        return assigned
 
     def _check_return(self, assigned: Assigned) -> None:
         """Join again, once, if a static member has got an assignment that was made for what it declared before.
@@ -198,13 +206,6 @@ class JoinSession(BrokerSession[GenerationMember]):
         weight = 1 if self._subscription is None else self._subscription.weight
         return {topic: streams * weight for topic, streams in self.streams.items()}
 
-    def _publish(self, assigned: Assigned, sent: float) -> None:
-        with self.membership.changing() as member:
-            done = member.synchronised(assigned, sent, self.membership.clock())
-        lasted = self._outage.end(time.monotonic()) if done else None
-        if lasted is not None:
-            _log.info("group %s: joined again after %.1f s", self._group, lasted)
-
     def _refused(self, code: int) -> None:
         """React to an error code of JoinGroup or SyncGroup.
 
@@ -216,7 +217,7 @@ class JoinSession(BrokerSession[GenerationMember]):
         if reaction in REMOVED:
             stopped = self._why_stopped(code)
             with self.membership.changing() as member:
-                member.fence(keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
+                member.refused(keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
         elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise self._error(code, self._conversation.strategy_in_use())
         elif reaction is not Reaction.JOIN_AGAIN:

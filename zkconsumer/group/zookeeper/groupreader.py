@@ -16,7 +16,8 @@ from zkconsumer.group.zookeeper.registrationreads import RegistrationReads
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode
-from zkconsumer.zookeeper.rules.znodes import CONSUMERS, ConsumerIdNode, GroupPaths, PartitionOwnerNode, SessionNode
+from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, PartitionOwnerNode, SessionNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 

@@ -16,7 +16,8 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 

@@ -10,7 +10,8 @@ from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperRefused,
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, GroupPaths, SessionNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, SessionNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 

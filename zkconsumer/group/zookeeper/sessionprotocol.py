@@ -6,7 +6,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, TypedDict
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
@@ -45,6 +45,15 @@ MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[
 """Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
 
 
+class SessionParts(TypedDict, total=False):
+    """The optional arguments of :class:`SessionProtocol`."""
+
+    zk: ZkSession | None
+    make_lease: MakeLease
+    clock: Callable[[], float]
+    cluster: ClusterSource | None
+
+
 class SessionProtocol(ABC):
     """The part of a :class:`~zkconsumer.group.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
 
@@ -70,8 +79,8 @@ class SessionProtocol(ABC):
         consumer_id: str,
         signal: ChangeSignal,
         *,
-        zk: ZkSession | None,
-        make_lease: MakeLease,
+        zk: ZkSession | None = None,
+        make_lease: MakeLease = SessionLease,
         clock: Callable[[], float] = time.monotonic,
         cluster: ClusterSource | None = None,
     ) -> None:

@@ -8,11 +8,9 @@ reads, owner znodes, the lease, and the nudging of JVM members that gave up.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Unpack
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import OwnershipConflict, RegistrationLost, ZkConsumerError
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, Target
@@ -24,55 +22,28 @@ from zkconsumer.group.rules.rebalancetimes import (
 )
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
-from zkconsumer.group.zookeeper.sessionprotocol import MakeLease, SessionProtocol
+from zkconsumer.group.zookeeper.sessionprotocol import SessionParts, SessionProtocol
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
 class ZooKeeperGroup(SessionProtocol):
-    """One member's registration, claims and lease. Threads and errors are those of the protocol.
+    """One member's registration, claims and lease; for the arguments see :class:`SessionProtocol`.
 
-    Args:
-        config: the consumer's properties.
-        consumer_id: id of the member.
-        signal: raised by watches and by the loss of the session.
-        zk: the session; None makes the one that ``config`` describes.
-        make_lease: makes the lease.
-        clock: a monotonic clock, in seconds.
-        cluster: where brokers and topics are read from; None for ZooKeeper.
-
-    Attributes:
-        zk: the session; opened by :meth:`open`.
+    Threads and errors are those of the protocol.
     """
 
     name: Final = "zookeeper"
 
     def __init__(
-        self,
-        config: ConsumerConfig,
-        consumer_id: str,
-        signal: ChangeSignal,
-        *,
-        zk: ZkSession | None = None,
-        make_lease: MakeLease = SessionLease,
-        clock: Callable[[], float] = time.monotonic,
-        cluster: ClusterSource | None = None,
+        self, config: ConsumerConfig, consumer_id: str, signal: ChangeSignal, **parts: Unpack[SessionParts]
     ) -> None:
-        super().__init__(
-            config,
-            consumer_id,
-            signal,
-            zk=zk,
-            make_lease=make_lease,
-            clock=clock,
-            cluster=cluster,
-        )
+        super().__init__(config, consumer_id, signal, **parts)
+        cluster = self._cluster
         self._changes = None if cluster is None else ClusterChanges()
         self._group_reader = GroupReader(
             self.zk,
@@ -86,7 +57,7 @@ class ZooKeeperGroup(SessionProtocol):
             retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
             self._shares,
             self._membership,
-            clock,
+            self._clock,
         )
 
     # -- membership -------------------------------------------------------------------------------------------------

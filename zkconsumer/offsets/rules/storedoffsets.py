@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -11,6 +11,9 @@ from zkconsumer.model import Stamp, TopicPartition
 OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
 """Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's
 alone; or the greater one, which a member with offsets.storage=kafka and dual.commit.enabled takes."""
+
+Store = Literal["zookeeper", "kafka"]
+"""Where an offset is stored."""
 
 Mark = int | str
 """Identifies one write of a stored offset: the mzxid of its znode, or the metadata of its commit to Kafka."""
@@ -176,10 +179,12 @@ class ChosenOffset(NamedTuple):
     Attributes:
         offset: None if there is none, or if it is unknown; a negative one if there is only that.
         in_kafka: True if it is Kafka's, with Kafka's mark; both stores may have the same offset.
+        is_known: False if a store that may have it does not report its own.
     """
 
     offset: int | None
     in_kafka: bool = False
+    is_known: bool = True
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> ChosenOffset:
@@ -200,14 +205,22 @@ def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> 
 
 
 def counting_offset(
-    in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage, *, is_known: bool = True
+    in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage, unknown_in: Collection[Store] = ()
 ) -> ChosenOffset:
     """Which of two stored offsets counts for a tool.
 
-    ``is_known`` is False if Kafka has one that could not be read.
+    Args:
+        in_zookeeper: offset in ZooKeeper, None if there is none.
+        in_kafka: offset in Kafka, None if there is none.
+        storage: whose counts.
+        unknown_in: stores that may have another offset, which cannot be read.
     """
-    if not is_known and storage != "zookeeper":
-        return ChosenOffset(None)
+    # One of the other store may be years old, so it does not take the place of one that is unknown.
+    if "kafka" in unknown_in and storage != "zookeeper":
+        return ChosenOffset(None, is_known=False)
+    by_kafka_alone = storage == "kafka" or (storage == "auto" and usable_offset(in_kafka) is not None)
+    if "zookeeper" in unknown_in and not by_kafka_alone:
+        return ChosenOffset(None, is_known=False)
     return choose_stored(
         None if storage == "kafka" else in_zookeeper,
         None if storage == "zookeeper" else in_kafka,

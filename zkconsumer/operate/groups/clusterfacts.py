@@ -14,9 +14,9 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.clientquotas import describe_quotas
-from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
+from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.replicas import ReplicaReport, describe_replicas
 from zkconsumer.operate.groups.rules.clusterznodes import (
@@ -33,7 +33,8 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, TopicNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _BROKER_TIMEOUT_MS: Final = 3000
@@ -59,8 +60,8 @@ class ClusterFacts:
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
         topic_created: the transaction of ZooKeeper that created each topic.
-        committed: the offset that counts; absent if there is none. Also of partitions that only Kafka has for the
-            group, if offsets there count.
+        committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
+            Kafka has for the group, if offsets there count.
         log_starts: where the logs start.
         log_ends: where the logs end.
         clock_ahead_s: by consumer id, how far its clock is ahead of ZooKeeper's, in seconds.
@@ -130,13 +131,9 @@ def read_cluster_facts(
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
         quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
-    kafka_offsets = offsets_of(in_kafka[znodes.group].found)
-    committed = {
-        p: counting_offset(
-            znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage
-        ).offset
-        for p in partitions
-    }
+    of_kafka = in_kafka[znodes.group]
+    problems += of_kafka.problems
+    committed = {p: counting_stored(znodes, of_kafka, p, storage).offset for p in partitions}
     if of_partitions is None:
         of_partitions = ReplicaReport(
             session.exists(CONTROLLER) is not None,

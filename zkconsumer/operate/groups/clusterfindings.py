@@ -166,10 +166,15 @@ def _leader_epochs(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+_CHECK_READING: Final = (
+    "check the znode's data and ACL (zkCli getAcl); if brokers refuse it, check their ACLs of group and topic"
+)
+
+
 def _unreadable(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
     for problem in dict.fromkeys((*znodes.problems, *facts.problems)):
         if problem not in znodes.view.unreadable.values():
-            yield Finding("unreadable", znodes.group, problem, "check the znode's data and ACL (zkCli getAcl)")
+            yield Finding("unreadable", znodes.group, problem, _CHECK_READING)
 
 
 def _access(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:

@@ -19,11 +19,13 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import (
+    NO_OFFSET,
+    ChosenOffset,
     OffsetStorage,
+    Store,
     StoredOffset,
     counting_offset,
     counts_in_kafka,
-    offsets_of,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
@@ -71,7 +73,7 @@ class PartitionDescription:
         log_start: None also where it was not asked for.
         in_zookeeper: the offset stored there.
         in_kafka: the offset stored there; None also where the coordinator was not asked.
-        is_readable: False if the offset znode does not hold an offset, or may not be read.
+        is_readable: False if the offset that counts may be one that cannot be read.
     """
 
     topic: str
@@ -230,6 +232,23 @@ def read_offsets_in_kafka(
     return asked.committed(partitions, with_others=counts_in_kafka(storage))
 
 
+def in_zookeeper(znodes: GroupZnodes, partition: TopicPartition) -> int | None:
+    """The offset that a group has in ZooKeeper; None if there is none, or if it cannot be read."""
+    stored = znodes.offsets.get(partition)
+    return None if stored is None else stored.offset
+
+
+def counting_stored(
+    znodes: GroupZnodes, in_kafka: OffsetsInKafka, partition: TopicPartition, storage: OffsetStorage
+) -> ChosenOffset:
+    """Which of a group's stored offsets counts for a tool."""
+    unknown_in: list[Store] = ["zookeeper"] if partition in znodes.unreadable else []
+    if partition in in_kafka.unknown:
+        unknown_in.append("kafka")
+    of_kafka = in_kafka.found.get(partition, NO_OFFSET).offset
+    return counting_offset(in_zookeeper(znodes, partition), of_kafka, storage, unknown_in)
+
+
 def _description(
     znodes: GroupZnodes,
     in_kafka: OffsetsInKafka,
@@ -237,12 +256,12 @@ def _description(
     logs: BrokersAnswer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
-    offsets, (starts, ends) = offsets_of(in_kafka.found), logs.found
+    starts, ends = logs.found
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
         describe_members(znodes),
-        tuple(_partition(znodes, p, offsets.get(p), storage, ends.get(p), starts.get(p)) for p in partitions),
+        tuple(_partition(znodes, p, in_kafka, storage, ends.get(p), starts.get(p)) for p in partitions),
         (
             *znodes.problems,
             *missing,
@@ -286,24 +305,22 @@ def pattern_of(subscription: Subscription) -> str:
 def _partition(
     znodes: GroupZnodes,
     partition: TopicPartition,
-    in_kafka: int | None,
+    in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
     log_end: int | None,
     log_start: int | None,
 ) -> PartitionDescription:
-    stored = znodes.offsets.get(partition)
-    in_zookeeper = None if stored is None else stored.offset
-    committed = counting_offset(in_zookeeper, in_kafka, storage).offset
+    committed = counting_stored(znodes, in_kafka, partition, storage)
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
         owner=znodes.owners.get(partition),
         owner_live=znodes.is_live(partition) if partition in znodes.owners else None,
-        committed=committed,
+        committed=committed.offset,
         log_end=log_end,
-        lag=signed_lag(committed, log_end),
+        lag=signed_lag(committed.offset, log_end),
         log_start=log_start,
-        in_zookeeper=in_zookeeper,
-        in_kafka=in_kafka,
-        is_readable=partition not in znodes.unreadable,
+        in_zookeeper=in_zookeeper(znodes, partition),
+        in_kafka=in_kafka.found.get(partition, NO_OFFSET).offset,
+        is_readable=committed.is_known,
     )

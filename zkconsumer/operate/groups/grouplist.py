@@ -13,7 +13,8 @@ from zkconsumer.model import Broker
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus
-from zkconsumer.zookeeper.rules.znodes import BROKER_IDS, CONSUMERS
+from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS
+from zkconsumer.zookeeper.rules.znodes import BROKER_IDS
 from zkconsumer.zookeeper.session import ZkSession
 
 Layout = Literal["consumer", "offsets", "kafka-0.7", "empty"]

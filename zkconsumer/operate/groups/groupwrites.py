@@ -18,7 +18,8 @@ from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
 from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, WriteTarget, plan_offsets
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import BROKERS, GroupPaths, offset_partition
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition
+from zkconsumer.zookeeper.rules.znodes import BROKERS
 from zkconsumer.zookeeper.session import ZkSession
 
 

@@ -11,7 +11,8 @@ from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counting_offset, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.groupdescription import (
     OffsetsInKafka,
     all_partitions,
+    counting_stored,
     existing_partitions,
     read_offsets_in_kafka,
 )
@@ -64,7 +65,7 @@ class LagSampler:
         self._brokers: Sequence[Broker] = self._bootstrap
         patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
         self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
-        self._in_kafka: dict[str, Mapping[TopicPartition, int]] = {}  # as of the last answer for each group
+        self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self._kept = max(window, history or window)
         self._samples: dict[str, dict[TopicPartition, deque[LagSample]]] = {}
         self.znodes: dict[str, GroupZnodes] = {}
@@ -125,17 +126,14 @@ class LagSampler:
         return open_group_reader(self._session, self._config, without_brokers=True)
 
     def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
-        former, offsets = self._samples.get(znodes.group, {}), offsets_of(in_kafka.found)
-        known = self._in_kafka.get(znodes.group, {})
-        # Where Kafka had an offset, ZooKeeper's may be years old.
-        unknown = {p: known[p] for p in known if in_kafka.error is not None or p in in_kafka.unknown}
-        self._in_kafka[znodes.group] = {**offsets, **unknown}
+        former = self._samples.get(znodes.group, {})
+        if in_kafka.error is not None:
+            in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
+        self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
         samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
         for partition, series in samples.items():
             stored = znodes.offsets.get(partition)
-            in_zookeeper = None if stored is None else stored.offset
-            is_known = partition not in unknown
-            counts = counting_offset(in_zookeeper, offsets.get(partition), self._storage, is_known=is_known)
+            counts = counting_stored(znodes, in_kafka, partition, self._storage)
             is_stored = counts.offset is not None and not counts.in_kafka
             series.append(
                 LagSample(

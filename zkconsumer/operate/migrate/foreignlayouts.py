@@ -18,7 +18,7 @@ from zkconsumer.operate.migrate.rules.layoutdecoding import (
     storm_offset,
 )
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.zookeeper.rules.znodes import partition_named
+from zkconsumer.zookeeper.rules.grouppaths import partition_named
 from zkconsumer.zookeeper.session import ZkSession
 
 

@@ -19,7 +19,8 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, d
 from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 T = TypeVar("T")

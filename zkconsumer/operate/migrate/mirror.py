@@ -25,7 +25,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     pause_before_copy,
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
-from zkconsumer.operate.offsets.grouphold import live_members
+from zkconsumer.operate.offsets.groupinuse import live_members
 from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -40,7 +40,8 @@ from zkconsumer.operate.offsets.snapshot import (
     snapshot_of_plan,
 )
 from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, offset_changes
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import OffsetNode
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from zkconsumer.operate.offsets.snapshot import (
 )
 from zkconsumer.operate.offsets.writeplan import WritePlan, offset_changes
 from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 
 @dataclass(frozen=True, slots=True)

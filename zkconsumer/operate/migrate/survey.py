@@ -19,7 +19,7 @@ from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 _RETENTION: Final = "offsets.retention.minutes"

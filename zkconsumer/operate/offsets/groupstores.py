@@ -33,7 +33,8 @@ from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, OffsetNode, TopicNode, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, partition_named
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, offset_partition, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition, partition_named
 
 FileFormat = Literal["zk", "csv", "json"]
 

@@ -28,7 +28,8 @@ from zkconsumer.operate.offsets.rules.writestate import FOLLOWING, WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import OffsetNode, offset_partition, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
+from zkconsumer.zookeeper.rules.znodes import OffsetNode
 
 _VERSION: Final = 2
 _KIND: Final = "zkconsumer snapshot"

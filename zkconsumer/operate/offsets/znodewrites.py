@@ -10,7 +10,7 @@ from zkconsumer.errors import TRANSIENT, ZkConsumerError, name_some
 from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
 from zkconsumer.operate.offsets.writereport import UnderHold
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation, in_transactions
 

@@ -105,7 +105,11 @@ class RetryPolicy(NamedTuple):
         # Not after a silent broker: finding another one may take as long again.
         if was_known and not course.has_followed and is_answer(error):
             return Next.IF_MOVED
-        return Next.AFTER_PAUSE if course.attempts < self.attempts and self.pause_s < left_s else Next.GIVE_UP
+        return Next.AFTER_PAUSE if course.attempts < self.attempts and self.has_time(left_s) else Next.GIVE_UP
+
+    def has_time(self, left_s: float) -> bool:
+        """True if the pause would end before the deadline, until which there are so many seconds."""
+        return self.pause_s < left_s
 
 
 ONE_ATTEMPT: Final = RetryPolicy(1, 0.0, math.inf)

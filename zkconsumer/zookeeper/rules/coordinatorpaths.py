@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 LEADER: Final = "leader"
 """Name of the leader's ephemeral node."""

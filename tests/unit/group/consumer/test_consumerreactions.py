@@ -3,7 +3,6 @@
 import pytest
 
 from zkconsumer.errors import (
-    CoordinatorMoved,
     GroupAuthorizationFailed,
     InstanceIdInUse,
     MemberRefused,
@@ -19,9 +18,6 @@ from zkconsumer.wire.errorcodes import ErrorCode
     ("code", "reaction"),
     [
         (ErrorCode.NONE, Reaction.PROCEED),
-        (ErrorCode.NOT_COORDINATOR, Reaction.FIND_COORDINATOR),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Reaction.FIND_COORDINATOR),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Reaction.FIND_COORDINATOR),
         (ErrorCode.UNKNOWN_MEMBER_ID, Reaction.LOSE_PARTITIONS),
         (ErrorCode.FENCED_MEMBER_EPOCH, Reaction.LOSE_PARTITIONS),
         (ErrorCode.FENCED_INSTANCE_ID, Reaction.STAY_OUT),
@@ -53,7 +49,6 @@ def test_a_group_that_is_gone_is_lost_for_members_and_refused_to_new_ones():
         (ErrorCode.GROUP_ID_NOT_FOUND, MemberRefused, "group.consumer.migration.policy"),
         (ErrorCode.UNSUPPORTED_VERSION, MemberRefused, "use group.protocol=kafka"),
         (ErrorCode.INVALID_REGULAR_EXPRESSION, MemberRefused, "INVALID_REGULAR_EXPRESSION"),
-        (ErrorCode.NOT_COORDINATOR, CoordinatorMoved, "NOT_COORDINATOR"),
         (ErrorCode.INVALID_GROUP_ID, ProtocolError, "INVALID_GROUP_ID"),
     ],
 )

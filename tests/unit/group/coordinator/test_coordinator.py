@@ -34,7 +34,8 @@ from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths, candidate_name
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, SessionNode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import SessionNode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 

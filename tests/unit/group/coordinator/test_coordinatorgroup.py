@@ -18,7 +18,7 @@ from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 PATHS = CoordinatorPaths("g")

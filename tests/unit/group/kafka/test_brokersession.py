@@ -8,6 +8,7 @@ from tests.fixtures.followingmember import KnownCluster, topic
 from zkconsumer.assembly.memberassembly import make_session
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.group.kafka.brokersession import BrokerSessionParts
 from zkconsumer.group.kafka.rules.generationmember import Assigned
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker
@@ -23,7 +24,7 @@ def session():
     """Of a member that is in the group; its threads do not run."""
     config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_id="g", group_protocol="kafka")
     signals = []
-    one = make_session(config, "g_c", Known(), lambda: signals.append("changed"), lambda: 0.0)
+    one = make_session(BrokerSessionParts(config, "g_c", Known(), lambda: signals.append("changed"), lambda: 0.0))
     one.signals = signals
     one.begin(Subscription({"t": 1}))
     assign(one, 1)

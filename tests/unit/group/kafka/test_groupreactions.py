@@ -3,7 +3,6 @@
 import pytest
 
 from zkconsumer.errors import (
-    CoordinatorMoved,
     GroupAuthorizationFailed,
     InstanceIdInUse,
     MemberRefused,
@@ -20,8 +19,6 @@ from zkconsumer.wire.errorcodes import ErrorCode
     [
         (ErrorCode.NONE, Reaction.PROCEED),
         (ErrorCode.MEMBER_ID_REQUIRED, Reaction.JOIN_WITH_ID),
-        (ErrorCode.NOT_COORDINATOR, Reaction.FIND_COORDINATOR),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Reaction.FIND_COORDINATOR),
         (ErrorCode.REBALANCE_IN_PROGRESS, Reaction.JOIN_AGAIN),
         (ErrorCode.UNKNOWN_MEMBER_ID, Reaction.START_AGAIN),
         (ErrorCode.ILLEGAL_GENERATION, Reaction.LOSE_PARTITIONS),
@@ -42,7 +39,6 @@ def test_reactions(code, reaction):
         (ErrorCode.GROUP_MAX_SIZE_REACHED, MemberRefused, "group.max.size"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, MemberRefused, "session.timeout.ms"),
         (ErrorCode.FENCED_INSTANCE_ID, InstanceIdInUse, "group.instance.id"),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, CoordinatorMoved, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.INVALID_GROUP_ID, ProtocolError, "INVALID_GROUP_ID"),
     ],
 )

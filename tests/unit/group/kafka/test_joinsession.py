@@ -251,6 +251,23 @@ def test_heartbeats_are_sent_while_a_request_to_join_waits(coordinator, make):
     member.until(member.owns_everything)
 
 
+@pytest.mark.parametrize("api", [JOIN, SYNC])
+def test_an_answer_that_comes_after_the_removal_is_not_one_to_the_new_member(coordinator, make, api):
+    """1. It is on its way; 2. a heartbeat reports the removal; 3. the member begins as a new one; 4. it arrives."""
+    member = make()
+    coordinator.held[api] = threading.Event()
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: len(coordinator.asked(api)) == 2)
+    await_heartbeats(coordinator)
+    coordinator.codes[BEAT].append(ErrorCode.UNKNOWN_MEMBER_ID)
+    member.until(lambda: member.losses)
+    assert len(ids(coordinator)) == 2
+    coordinator.held[api].set()
+    member.until(member.owns_everything)
+    assert (ids(coordinator), member.losses) == (["", "m1", ""], 1)
+    await_heartbeats(coordinator)
+
+
 @pytest.mark.parametrize(("strategy", "declared"), [(COOPERATIVE, PARTITIONS), (EAGER, frozenset())])
 def test_a_rebalance_takes_from_an_eager_member_only(coordinator, make, strategy, declared):
     member = make(partition_assignment_strategy=strategy)

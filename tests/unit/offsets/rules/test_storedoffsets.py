@@ -6,6 +6,7 @@ from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.rules import storedoffsets
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_NODE,
+    ChosenOffset,
     KnownOffset,
     StoredOffset,
     changed_offsets,
@@ -35,26 +36,27 @@ def test_zero_of_a_partition_never_committed_is_written():
 
 
 def test_dual_read_rules():
-    assert choose_stored(5, 20, "max") == (20, True)
-    assert choose_stored(5, 20, "zookeeper") == (5, False)
-    assert choose_stored(25, 20, "kafka") == (20, True)
+    assert choose_stored(5, 20, "max") == ChosenOffset(20, in_kafka=True)
+    assert choose_stored(5, 20, "zookeeper") == ChosenOffset(5)
+    assert choose_stored(25, 20, "kafka") == ChosenOffset(20, in_kafka=True)
 
 
 @pytest.mark.parametrize(("rule", "in_kafka"), [("max", False), ("zookeeper", False), ("kafka", True)])
 def test_of_equal_offsets_the_rule_names_the_store(rule, in_kafka):
-    assert choose_stored(10, 10, rule) == (10, in_kafka)
+    assert choose_stored(10, 10, rule) == ChosenOffset(10, in_kafka)
 
 
 def test_a_store_without_an_offset_is_ignored():
     for rule in ("max", "zookeeper", "kafka"):
-        assert choose_stored(None, 20, rule) == (20, True)
-        assert choose_stored(5, None, rule) == (5, False)
-        assert choose_stored(None, None, rule) == (None, False)
+        assert choose_stored(None, 20, rule) == ChosenOffset(20, in_kafka=True)
+        assert choose_stored(5, None, rule) == ChosenOffset(5)
+        assert choose_stored(None, None, rule) == ChosenOffset(None)
 
 
 @pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
 def test_a_negative_offset_does_not_displace_the_other_stores(rule):
-    assert (choose_stored(-1, 5, rule), choose_stored(5, -1, rule)) == ((5, True), (5, False))
+    assert choose_stored(-1, 5, rule) == ChosenOffset(5, in_kafka=True)
+    assert choose_stored(5, -1, rule) == ChosenOffset(5)
     for in_zookeeper, in_kafka in ((-1, None), (None, -1), (-1, -1)):
         assert choose_stored(in_zookeeper, in_kafka, rule).offset == -1
 
@@ -84,9 +86,26 @@ def test_which_of_two_offsets_counts_for_a_tool(in_zookeeper, in_kafka, auto, bo
     assert chosen == [auto, in_zookeeper, in_kafka, both]
 
 
-def test_an_offset_in_kafka_that_is_unknown_may_be_the_one_that_counts():
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "unknown_in", "counting"),
+    [
+        (5, None, ["kafka"], [None, 5, None, None]),
+        (None, 7, ["zookeeper"], [7, None, 7, None]),
+        (None, 0, ["zookeeper"], [0, None, 0, None]),
+        (None, -1, ["zookeeper"], [None, None, -1, None]),
+        (None, None, ["zookeeper"], [None, None, None, None]),
+        (None, None, ["zookeeper", "kafka"], [None, None, None, None]),
+    ],
+)
+def test_an_offset_that_is_unknown_may_be_the_one_that_counts(in_zookeeper, in_kafka, unknown_in, counting):
     storages = ("auto", "zookeeper", "kafka", "both")
-    assert [counting_offset(5, None, one, is_known=False).offset for one in storages] == [None, 5, None, None]
+    chosen = [counting_offset(in_zookeeper, in_kafka, storage, unknown_in) for storage in storages]
+    assert [one.offset for one in chosen] == counting
+    without_kafka = unknown_in == ["zookeeper"] and in_kafka is None
+    assert [one.is_known for one in chosen] == [
+        offset is not None or (without_kafka and storage == "kafka")
+        for offset, storage in zip(counting, storages, strict=True)
+    ]
 
 
 def test_stored_offsets_without_an_offset_are_none():

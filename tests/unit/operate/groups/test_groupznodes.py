@@ -21,6 +21,7 @@ from zkconsumer.operate.groups.groupznodes import read_group, read_groups
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.offsets.groupstores import partitions_to_hold
+from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -237,6 +238,30 @@ def test_facts_are_read_from_brokers(without_brokers, stub):
     assert [facts.states[p].leader for p in (P0, P1)] == [0, -1]
     assert facts.states_before == facts.states
     assert [finding.kind for finding in explain_group(group, facts)] == ["no-leader"]
+
+
+@pytest.mark.parametrize("storage", ["auto", "zookeeper"])
+def test_an_offset_that_kafka_does_not_report_is_not_taken_from_zookeeper(znodes, stub, storage):
+    """That one may be years old."""
+    znodes.write("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{"0":[0]}}')
+    stub.coordinator, stub.committed[P1] = stub.broker, 3
+    stub.committed_errors = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    reason = "the offset of t-0 in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
+    brokers = [stub.broker]
+    (described,) = describe_groups(znodes, CONFIG, ["g"], storage=storage, bootstrap=brokers)
+    facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), read(znodes), storage=storage, bootstrap=brokers)
+    if storage == "zookeeper":
+        assert [row.committed for row in described.partitions] == [5, 5]
+        assert facts.committed == {P0: 5, P1: 5}
+        assert reason not in (*described.problems, *facts.problems)
+    else:
+        assert [(row.committed, row.lag, row.is_readable) for row in described.partitions] == [
+            (None, None, False),
+            (3, 2, True),
+        ]
+        assert facts.committed == {P1: 3}
+        assert reason in described.problems
+        assert reason in facts.problems
 
 
 def test_the_command_that_is_named_has_the_brokers(without_brokers, stub):

@@ -154,7 +154,19 @@ def test_an_offset_in_kafka_that_one_answer_refuses_is_unknown(many_groups):
             stub.committed_errors = {}
             sampler.sample(["g"], 3)
         committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
-    assert committed == {P0: [None, 8], P1: [5, 5]}
+    assert committed == {P0: [None, 8], P1: [None, 5]}
+
+
+def test_an_offset_that_was_refused_stays_unknown_while_the_coordinator_is_away(many_groups):
+    with running_stub_broker() as stub:
+        stub.coordinator = stub.broker
+        stub.committed_errors = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        with LagSampler(many_groups, CONFIG, window=3, bootstrap=[stub.broker], interval=0.1) as sampler:
+            sampler.sample(["g"], 0)
+            stub.coordinator = None
+            sampler.sample(["g"], 1)
+        committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
+    assert committed == {P0: [None, None], P1: [5, 5]}
 
 
 def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):

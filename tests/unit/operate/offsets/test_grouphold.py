@@ -24,7 +24,7 @@ from zkconsumer.operate.offsets.groupstores import OffsetNodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.writeplan import Guards
-from zkconsumer.zookeeper.rules.znodes import HOLD
+from zkconsumer.zookeeper.rules.grouppaths import HOLD
 from zkconsumer.zookeeper.transaction import Operation
 
 HELD = {TopicPartition("t", number) for number in range(2)}

@@ -74,7 +74,7 @@ class EpochMember(GroupMembership):
     _held_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
     _names: Mapping[str, str] = field(default_factory=dict)
     _known: _Reported | None = None
-    _sent: _Reported | None = None
+    _sent: _Reported | None = None  # by the newest heartbeat; None if that one was of a former membership
     _limit: frozenset[IdPartition] | None = None
     _revoked: bool = False
 
@@ -168,7 +168,7 @@ class EpochMember(GroupMembership):
             False if it is about an earlier membership, and means nothing.
         """
         self.failure = None
-        if not self.takes_part or beat.member.generation != self.epoch:
+        if not self.takes_part or self._sent is None:
             return False
         self.state, self.epoch = MembershipState.STABLE, epoch
         self._known, self._limit = self._sent, None
@@ -184,6 +184,23 @@ class EpochMember(GroupMembership):
         self.views += target is not None
         self.topics_changed |= self.has_unnamed()
         self.has_news |= target is not None or beat.owned is not None
+        return True
+
+    def refused(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
+        """The newest heartbeat was answered with an error by which the coordinator has removed the member.
+
+        That another client has the ``group.instance.id`` concerns every membership: a new one would remove that client.
+
+        Args:
+            keeps_id: see :meth:`fence`.
+            stopped: as above.
+
+        Returns:
+            False if it is about an earlier membership, and means nothing.
+        """
+        if self._sent is None and stopped is None:
+            return False
+        self.fence(keeps_id=keeps_id, stopped=stopped)
         return True
 
     def failed(self, error: ZkConsumerError) -> None:

@@ -18,7 +18,8 @@ from zkconsumer.group.rules.assignors import ASSIGNORS
 from zkconsumer.group.rules.groupview import number_ranges
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, is_node_name, parse_json
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
+from zkconsumer.zookeeper.rules.znodes import parse_json
 
 CANDIDATES: Final = 3
 """Most members that watch the leader at the same time."""

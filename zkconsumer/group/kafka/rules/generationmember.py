@@ -36,6 +36,9 @@ class JoinStep(Enum):
     """The coordinator waits for the other members; the partitions that were declared are kept."""
     SYNC_GROUP = "SyncGroup"
     """The member has joined a new generation, and waits until the leader has assigned its partitions."""
+    FORMER = "of a former membership"
+    """A JoinGroup or SyncGroup that was sent before the member was removed: it joins again after this answer, which
+    means nothing to the present membership."""
 
 
 class Assigned(NamedTuple):
@@ -111,6 +114,7 @@ class GenerationMember(GroupMembership):
         self.member_id = self.member_id if self._is_known else ""
         self.generation, self.assigned, self._is_known = -1, None, False
         self._to_revoke = self._previous = frozenset()
+        self.step = JoinStep.FORMER if self.is_joining else JoinStep.NONE
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """Hold exactly this share; False if it is not this member's any more."""
@@ -158,29 +162,34 @@ class GenerationMember(GroupMembership):
         """The coordinator has answered MEMBER_ID_REQUIRED."""
         self.member_id = member_id
 
-    def joined(self, member_id: str, generation: int, rebalance_s: float) -> None:
-        """JoinGroup was answered without error.
+    def joined(self, member_id: str, generation: int, rebalance_s: float) -> bool:
+        """JoinGroup was answered without error; False if the member was removed, or has left, meanwhile.
 
         Args:
             member_id: the member's id.
             generation: of the group.
             rebalance_s: how long the coordinator waits for this member in a rebalance, in seconds.
         """
-        if self.state is MembershipState.REBALANCING:
-            self.member_id, self.generation, self.step = member_id, generation, JoinStep.SYNC_GROUP
+        if not self._is_awaited():
+            return False
+        self.member_id, self.generation, self.step = member_id, generation, JoinStep.SYNC_GROUP
         self.lease = replace(self.lease, rebalance_s=rebalance_s)
+        return True
 
     def synchronised(self, assigned: Assigned, sent: float, now: float) -> bool:
-        """SyncGroup was answered without error; False if the member is gone by now.
+        """SyncGroup was answered without error; False as :meth:`joined`.
+
+        1. It is answered, and the coordinator removes the member; 2. a heartbeat is answered with that, and the member
+        begins as a new one; 3. the answer to SyncGroup arrives: it assigns partitions to a member that is gone.
 
         Args:
             assigned: the assignment.
             sent: reading of the clock when the request was sent.
             now: reading of the clock.
         """
-        self.step = JoinStep.NONE
-        if self.state is not MembershipState.REBALANCING:
+        if not self._is_awaited():
             return False
+        self.step = JoinStep.NONE
         self.assigned, self.state, self._previous = assigned, MembershipState.STABLE, assigned.partitions
         self._to_revoke = self._declared - assigned.partitions if self.cooperative else frozenset()
         if self.held.keys() == assigned.partitions:  # otherwise acquire() follows
@@ -191,6 +200,22 @@ class GenerationMember(GroupMembership):
         self.views += 1
         self.has_news = True
         return True
+
+    def refused(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> None:
+        """JoinGroup or SyncGroup was answered with an error by which the coordinator has removed the member.
+
+        That another client has the ``group.instance.id`` concerns every membership: a new one would remove that client.
+
+        Args:
+            keeps_id: see :meth:`fence`.
+            stopped: as above.
+        """
+        if self.step is not JoinStep.FORMER or stopped is not None:
+            self.fence(keeps_id=keeps_id, stopped=stopped)
+
+    def _is_awaited(self) -> bool:
+        """True if the answer that has arrived is one to a request of the present membership."""
+        return self.state is MembershipState.REBALANCING and self.step is not JoinStep.FORMER
 
     def join_ended(self) -> None:
         """The attempt to join has ended; if it failed, the member has to join still."""

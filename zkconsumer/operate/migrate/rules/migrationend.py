@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from zkconsumer.zookeeper.rules.znodes import GroupPaths, is_node_name
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
 
 EndKind = Literal["zookeeper", "kafka", "storm", "dibbhatt", "spark", "spark-options"]
 """A group in ZooKeeper or in Kafka; Storm's spout; the receiver by dibbhatt; a checkpoint of Spark; a file with the

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.errors import ProtocolError
+from zkconsumer.errors import InstanceIdInUse, ProtocolError
 from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, LEAVING_FOR_A_WHILE, EpochMember, IdPartition
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
@@ -247,6 +247,49 @@ def test_a_removed_member_owns_nothing_and_joins_with_the_same_id(member):
     member.begin()
     assert not member.answered(sent, 2, ids(0), 0), "of the former membership"
     assert member.beat(TOPICS) == (CommitIdentity("m", JOINING), True, TOPICS, frozenset())
+
+
+def begun_again(instance_id=None):
+    """A member that was removed while it joined, and has begun again; and the heartbeat that is not answered yet."""
+    one = make(instance_id)
+    one.begin()
+    sent = one.beat(TOPICS)
+    one.lose()
+    one.begin()
+    take_news(one)
+    return one, sent
+
+
+def test_a_late_answer_is_not_one_to_the_next_membership():
+    """Both heartbeats have epoch 0."""
+    one, sent = begun_again()
+    assert not one.answered(sent, 1, ids(0), 5)
+    assert (one.state, one.usable(), one.lease.is_confirmed) == (MembershipState.REBALANCING, None, False)
+
+
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_a_late_refusal_does_not_remove_the_next_membership(keeps_id):
+    one, _ = begun_again()
+    assert not one.refused(keeps_id=keeps_id)
+    assert (one.state, take_news(one)) == (MembershipState.REBALANCING, False)
+
+
+def test_a_late_answer_that_another_client_has_the_instance_id_ends_the_next_membership_too():
+    one, _ = begun_again("i")
+    assert one.refused(keeps_id=False, stopped=InstanceIdInUse("another one"))
+    assert one.state is MembershipState.FENCED
+    one.lose()
+    with pytest.raises(InstanceIdInUse):
+        one.begin()
+
+
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_a_refused_heartbeat_removes_the_member(member, keeps_id):
+    member.beat(TOPICS)
+    assert member.refused(keeps_id=keeps_id)
+    assert member.state is MembershipState.FENCED
+    member.leave()
+    assert (member.leaving is not None) is keeps_id
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, LEAVING), ("i", LEAVING_FOR_A_WHILE)])

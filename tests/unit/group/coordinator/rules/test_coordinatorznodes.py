@@ -19,7 +19,7 @@ from zkconsumer.group.coordinator.rules.coordinatorznodes import (
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
-from zkconsumer.zookeeper.rules.znodes import GroupPaths
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 PATHS = CoordinatorPaths("g")
 PATH = PATHS.command("g_c-1", 255, 0)

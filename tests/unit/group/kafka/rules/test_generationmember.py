@@ -84,6 +84,7 @@ _EVENTS = {
     "begin": GenerationMember.begin,
     "synchronised": lambda one: synchronised(one, 1, 0),
     "join ended": GenerationMember.join_ended,
+    "refused": lambda one: one.refused(keeps_id=False),
     "rebalance begun": rebalance_begun,
     "join again": GenerationMember.join_again,
     "fence": GenerationMember.fence,
@@ -96,8 +97,7 @@ _CHANGES = {
     (_REBALANCING, "synchronised"): _STABLE,
     (_STABLE, "rebalance begun"): _REBALANCING,
     (_STABLE, "join again"): _REBALANCING,
-    (_REBALANCING, "fence"): _FENCED,
-    (_STABLE, "fence"): _FENCED,
+    **{(state, event): _FENCED for state in (_REBALANCING, _STABLE) for event in ("fence", "refused")},
     **{(state, "lose"): _UNJOINED for state in (_UNJOINED, _REBALANCING, _STABLE, _FENCED)},
     **{(state, "leave"): _LEAVING for state in MembershipState},
 }
@@ -112,21 +112,77 @@ def test_every_event_in_every_state(state, event):
     assert one.state is _CHANGES.get((state, event), state)
 
 
-@pytest.mark.parametrize("step", JoinStep)
-def test_a_request_stays_unanswered_until_its_answer_whatever_happens_meanwhile(step):
-    """The session thread waits for it: a member that was removed does not join again before that."""
+def joining(step):
+    """A member that has sent a request of this step, if any, and is removed before the answer; it has begun again."""
     one = make(cooperative=True)
     one.begin()
     if step is not JoinStep.NONE:
         one.join()
     if step is JoinStep.SYNC_GROUP:
         joined(one, 1)
-    for event in (one.fence, one.lose, one.begin):
-        event()
-        assert (one.step, one.is_joining) == (step, step is not JoinStep.NONE)
-    assert one.may_join() == (step is JoinStep.NONE)
+    one.fence()
+    assert one.step is step
+    one.lose()
+    one.begin()
+    one.has_news = False
+    return one
+
+
+REQUESTS = [JoinStep.JOIN_GROUP, JoinStep.SYNC_GROUP]
+
+
+@pytest.mark.parametrize("step", REQUESTS)
+def test_a_removed_member_joins_again_when_its_last_request_is_answered(step):
+    one = joining(step)
+    assert (one.step, one.may_join()) == (JoinStep.FORMER, False)
     one.join_ended()
     assert (one.step, one.may_join()) == (JoinStep.NONE, True)
+
+
+def test_a_removed_member_without_a_request_joins_again_at_once():
+    assert joining(JoinStep.NONE).may_join()
+
+
+@pytest.mark.parametrize("step", REQUESTS)
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda one: one.joined("m", 1, 5),
+        lambda one: synchronised(one, 1, 0),
+        lambda one: one.refused(keeps_id=False),
+        lambda one: one.refused(keeps_id=True),
+    ],
+    ids=["joined", "synchronised", "removed", "known"],
+)
+def test_a_late_answer_changes_nothing_of_the_next_membership(step, late):
+    one = joining(step)
+    assert not late(one)
+    assert (one.state, one.usable(), one.has_news) == (MembershipState.REBALANCING, None, False)
+    assert (one.identity, one.lease) == (CommitIdentity(), BrokerLease(SESSION_S, REBALANCE_S))
+    one.join_ended()
+    assert one.join().member_id == ""
+
+
+@pytest.mark.parametrize("step", REQUESTS)
+def test_a_late_answer_that_another_client_has_the_instance_id_ends_the_next_membership_too(step):
+    one = joining(step)
+    one.refused(keeps_id=False, stopped=InstanceIdInUse("another one"))
+    assert one.state is MembershipState.FENCED
+    one.lose()
+    with pytest.raises(InstanceIdInUse):
+        one.begin()
+
+
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_a_refused_request_to_join_removes_the_member(member, keeps_id):
+    member.release(parts(0, 1))
+    member.join_again()
+    member.join()
+    member.refused(keeps_id=keeps_id)
+    assert member.state is MembershipState.FENCED
+    member.join_ended()
+    member.lose()
+    assert member.member_id == ("m" if keeps_id else "")
 
 
 def test_each_answer_ends_the_step_of_its_request():

@@ -1,0 +1,58 @@
+"""What forbids a write of a group's offsets: its members, owners of its partitions, holds of other tools.
+
+Asked before a hold is taken, and under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.rules.grouppaths import HOLD, GroupPaths
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def registered_members(session: ZkSession, paths: GroupPaths) -> list[str]:
+    """Ids of the members of a group that are registered now."""
+    return sorted(session.children(paths.ids) or ())
+
+
+def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
+    """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none."""
+    others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]
+    if not others:
+        return ""
+    return (
+        f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))}); try again when it has "
+        "ended"
+    )
+
+
+def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicPartition]) -> str:
+    """Why the offsets of a group without members are not written; empty if none of the partitions has an owner."""
+    numbers: dict[str, set[str]] = {}
+    for partition in partitions:
+        numbers.setdefault(paths.owner_topic(partition.topic), set()).add(str(partition.partition))
+    owned = session.children_of(sorted(numbers)).existing()
+    nodes = session.get_many(
+        f"{parent}/{name}" for parent, names in owned.items() for name in sorted(numbers[parent] & set(names), key=int)
+    )
+    owners = [
+        f"{path} by {PartitionOwnerNode.decode(path, node.data)}" for path, node in nodes.items() if node is not None
+    ]
+    if not owners:
+        return ""
+    return (
+        f"partitions of group {paths.group} have owners although no member is registered: {name_some(owners)}; wait "
+        "until their sessions have expired"
+    )
+
+
+def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:
+    """Why the offsets of a group with members are not written; ``forceable`` as in :class:`.GroupHold`."""
+    live = f"group {group} has {len(members)} live member{'s' if len(members) > 1 else ''}: {name_some(members)}"
+    if not forceable:
+        return f"{live}; stop them, and try again"
+    return f"{live}; their next commit would overwrite what is written. Stop them first, or give --force-live"
