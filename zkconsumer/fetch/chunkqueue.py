@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge
     from zkconsumer.model import TopicPartition
 
-_LEASE_POLL_S: Final = 0.05
-
 
 class Ended(Enum):
     """The result of a request to a closed queue."""
@@ -72,8 +70,8 @@ class ChunkQueue:
     Args:
         max_bytes: see :class:`~zkconsumer.fetch.queueroom.QueueRoom`.
         max_chunks: likewise.
-        may_deliver: called under the lock before each hand-over. False withholds the chunks for now (the lease has
-            expired). It must be quick and must not block.
+        may_deliver: called under the lock before each hand-over. False withholds the chunks until :meth:`deliver` (the
+            lease has lapsed). It must be quick and must not block.
 
     Attributes:
         room: what fetchers may put into the queue, and how they wait for it.
@@ -83,7 +81,7 @@ class ChunkQueue:
     def __init__(self, *, max_bytes: int, max_chunks: int, may_deliver: Callable[[], bool] = lambda: True) -> None:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
-        self._changed = WakeUp()  # the user's thread waits; raised under the lock
+        self._changed = WakeUp()  # the user's thread waits
         self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._handed_out = HandedOut()
@@ -227,6 +225,10 @@ class ChunkQueue:
         with self._lock:
             self._take_back()
 
+    def deliver(self) -> None:
+        """Let the user's thread, if it waits, ask again whether it ``may_deliver``."""
+        self._changed.set()
+
     def finish(self) -> None:
         """Count everything that was handed out as consumed, without requesting more."""
         with self._lock:
@@ -327,15 +329,12 @@ class ChunkQueue:
         while True:
             with self._lock:
                 chunk = self._found(first)
-                withheld = len(self._waiting) > 0
             self.room.announce()
             if chunk is not None:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            if withheld:  # no signal announces that the lease was renewed
-                left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
             self._changed.wait(left)
 
     # -- under the lock -----------------------------------------------------------------------------------------

@@ -311,8 +311,12 @@ class GroupMember:
         self._rebalancer.listener = CalledOutListener(listener, self._thread)
 
     def _lease_changed(self) -> None:
-        """On the lease's thread: take back what streams hold when it lapsed; read the group when it holds again."""
+        """On the lease's thread: when it has lapsed, take back what streams hold.
+
+        When it holds again, streams continue, and the group is read.
+        """
         if self.may_deliver():
+            self._fetch.deliver()
             self._signal.raise_flag()
         else:
             self._fetch.withhold()

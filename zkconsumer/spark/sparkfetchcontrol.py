@@ -127,6 +127,9 @@ class SparkFetchControl:
     def withhold(self) -> None:
         """Do nothing: the planner checks the member's lease before it plans, and tasks cannot be recalled."""
 
+    def deliver(self) -> None:
+        """Do nothing; see :meth:`withhold`."""
+
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:  # noqa: ARG002  see below
         """Ends of finished batches, even if ``commit.on=delivery`` requests handed-out positions.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from zkconsumer.wire.rules.denials import Denials

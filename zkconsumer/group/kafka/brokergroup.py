@@ -17,7 +17,6 @@ from zkconsumer.group.groupprotocol import (
     NextAssignment,
     NoNeed,
     PausingThread,
-    StandAloneLease,
     Standing,
     Target,
 )
@@ -58,7 +57,7 @@ class BrokerGroup:
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
-        self._stands_alone: StandAloneLease | None = None
+        self._stands_alone = False
         self._share: Share | None = None
         self._has_fetched = self._was_lost = False
         self._fetched_topics: Mapping[str, Topic] = {}
@@ -138,8 +137,11 @@ class BrokerGroup:
         self._releases += 1
 
     def stand_alone(self) -> None:
-        """Commit without a membership, which coordinators accept while the group has no members."""
-        self._stands_alone = StandAloneLease(self._membership)
+        """Commit without a membership, which coordinators accept while the group has no members.
+
+        The lease holds: a member that has not joined has nothing to lose.
+        """
+        self._stands_alone = True
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:  # noqa: ARG002
         """Wait for an answer of the coordinator, at most the backoff; brokers wait for members, so nothing settles."""
@@ -267,4 +269,4 @@ class BrokerGroup:
     @property
     def lease(self) -> Lease:
         """It holds while the coordinator cannot have given this member's partitions to others."""
-        return self._stands_alone or self._membership
+        return self._membership
