@@ -199,6 +199,10 @@ class GroupProtocol(Protocol):
     def held(self) -> Held:
         """What is owned now; any thread may read it."""
 
+    @property
+    def release_s(self) -> float:
+        """How long a release may wait for work in progress, in seconds; any thread may read it."""
+
     def describe(self) -> Standing:
         """How the member stands; any thread may call it."""
 

@@ -252,6 +252,11 @@ class GroupMember:
         """
         return self._protocol.lease.holds()
 
+    @property
+    def release_s(self) -> float:
+        """How long :meth:`FetchControl.release` may wait for work in progress, in seconds."""
+        return self._protocol.release_s
+
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; an immutable snapshot."""
         return self._protocol.held.partitions

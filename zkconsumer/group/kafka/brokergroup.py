@@ -8,6 +8,7 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
@@ -33,6 +34,9 @@ from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
+_LONGEST_HEARTBEAT_S: Final = 15.0
+"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
+
 
 class BrokerGroup:
     """One member's side of the group. Threads and errors are those of the protocol.
@@ -54,6 +58,8 @@ class BrokerGroup:
         self._consumer_id = consumer_id
         self._session = session
         self._membership: SharedMembership[GroupMembership] = self._session.membership
+        by_broker = config.group_protocol == "consumer"
+        self._heartbeat_s = _LONGEST_HEARTBEAT_S if by_broker else config.heartbeat_interval_ms / 1000
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
@@ -265,6 +271,11 @@ class BrokerGroup:
         return []
 
     # -- the lease --------------------------------------------------------------------------------------------------
+
+    @property
+    def release_s(self) -> float:
+        """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.deliverylease.BrokerLease.release_s>`."""
+        return self._membership.read(lambda member: member.lease.release_s(self._heartbeat_s))
 
     @property
     def lease(self) -> Lease:

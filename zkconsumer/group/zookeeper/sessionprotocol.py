@@ -23,6 +23,7 @@ from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThr
 from zkconsumer.group.rules.assignors import assignor_name
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import (
+    release_seconds,
     retry_seconds,
     total_wait_covers_session,
 )
@@ -142,6 +143,11 @@ class SessionProtocol(ABC):
     def can_commit(self) -> bool:
         """False without a connection, unless neither owners nor offsets are in ZooKeeper."""
         return self.zk.connected or (self._stands_alone and self._offsets_are_elsewhere)
+
+    @property
+    def release_s(self) -> float:
+        """See :func:`~zkconsumer.group.rules.rebalancetimes.release_seconds`."""
+        return release_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
 
     @property
     def lease(self) -> Lease:
