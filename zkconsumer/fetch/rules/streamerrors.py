@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from zkconsumer.model import TopicPartition
 from zkconsumer.wire.rules.denials import Denials
 
-if TYPE_CHECKING:
-    from zkconsumer.fetch.chunks import QueuedPartition
+
+class Acquired(Protocol):
+    """One partition from its acquisition to its release: a :class:`~zkconsumer.fetch.chunks.QueuedPartition`."""
+
+    partition: TopicPartition
 
 
 class StreamErrors:
@@ -27,8 +31,8 @@ class StreamErrors:
         self.closed = False
         self.denials = Denials()
         self._cause: BaseException | None = None
-        self._failures: dict[QueuedPartition, BaseException] = {}  # in the order of their arrival
-        self._troubles: dict[QueuedPartition, Exception] = {}
+        self._failures: dict[Acquired, BaseException] = {}  # in the order of their arrival
+        self._troubles: dict[Acquired, Exception] = {}
         self._raised_trouble: Exception | None = None
 
     def take(self, *, has_records: bool) -> BaseException | None:
@@ -52,11 +56,11 @@ class StreamErrors:
             return self._raised_trouble
         return None
 
-    def fail(self, info: QueuedPartition, error: BaseException) -> None:
+    def fail(self, info: Acquired, error: BaseException) -> None:
         """Note a failure; the first one of a partition counts."""
         self._failures.setdefault(info, error)
 
-    def complain(self, info: QueuedPartition, trouble: Exception) -> bool:
+    def complain(self, info: Acquired, trouble: Exception) -> bool:
         """Note a trouble; False if it is the one that was raised last, which several partitions may have."""
         if trouble is self._raised_trouble:
             return False
@@ -68,11 +72,11 @@ class StreamErrors:
         self.closed = True
         self._cause = self._cause or cause
 
-    def arrived(self, info: QueuedPartition) -> None:
+    def arrived(self, info: Acquired) -> None:
         """Forget the trouble of a partition, since a chunk of it arrived."""
         self._troubles.pop(info, None)
 
-    def forget(self, infos: Collection[QueuedPartition]) -> None:
+    def forget(self, infos: Collection[Acquired]) -> None:
         """Forget the errors of released partitions; denials that were raised stay known."""
         for info in infos:
             self._failures.pop(info, None)
