@@ -71,6 +71,9 @@ class CountingFetch:
     def withhold(self) -> None:
         """There are no records."""
 
+    def deliver(self) -> None:
+        """There are no records."""
+
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:  # noqa: ARG002 - nothing is handed out
         """None is known."""
         return {}

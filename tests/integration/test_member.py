@@ -825,8 +825,37 @@ def test_reading_without_a_group_outlives_zookeeper(private_sandbox, unique_name
     try:
         member.assign({TopicPartition(unique_name, 0): 0})
         sandbox.zookeeper.pause()
-        eventually(lambda: member.stats().lease_lapses)
+        eventually(lambda: member.describe().lease_s <= 0)
         assert member.may_deliver()
+        assert member.stats().lease_lapses == 0, "it has nothing to lose"
+    finally:
+        sandbox.zookeeper.resume()
+        member.leave()
+
+
+def test_what_a_lapse_withholds_is_delivered_when_the_lease_holds_again(private_sandbox, unique_name):
+    class Delivery(RecordingFetch):
+        def withhold(self):
+            self.calls.append("withhold")
+
+        def deliver(self):
+            self.calls.append("deliver")
+
+    sandbox, fetch = private_sandbox(), Delivery()
+    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 1)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name, zookeeper_connection_timeout_ms=20_000
+    )
+    member = open_member(config, fetch)
+    try:
+        member.join(Subscription.static({topic: 1}))
+        fetch.calls.clear()
+        sandbox.zookeeper.pause()
+        eventually(lambda: fetch.calls == ["withhold"])
+        assert (member.may_deliver(), member.stats().lease_lapses) == (False, 1)
+        sandbox.zookeeper.resume()
+        eventually(lambda: "deliver" in fetch.calls)
+        eventually(member.may_deliver)
     finally:
         sandbox.zookeeper.resume()
         member.leave()

@@ -52,6 +52,9 @@ class NoFetch:
     def withhold(self):
         pass
 
+    def deliver(self):
+        pass
+
     def superseded(self):
         return ()
 

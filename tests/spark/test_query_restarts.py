@@ -52,6 +52,8 @@ class Idle:
 
     def withhold(self) -> None: ...
 
+    def deliver(self) -> None: ...
+
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         return {}
 

@@ -98,6 +98,9 @@ class ConsumedPositions:
     def withhold(self) -> None:
         """Nothing is handed out to be taken back."""
 
+    def deliver(self) -> None:
+        """Nothing was taken back."""
+
     def superseded(self) -> list[tuple[TopicPartition, int]]:
         return []
 

@@ -23,6 +23,7 @@ from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.fetch.handedout import HandedOut, HandOver
 from zkconsumer.fetch.queueroom import QueueRoom
 from zkconsumer.fetch.rules.idlestreams import Reading
+from zkconsumer.fetch.rules.streamerrors import StreamErrors
 from zkconsumer.fetch.streamfaults import StreamFaults
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.process.wakeup import WakeUp
@@ -30,8 +31,6 @@ from zkconsumer.process.wakeup import WakeUp
 if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge
     from zkconsumer.model import TopicPartition
-
-_LEASE_POLL_S: Final = 0.05
 
 
 class Ended(Enum):
@@ -71,8 +70,8 @@ class ChunkQueue:
     Args:
         max_bytes: see :class:`~zkconsumer.fetch.queueroom.QueueRoom`.
         max_chunks: likewise.
-        may_deliver: called under the lock before each hand-over. False withholds the chunks for now (the lease has
-            expired). It must be quick and must not block.
+        may_deliver: called under the lock before each hand-over. False withholds the chunks until :meth:`deliver` (the
+            lease has lapsed). It must be quick and must not block.
 
     Attributes:
         room: what fetchers may put into the queue, and how they wait for it.
@@ -82,15 +81,14 @@ class ChunkQueue:
     def __init__(self, *, max_bytes: int, max_chunks: int, may_deliver: Callable[[], bool] = lambda: True) -> None:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
-        self._changed = WakeUp()  # the user's thread waits; raised under the lock
+        self._changed = WakeUp()  # the user's thread waits
         self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._handed_out = HandedOut()
         self._fetched_bytes: Counter[str] = Counter()
-        self._closed = False
-        self._cause: BaseException | None = None
+        self._errors = StreamErrors()
         self._damages: dict[QueuedPartition, tuple[Chunk, Damage]] = {}
-        self.faults = StreamFaults(self._lock, self._changed, lambda info: info in self._admitted)
+        self.faults = StreamFaults(self._errors, self._lock, self._changed, lambda info: info in self._admitted)
         self.room = QueueRoom(
             self._lock, self._waiting, self._damages.keys(), max_bytes=max_bytes, max_chunks=max_chunks
         )
@@ -107,10 +105,10 @@ class ChunkQueue:
         was sent back, see :meth:`take_damage`.
         """
         with self._lock:
-            if chunk.info not in self._admitted or self._closed or chunk.info in self._damages:
+            if chunk.info not in self._admitted or self._errors.closed or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
-            self.faults.arrived(chunk.info)
+            self._errors.arrived(chunk.info)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.set()
             return True
@@ -179,7 +177,7 @@ class ChunkQueue:
         """
         with self._lock:
             chunk, waiting = handover.chunk, self._waiting
-            if self._closed or waiting.front() is not chunk or not self._may_deliver():
+            if self._errors.closed or waiting.front() is not chunk or not self._may_deliver():
                 return False
             self.room.made += 1
             self._handed_out.begin(handover)  # from now on the chunk is found there
@@ -207,7 +205,7 @@ class ChunkQueue:
             if any(self._handed_out.of(info) is not None for info in infos):
                 self._handed_out.take_back()
             self._waiting.drop_partitions(frozenset(info.partition for info in infos))
-            self.faults.forget(infos)
+            self._errors.forget(infos)
             for info in infos:
                 self._damages.pop(info, None)
         self.room.announce()
@@ -219,13 +217,17 @@ class ChunkQueue:
             self._handed_out.take_back()
             self._waiting.clear()
             self.room.clear()
-            self.faults.forget_all()
+            self._errors.forget_all()
             self._damages.clear()
 
     def withhold(self) -> None:
         """Take the unclaimed rest of the chunk being handed out back to the front of the queue."""
         with self._lock:
             self._take_back()
+
+    def deliver(self) -> None:
+        """Let the user's thread, if it waits, ask again whether it ``may_deliver``."""
+        self._changed.set()
 
     def finish(self) -> None:
         """Count everything that was handed out as consumed, without requesting more."""
@@ -315,8 +317,7 @@ class ChunkQueue:
     def close(self, cause: BaseException | None = None) -> None:
         """End the stream at once; with a cause, each later request raises it."""
         with self._lock:
-            self._closed = True
-            self._cause = self._cause or cause
+            self._errors.close(cause)
             self._handed_out.take_back()
             self._changed.set()
 
@@ -328,39 +329,28 @@ class ChunkQueue:
         while True:
             with self._lock:
                 chunk = self._found(first)
-                withheld = len(self._waiting) > 0
             self.room.announce()
             if chunk is not None:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            if withheld:  # no signal announces that the lease was renewed
-                left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
             self._changed.wait(left)
 
     # -- under the lock -----------------------------------------------------------------------------------------
 
     def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
         """The result that ends a wait, None if there is none yet; may raise, see :meth:`request`."""
-        if not self._closed:
-            self.faults.raise_denial()
-        if not self._closed and len(self._waiting) and self._may_deliver():
+        closed, chunk = self._errors.closed, None
+        if not closed and len(self._waiting) and self._may_deliver():
             chunk = first()
-            if chunk is not None:
-                return chunk
-            self.room.review()
-            self._waiting.see()
-        is_dry = self._waiting.first() is None
-        if self._closed or is_dry:
-            self.faults.raise_failure()
-        if self._closed:
-            if self._cause is not None:
-                raise self._cause
-            return END
-        if is_dry:
-            self.faults.raise_trouble()
-        return None
+            if chunk is None:
+                self.room.review()
+                self._waiting.see()
+        error = self._errors.take(has_records=self._waiting.first() is not None)
+        if error is not None:
+            raise error
+        return END if closed else chunk
 
     def _skip_to_records(self) -> Chunk | None:
         """The first chunk with records; those before it, which only move positions, are dropped."""

@@ -17,10 +17,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import WakeUp
+from zkconsumer.wire.rules.fetchanswers import UNDECODABLE
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, ScannedChunk
@@ -89,7 +89,7 @@ def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scan
             if not queue.replace(before, [chunk]):
                 return
         decoded, undecoded = decoder.complete(prepared).parts()
-    except (CorruptRecord, RecordTooLarge) as error:
+    except UNDECODABLE as error:
         queue.send_back(chunk, error)
         return
     parts = [Chunk(chunk.info, records, next_offset, nbytes) for records, next_offset, nbytes, _ in decoded]

@@ -164,9 +164,14 @@ class LocalFetchControl:
                 )
 
     def withhold(self) -> None:
-        """Take back what streams are handing out now; it is handed out again once ``may_deliver`` allows it."""
+        """Take back what streams are handing out now; it is handed out again after :meth:`deliver`."""
         for queue in {info.queue for info in self._infos.values()}:
             queue.withhold()
+
+    def deliver(self) -> None:
+        """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`."""
+        for queue in {info.queue for info in self._infos.values()}:
+            queue.deliver()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Neither fetch these partitions nor hand out their records, until resumed or owned by another member.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Set
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from zkconsumer.fetch.rules.halffull import beyond_half
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 
 if TYPE_CHECKING:
@@ -96,9 +97,14 @@ class QueueRoom:
             coming_bytes: bytes that were received for this queue and will be queued.
         """
         with self._lock:
-            if self._is_half_full(coming_bytes):
+            if beyond_half(self._waiting.nbytes + coming_bytes, self._max_bytes):
                 return []
-            return self._waiting.lacking(infos, self._max_chunks, coming)
+            active, counts = self._waiting.counts(infos)
+            if beyond_half(sum(counts) + (coming in active), self._max_chunks * len(active)):
+                return []
+            return [
+                info for info, count in zip(active, counts, strict=True) if count + (info is coming) < self._max_chunks
+            ]
 
     def allowance(self, coming: int = 0) -> int:
         """Bytes that one fetcher should ask for at most: its share of the room.
@@ -156,7 +162,8 @@ class QueueRoom:
         if made != self._announced:
             with self._lock:
                 # Full by bytes: only a partition that was sent back can be fetched, however many chunks were taken.
-                listeners = self._ready() if self._damages or not self._is_half_full() else []
+                is_full = beyond_half(self._waiting.nbytes, self._max_bytes)
+                listeners = self._ready() if self._damages or not is_full else []
             for listener in listeners:
                 listener()
             self._announced = made
@@ -173,16 +180,15 @@ class QueueRoom:
         self._listeners = frozenset()
         self._waits.clear()
 
-    def _is_half_full(self, coming: int = 0) -> bool:
-        """True while the queued bytes prevent all partitions from being fetched."""
-        return 2 * (self._waiting.nbytes + coming) > self._max_bytes
-
     def _missing(self, infos: Collection[QueuedPartition]) -> int:
         """Minimum number of chunks to take until one of these partitions can be fetched; 0 if one can now."""
         if not self._damages.isdisjoint(infos):
             return 0
-        chunks = self._waiting.surplus(infos, self._max_chunks)
-        return max(_NEVER if chunks is None else chunks, int(self._is_half_full()))
+        active, counts = self._waiting.counts(infos)
+        if not active:
+            return _NEVER
+        bytes_beyond = beyond_half(self._waiting.nbytes, self._max_bytes)
+        return max(beyond_half(sum(counts), self._max_chunks * len(active)), int(bytes_beyond > 0))
 
     def _ready(self) -> list[Listener]:
         """The waiting fetchers that can fetch a partition now."""

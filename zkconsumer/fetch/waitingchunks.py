@@ -80,29 +80,11 @@ class WaitingChunks:
         """Number of chunks of a partition that are not paused, without those that the reader has seen."""
         return self._summed().counts[partition]
 
-    def lacking(self, infos: Collection[P], most: int, coming: QueuedPartition | None) -> list[P]:
-        """Partitions with fewer than ``most`` chunks; none while every unpaused partition has more than half of that.
-
-        Args:
-            infos: the partitions.
-            most: limit of waiting chunks for each partition.
-            coming: the partition of a chunk that was received and is not queued yet.
-        """
+    def counts(self, infos: Collection[P]) -> tuple[Collection[P], list[int]]:
+        """Those of the partitions that are not paused, and :meth:`count` of each."""
         counts, paused = self._summed().counts, self._lines.paused
         active = [info for info in infos if info.partition not in paused] if paused else infos
-        here = [counts.get(info.partition, 0) for info in active]  # Counter's index calls Python if a key is missing
-        if 2 * (sum(here) + (coming in active)) > most * len(here):
-            return []
-        return [info for info, count in zip(active, here, strict=True) if count + (info is coming) < most]
-
-    def surplus(self, infos: Collection[QueuedPartition], most: int) -> int | None:
-        """Minimum number of chunks to take until :meth:`lacking` returns a partition; None if all are paused."""
-        counts, paused = self._summed().counts, self._lines.paused
-        active = [info.partition for info in infos if info.partition not in paused]
-        if not active:
-            return None
-        excess = 2 * sum(counts.get(partition, 0) for partition in active) - most * len(active)
-        return max(0, (excess + 1) // 2)
+        return active, [counts.get(info.partition, 0) for info in active]  # its index calls Python if a key is missing
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """True between :meth:`pause` and :meth:`resume`."""

@@ -128,25 +128,6 @@ class Lease(Protocol):
         """Seconds until it lapses if the group remains silent; 0 or less if it has lapsed, or cannot lapse."""
 
 
-class StandAloneLease:
-    """The lease of a consumer that never joins: it owns nothing that it could lose, so it always holds.
-
-    Args:
-        lease: of its session or membership, which describes whether the group answers.
-    """
-
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-
-    def holds(self) -> bool:
-        """True."""
-        return True
-
-    def remaining(self) -> float:
-        """See :meth:`.Lease.remaining`."""
-        return self._lease.remaining()
-
-
 class ChangeSignal(Protocol):
     """The part of the member's rebalance signal that a protocol uses; see ``group/rebalancesignal.py``."""
 
@@ -217,6 +198,10 @@ class GroupProtocol(Protocol):
     @property
     def held(self) -> Held:
         """What is owned now; any thread may read it."""
+
+    @property
+    def release_s(self) -> float:
+        """How long a release may wait for work in progress, in seconds; any thread may read it."""
 
     def describe(self) -> Standing:
         """How the member stands; any thread may call it."""

@@ -38,7 +38,7 @@ class LeaseWatch:
         self._lease, self._lapsed_or_holds, self._work = lease, lapsed_or_holds, work
         self.held = True
         self.lapses = 0
-        self._closing = False
+        self._closing = self._was_lapsed = False
         self._wake = threading.Event()
         self._seconds = 0.0  # until the next look
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -52,8 +52,16 @@ class LeaseWatch:
         self._seconds = seconds
         start_thread(self._thread)
 
-    def look(self) -> None:
-        """Let the thread look now, since the lease may hold again, or may have ended; never blocks, from any thread."""
+    def look(self, was_lapsed: bool = False) -> None:
+        """Let the thread look now, since the lease may hold again, or may have ended; never blocks, from any thread.
+
+        Args:
+            was_lapsed: True if the lease had lapsed when it was extended, as seen after it was extended. Then the
+                thread reports that it holds, even if it has not noticed the lapse: 1. the lease lapses; 2. a stream
+                asks whether it holds, and waits; 3. the lease is extended; 4. the thread looks for the first time.
+        """
+        if was_lapsed:
+            self._was_lapsed = True
         self._wake.set()
 
     def close(self) -> None:
@@ -73,9 +81,14 @@ class LeaseWatch:
 
     def turn(self) -> float:
         """Look, and do the other work; on the thread. Returns the seconds until the next turn."""
+        was_lapsed = self._was_lapsed
+        if was_lapsed:
+            self._was_lapsed = False  # before the look: what is extended from now on leads to another report
         if self._lease.holds() != self.held:
             self.held = not self.held
             self.lapses += not self.held
             self._lapsed_or_holds(self.held)
+        elif self.held and was_lapsed:
+            self._lapsed_or_holds(True)
         seconds, remaining = self._work(), self._lease.remaining()
         return min(seconds, remaining) if remaining > 0 else seconds

@@ -252,6 +252,11 @@ class GroupMember:
         """
         return self._protocol.lease.holds()
 
+    @property
+    def release_s(self) -> float:
+        """How long :meth:`FetchControl.release` may wait for work in progress, in seconds."""
+        return self._protocol.release_s
+
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; an immutable snapshot."""
         return self._protocol.held.partitions
@@ -311,8 +316,12 @@ class GroupMember:
         self._rebalancer.listener = CalledOutListener(listener, self._thread)
 
     def _lease_changed(self) -> None:
-        """On the lease's thread: take back what streams hold when it lapsed; read the group when it holds again."""
+        """On the lease's thread: when it has lapsed, take back what streams hold.
+
+        When it holds again, streams continue, and the group is read.
+        """
         if self.may_deliver():
+            self._fetch.deliver()
             self._signal.raise_flag()
         else:
             self._fetch.withhold()

@@ -52,7 +52,7 @@ from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
-from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class QueryDriver:
         self._parts = parts or DriverParts()
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
-        self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000, drain_remedy(self._config))
+        self._control = SparkFetchControl(self._release_s, drain_remedy(self._config))
         self._patience_s = retry_window_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
         self._brokers_coordinate = self._config.brokers_coordinate
         # Brokers let each member take the rebalance timeout.
@@ -301,6 +301,10 @@ class QueryDriver:
             accept=lambda query: sharing.require_everything(query, member.consumer_id),
         )
         return self._planner
+
+    def _release_s(self) -> float:
+        assert self._member is not None  # which releases
+        return self._member.release_s
 
     def _subscription(self, view: ClusterView) -> Subscription:
         cpus = available_cpus()

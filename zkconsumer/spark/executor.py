@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from zkconsumer.errors import BrokerUnavailable, RetriableError, ThreadLimit
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.threads import start_thread
-from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
+from zkconsumer.spark.rangefetcher import Damage, FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.spark.rules.microbatch import RangePartition, Span
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
+from zkconsumer.wire.rules.fetchanswers import Faults
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
     Raises:
         OffsetOutOfRange: offsets are not in the log any more and ``failOnDataLoss`` is true.
         BrokerUnavailable: no broker answered for ``socket.timeout.ms``.
-        CorruptRecord, ProtocolError: a broker sent bytes that cannot be decoded.
+        CorruptRecord: bytes cannot be decoded, also when they were fetched again, twice.
+        ProtocolError: a broker sent an answer that cannot be decoded.
         TopicUnreadable: brokers refuse to serve a topic, for example because a permission is missing.
         RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
     """
@@ -72,6 +74,8 @@ class _TaskReading:
         self._epochs = dict(task.epochs)
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
         self._fetchers: set[RangeFetcher] = set()
+        self._faults: dict[TopicPartition, Faults] = {}
+        self._damaged: dict[TopicPartition, Span] = {}  # to be fetched again when their fetchers have ended
         self._queue = FetchedQueue(min(options.config.queued_max_bytes, _AHEAD_BYTES))
         self._backoff_s = options.config.refresh_leader_backoff_ms / 1000
         self._patience_s = options.config.socket_timeout_ms / 1000
@@ -88,13 +92,30 @@ class _TaskReading:
             if isinstance(item, FetcherEnded):
                 self._ended(item)
             elif item is not None:
-                yield from item.batches(self._decoder)
+                if item.partition not in self._damaged:
+                    damage = yield from item.batches(self._decoder)
+                    if damage is not None:
+                        self._fetch_again(item.partition, damage)
                 give_up_at = time.monotonic() + self._patience_s
             if self._waiting and time.monotonic() > give_up_at:
                 raise BrokerUnavailable(
                     f"no leader could be read from for {self._patience_s:g} s: {', '.join(map(str, self._waiting))}; "
                     f"last error: {self._failure}"
                 ) from self._failure
+
+    def _fetch_again(self, partition: TopicPartition, damage: Damage) -> None:
+        """Drop what follows damaged bytes, and fetch all of that again, since they may be damaged in transit.
+
+        Raises:
+            CorruptRecord, RecordTooLarge: the damage is believed.
+        """
+        faults = self._faults.get(partition, Faults()).after(damage.left.start, damage.error)
+        if faults.are_believed:
+            raise damage.error
+        _log.warning("group %s: %s; fetching it again", self._options.config.group_id, damage.error)
+        self._faults[partition], self._damaged[partition] = faults, damage.left
+        for fetcher in self._fetchers:
+            fetcher.give_up(partition)
 
     def close(self) -> None:
         """End the running fetchers: Spark may stop reading before the end, as for ``LIMIT``."""
@@ -169,6 +190,8 @@ class _TaskReading:
             if fetcher.pooled.reused and not ended.connection_is_reusable:
                 self._try_at = 0.0  # it may have broken between two tasks: no sign of a broker failure
             self._find_leaders_again(ended.left, ended.error, fetcher.fenced)
+        for partition in fetcher.partitions & self._damaged.keys():
+            self._waiting[partition] = self._damaged.pop(partition)
 
     def _find_leaders_again(
         self, ranges: dict[TopicPartition, Span], error: Exception, fenced: Collection[TopicPartition] = ()

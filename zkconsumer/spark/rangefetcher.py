@@ -12,7 +12,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -27,6 +27,7 @@ from zkconsumer.errors import (
     LeaderUnknown,
     OffsetOutOfRange,
     ProtocolError,
+    RecordTooLarge,
     TopicUnreadable,
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
@@ -41,7 +42,7 @@ from zkconsumer.wire.fetchconversation import FetchConversation
 from zkconsumer.wire.fetchmessages import FetchedPartition
 from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
-from zkconsumer.wire.rules.fetchanswers import Faults, Verdict, next_size, resume_at
+from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict, next_size, resume_at
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 _log = logging.getLogger(__name__)
@@ -57,33 +58,48 @@ _MORE_BYTES = 1 << 18
 batch in which the range ends: an incomplete batch is useless."""
 
 
+class Damage(NamedTuple):
+    """The rest of a range, whose first bytes could not be decoded.
+
+    Attributes:
+        left: the rest, which has to be fetched again.
+        error: the reason.
+    """
+
+    left: Span
+    error: CorruptRecord | RecordTooLarge
+
+
 class Fetched(NamedTuple):
     """The part of one range in one answer.
 
     Attributes:
+        partition: of the range.
         chunk: the bytes; already decoded if damaged batches are skipped, since the fetcher must continue after them.
         until: the end of the range; later records are not wanted.
     """
 
+    partition: TopicPartition
     chunk: ScannedChunk | DecodedChunk
     until: int
 
-    def batches(self, decoder: BatchDecoder) -> Iterator[Any]:
-        """The records as Arrow batches.
-
-        Raises:
-            CorruptRecord: they cannot be decoded; earlier batches may have been returned.
-        """
-        decoded = self.chunk if isinstance(self.chunk, DecodedChunk) else decoder.finish(self.chunk)
+    def batches(self, decoder: BatchDecoder) -> Generator[Any, None, Damage | None]:
+        """The records as Arrow batches, as far as they can be decoded; returns the damage after them, if any."""
+        chunk = self.chunk
         while True:
+            try:
+                decoded = chunk if isinstance(chunk, DecodedChunk) else decoder.finish(chunk)
+            except UNDECODABLE as error:
+                assert isinstance(chunk, ScannedChunk)
+                return Damage(Span(chunk.requested, self.until), error)
             parts, undecoded = decoded.parts()
             for part in parts:
                 records = _before(part.records, self.until)
                 if records is not None:
                     yield batch_of(records)
             if undecoded is None or parts[-1].next_offset >= self.until:
-                break
-            decoded = decoder.finish(undecoded)
+                return None
+            chunk = undecoded
 
 
 class RangeEpochs(NamedTuple):
@@ -173,6 +189,7 @@ class RangeFetcher(threading.Thread):
         response_bytes: bytes to request at a time, or more if a partition needs more.
 
     Attributes:
+        partitions: those of the ranges.
         checked: later epochs in whose logs ends of ranges were found; to be read when the thread has ended.
         fenced: partitions whose leaders refused their epoch as older than theirs; likewise.
     """
@@ -194,7 +211,9 @@ class RangeFetcher(threading.Thread):
         self.pooled = pooled
         self._decoder = decoder
         self.broker = broker
+        self.partitions = frozenset(ranges)
         self._left = dict(ranges)
+        self._given_up: set[TopicPartition] = set()
         self._moved: dict[TopicPartition, Span] = {}
         self._queue = queue
         self._config = config
@@ -214,6 +233,10 @@ class RangeFetcher(threading.Thread):
         )
         self._stuck_since: float | None = None
 
+    def give_up(self, partition: TopicPartition) -> None:
+        """Do not read the rest of a range; from any thread. What is fetched of it until then is put all the same."""
+        self._given_up.add(partition)
+
     def run(self) -> None:
         """Fetch until all ranges are read, the task ends, or an error occurs."""
         error: Exception | None = None
@@ -230,9 +253,12 @@ class RangeFetcher(threading.Thread):
         """Fetch the remaining ranges; yields results with sizes in bytes. Until the end an answer may be awaited."""
         self._check_epochs()
         while self._left or self._conversation.in_flight:
-            if not self._conversation.in_flight:
+            for partition in tuple(self._given_up):
+                self._left.pop(partition, None)
+            if self._left and not self._conversation.in_flight:
                 self._send({partition: span.start for partition, span in self._left.items()})
-            yield from self._receive()
+            if self._conversation.in_flight:
+                yield from self._receive()
 
     def _check_epochs(self) -> None:
         """Find out if the leaders' logs contain the ranges, where these were planned in earlier epochs (adr/0027).
@@ -353,26 +379,35 @@ class RangeFetcher(threading.Thread):
                 raise self._refused(partition, fetched.error, READ)
             case Verdict.FAILED:
                 raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
+        chunk = self._scan_or_retry(partition, fetched, asked, is_first=is_first)
+        if chunk is None:
+            return None
         position, until = self._left[partition]
-        received, most = len(fetched.records), self._config.fetch_max_bytes
-        try:
-            chunk = self._find(partition, fetched)
-            if chunk.next_offset == position:
-                size = next_size(partition, position, received, asked, most, is_first=is_first)
-                if size > asked:
-                    self._grown[partition] = size
-                return None
-        except CorruptRecord as error:
-            resumed = self._believe(partition, error)
-            if resumed is None:
-                return None
-            chunk = DecodedChunk(None, resumed, 0)
-        self.pooled.bytes_per_offset[partition] = received / (chunk.next_offset - position)
+        self.pooled.bytes_per_offset[partition] = len(fetched.records) / (chunk.next_offset - position)
         # To the end of the list: partitions that fetch.max.bytes cut off now come first in the next request (KIP-74).
         del self._left[partition]
         if chunk.next_offset < until:
             self._left[partition] = Span(chunk.next_offset, until)
-        return Fetched(chunk, until), chunk.nbytes
+        return Fetched(partition, chunk, until), chunk.nbytes
+
+    def _scan_or_retry(
+        self, partition: TopicPartition, fetched: FetchedPartition, asked: int, *, is_first: bool
+    ) -> ScannedChunk | DecodedChunk | None:
+        """What moves the position; None if these bytes do not, and have to be requested again."""
+        position, most = self._left[partition].start, self._config.fetch_max_bytes
+        try:
+            chunk = self._find(partition, fetched)
+        except UNDECODABLE as error:
+            return self._believe(partition, error)
+        if chunk.next_offset > position:
+            return chunk
+        try:
+            size = next_size(partition, position, len(fetched.records), asked, most, is_first=is_first)
+        except CorruptRecord as error:
+            return self._believe(partition, error)
+        if size > asked:
+            self._grown[partition] = size
+        return None
 
     def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
         """Find the batches; with ``on.corrupt=skip`` decode them: the next position is after what cannot be decoded."""
@@ -382,11 +417,11 @@ class RangeFetcher(threading.Thread):
             return self._decoder.decode(*arguments)._replace(rest=None)  # which is fetched again
         return self._decoder.scan(*arguments)
 
-    def _believe(self, partition: TopicPartition, error: CorruptRecord) -> int | None:
-        """Where to continue after bytes that cannot be decoded; None to fetch them again.
+    def _believe(self, partition: TopicPartition, error: CorruptRecord | RecordTooLarge) -> DecodedChunk | None:
+        """What moves the position to after bytes that cannot be decoded; None to fetch them again.
 
         Raises:
-            CorruptRecord: ``on.corrupt=fail``, or the offset after the damaged batch is unknown.
+            CorruptRecord, RecordTooLarge: ``on.corrupt=fail``, or the offset after the damaged batch is unknown.
         """
         position, until = self._left[partition]
         faults = self._faults[partition] = self._faults.get(partition, Faults()).after(position, error)
@@ -399,7 +434,7 @@ class RangeFetcher(threading.Thread):
             raise error
         values = self._config.group_id, position, resumed - 1, partition, error
         _log.error("group %s: offsets %d to %d of %s are skipped: %s", *values)
-        return resumed
+        return DecodedChunk(None, resumed, 0)
 
     def _skip_lost(self, partition: TopicPartition) -> None:
         """Continue at the current beginning of a log that does not hold the position, or fail.

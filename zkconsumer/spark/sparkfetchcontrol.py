@@ -14,36 +14,16 @@ from collections.abc import Callable, Collection
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
-from zkconsumer.group.rules.deliverylease import SHARE_OF_TIMEOUT
 from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.spark.rules.querystate import QueryState
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_DRAIN_MS = 4000
-_LONGEST_HEARTBEAT_MS = 15_000
-"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
-
-
-def drain_timeout_ms(config: ConsumerConfig) -> float:
-    """How long releasing partitions may wait for the batch in flight, in ms.
-
-    JVM members try to claim at 0, 1, .. times the backoff and then give up for good, so half of that window remains for
-    them (architecture.md#spark-source). In a group that brokers coordinate the limit is the same share of the rebalance
-    timeout as that of the lease, which ends so long after the last heartbeat before the rebalance; the member learns of
-    the rebalance by the next one.
-    """
-    if config.brokers_coordinate:
-        limit_ms = SHARE_OF_TIMEOUT * config.max_poll_interval_ms
-        by_broker = config.group_protocol == "consumer"
-        return max(0, limit_ms - (_LONGEST_HEARTBEAT_MS if by_broker else config.heartbeat_interval_ms))
-    return max(0, min(_LONGEST_DRAIN_MS, (config.rebalance_max_retries - 1) * config.rebalance_backoff_ms / 2))
-
 
 def drain_remedy(config: ConsumerConfig) -> str:
     """What to change where batches take longer, as text for the log."""
     if config.brokers_coordinate:
-        return "raise max.poll.interval.ms of this query"
+        return "raise max.poll.interval.ms of this query (session.timeout.ms if its brokers are older than 0.10.1)"
     return "raise rebalance.max.retries and rebalance.backoff.ms in all members"
 
 
@@ -53,13 +33,14 @@ class SparkFetchControl:
     Only what Spark has finished may be committed, so each commit by timer, rebalance or leaving follows the checkpoint.
 
     Args:
-        drain_timeout_s: how long :meth:`stop` waits for a batch in flight, in seconds.
+        drain_timeout_s: returns how long :meth:`stop` waits for a batch in flight, in seconds: the member's
+            :attr:`~zkconsumer.group.member.GroupMember.release_s`.
         remedy: see :func:`drain_remedy`.
     """
 
     needs_topics = True
 
-    def __init__(self, drain_timeout_s: float, remedy: str = "") -> None:
+    def __init__(self, drain_timeout_s: Callable[[], float], remedy: str = "") -> None:
         self._drain_timeout_s = drain_timeout_s
         self._remedy = remedy
         self._changed = threading.Condition()
@@ -105,18 +86,19 @@ class SparkFetchControl:
         Whether it reads them is decided when no further batch can be planned. Otherwise: 1. no batch is in flight;
         2. one is planned that reads these partitions; 3. they are released at once.
         """
+        timeout_s = self._drain_timeout_s() if drain else 0.0  # without the lock: it takes the membership's
         with self._changed:
             awaited = self.update(lambda query: query.releasing(partitions)).awaited(partitions)
             if not drain or not awaited:
                 return
-            if self._changed.wait_for(lambda: not self._query.awaited(partitions), self._drain_timeout_s):
+            if self._changed.wait_for(lambda: not self._query.awaited(partitions), timeout_s):
                 return
             self.update(QueryState.given_up)
         _log.warning(
             "a batch of %d partitions did not finish within %.1f s; the next owners of its partitions read them again "
             "from its start. If batches take longer, %s",
             len(awaited),
-            self._drain_timeout_s,
+            timeout_s,
             self._remedy,
         )
 
@@ -126,6 +108,9 @@ class SparkFetchControl:
 
     def withhold(self) -> None:
         """Do nothing: the planner checks the member's lease before it plans, and tasks cannot be recalled."""
+
+    def deliver(self) -> None:
+        """Do nothing; see :meth:`withhold`."""
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:  # noqa: ARG002  see below
         """Ends of finished batches, even if ``commit.on=delivery`` requests handed-out positions.

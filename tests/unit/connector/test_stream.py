@@ -157,6 +157,7 @@ def test_what_is_withheld_is_delivered_once_the_lease_is_back():
         next(stream)
     assert info.position(handed_out=False) == 2
     lease.set()
+    queue.deliver()
     assert offsets(stream, 3) == [2, 3, 4]
     assert info.position(handed_out=True) == 5
 

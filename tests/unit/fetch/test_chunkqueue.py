@@ -7,6 +7,7 @@ import pytest
 
 from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
 from tests.fixtures.chunks import take as take_from
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import AuthenticationFailed, CorruptRecord
 from zkconsumer.fetch.chunkqueue import END, ChunkQueue
 from zkconsumer.fetch.chunks import Chunk
@@ -469,6 +470,28 @@ def test_nothing_is_delivered_without_a_lease():
     assert take(queue) is None
     lease.set()
     assert take(queue) is chunk
+
+
+def test_a_reader_without_a_lease_waits_until_it_is_told_to_ask_again():
+    lease, asked, received = threading.Event(), [], []
+
+    def may_deliver():
+        asked.append(lease.is_set())
+        return lease.is_set()
+
+    queue = make_queue(may_deliver=may_deliver)
+    chunk = make_chunk(make_info(queue), 0, 5)
+    queue.put(chunk)
+    assert queue.request(0.2) is None
+    assert len(asked) <= 4, "at the beginning, when the chunk has come, and at the end of the wait"
+    asked.clear()
+    reader = threading.Thread(target=lambda: received.append(queue.request(None)), daemon=True)
+    reader.start()
+    eventually(lambda: asked)
+    lease.set()
+    queue.deliver()
+    reader.join(60)
+    assert received == [chunk]
 
 
 def test_a_reset_before_anything_was_fetched_moves_the_start(queue):

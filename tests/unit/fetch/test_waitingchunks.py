@@ -1,5 +1,6 @@
 """WaitingChunks: order and sums after any additions, pauses, replacements and drops."""
 
+import threading
 from collections import Counter
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.fixtures.chunks import make_info, make_queue
 from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.queueroom import QueueRoom
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.model import TopicPartition
 
@@ -140,7 +142,9 @@ class Machine(RuleBasedStateMachine):
             assert self.waiting.is_paused(info.partition) is (info.partition in self.paused)
         assert self.waiting.first() is next((chunk for chunk in self.here if chunk.has_records), None)
         active = [info for info in INFOS if info.partition not in self.paused]
-        lacking = self.waiting.lacking(INFOS, 2, None)
+        assert self.waiting.counts(INFOS) == (active, [counts[info.partition] for info in active])
+        room = QueueRoom(threading.Lock(), self.waiting, set(), max_bytes=1 << 30, max_chunks=2)
+        lacking = room.to_fetch(INFOS)
         if counts.total() > len(active):
             assert lacking == []
         else:

@@ -41,6 +41,21 @@ def test_it_tells_when_a_lease_has_lapsed_and_when_it_holds_again(lease):
     assert (notified, watch.held, watch.lapses) == ([False, True, False], False, 2)
 
 
+def test_a_lapse_that_it_has_not_noticed_is_reported_when_it_is_over(lease):
+    """A stream may have noticed it, and waits."""
+    notified = []
+    watch = LeaseWatch("watch", lease, notified.append)
+    watch.look(was_lapsed=True)
+    watch.turn()
+    watch.look()
+    watch.turn()
+    assert (notified, watch.held, watch.lapses) == ([True], True, 0)
+    lease.now = 10
+    watch.look(was_lapsed=True)
+    watch.turn()
+    assert notified == [True, False], "it has lapsed again"
+
+
 def test_it_looks_exactly_when_the_lease_lapses_and_at_least_each_second(lease):
     watch = LeaseWatch("watch", lease, lambda held: None)
     assert watch.turn() == 1

@@ -394,7 +394,7 @@ def test_an_attempt_that_failed_after_its_release_is_finished_by_the_next(monkey
 
 
 def test_a_query_plans_again_after_an_attempt_that_failed(monkeypatch):
-    control = SparkFetchControl(0)
+    control = SparkFetchControl(lambda: 0)
     member = Member(incremental=True, fetch=control)
     member.rebalance(0, 1)
     fail_to_shrink(member, monkeypatch)
@@ -405,7 +405,7 @@ def test_a_query_plans_again_after_an_attempt_that_failed(monkeypatch):
 
 def test_a_query_plans_again_after_a_share_that_was_taken_back():
     """A command adds a partition that another member still owns; the next command drops it again."""
-    control = SparkFetchControl(0)
+    control = SparkFetchControl(lambda: 0)
     member = Member(incremental=True, fetch=control)
     member.rebalance(0)
     member.group.conflicts = True
@@ -417,7 +417,7 @@ def test_a_query_plans_again_after_a_share_that_was_taken_back():
 
 
 def test_a_batch_that_ends_after_a_gain_is_committed_by_the_next_release():
-    control = SparkFetchControl(0)
+    control = SparkFetchControl(lambda: 0)
     member = Member(incremental=True, fetch=control)
     member.rebalance(0, 1)
     control.update(lambda query: query.planned(1, 1, {P0: Span(0, 100), P1: Span(0, 100)}, None))

@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.fixtures.batches import build
 from tests.fixtures.sparkworker import close_connections
-from tests.fixtures.stubbroker import EPOCH_VERSIONS
-from zkconsumer.errors import OffsetOutOfRange
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
+from zkconsumer.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.rules.microbatch import OffsetRange, with_epochs
 from zkconsumer.spark.rules.options import parse_options
@@ -49,6 +51,36 @@ def test_a_leader_of_a_new_epoch_is_found_by_the_next_task(log, read, stub_broke
     log.write(10, 1)
     assert read(20, 30 if epoch == 0 else 40, epoch) == list(range(20, 30 if epoch == 0 else 40))
     assert stub_broker.epoch_questions == ([{P: (0, 1)}] if epoch == 0 else [])
+
+
+def offsets_asked_for(stub_broker):
+    return [fetch[P][0] for fetch in stub_broker.fetches]
+
+
+def spoiled(data):
+    """A byte of a record has changed since its checksum was computed."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def test_records_that_were_damaged_in_transit_are_fetched_again(log, read, stub_broker):
+    """The fetcher sees headers only; the task's thread finds the damage, and has passed on what is before it."""
+    log.batches = InTransit(log.batches, {10: spoiled(log.batches[10])})
+    assert read(0, 30, 0) == list(range(30))
+    assert offsets_asked_for(stub_broker) == [0, 10]
+
+
+def test_damage_is_believed_at_the_third_time(log, read, stub_broker):
+    log.batches[10] = spoiled(log.batches[10])
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 10 .*checksum"):
+        read(0, 30, 0)
+    assert offsets_asked_for(stub_broker) == [0, 10, 10]
+
+
+def test_a_batch_that_decompresses_to_too_much_is_an_error(log, read, stub_broker):
+    log.batches[10] = build([Record(bytes(1 << 16))] * 20, offset=10, codec="gzip")
+    with pytest.raises(RecordTooLarge, match=r"decompressed\.max\.bytes"):
+        read(0, 30, 0, **{"decompressed.max.bytes": "1000"})
+    assert offsets_asked_for(stub_broker) == [0, 10, 10]
 
 
 def test_records_that_were_planned_and_lost_are_reported(log, read):

@@ -1,3 +1,4 @@
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -232,30 +233,32 @@ def test_the_next_request_is_sent_before_the_last_partition_is_delivered(stub_br
     assert (offsets, ended.error) == (list(range(40)), None)
 
 
-def test_damage_is_an_error_after_valid_records_and_ignored_after_the_range(decoder):
+def test_damage_is_returned_after_valid_records_and_ignored_after_the_range(decoder):
     batches = [build([Record(b"v")] * 10, offset=start) for start in (0, 10, 20)]
 
     def fetched(until):
         data = batches[0] + spoil(batches[1]) + batches[2]
-        return Fetched(decoder.scan("t", 0, 0, memoryview(data)), until)
+        return Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), until)
 
     came = fetched(30).batches(decoder)
     assert next(came)["offset"].to_pylist() == list(range(10))
-    with pytest.raises(CorruptRecord, match=r"t-0 at offset 10 .*checksum"):
+    with pytest.raises(StopIteration) as ended:
         next(came)
+    assert ended.value.value.left == Span(10, 30)
+    assert re.search(r"t-0 at offset 10 .*checksum", str(ended.value.value.error))
     assert [batch.num_rows for batch in fetched(10).batches(decoder)] == [10]
 
 
 def test_a_chunk_too_long_for_one_batch_comes_in_several():
     decoder = BatchDecoder(limits=ChunkLimits(records=3))
     data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
-    batches = Fetched(decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
+    batches = Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
     assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
 
 
 def test_many_records_of_a_long_topic_come_in_several_batches(decoder):
     data = build([Record(b"v")] * 80_000)
-    batches = list(Fetched(decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).batches(decoder))
+    batches = list(Fetched(T0, decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).batches(decoder))
     assert len(batches) > 1
     assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(70_000))
 
@@ -297,6 +300,20 @@ def test_damage_in_transit_is_fixed_by_fetching_again(stub_broker, read, policy)
         log.end, log.batches = 30, InTransit(log_of(3), damaged)
         offsets, ended = read({T0: Span(10, 30)}, on_corrupt=policy)
         assert (offsets, ended.error) == (list(range(10, 30)), None)
+
+
+def test_a_range_that_is_given_up_is_not_read_further(stub_broker, read):
+    for partition in (T0, T1):
+        stub_broker.log(partition).end, stub_broker.log(partition).batches = 60, log_of(6)
+
+    class GivenUp(BatchDecoder):
+        def scan(self, *arguments):
+            threading.current_thread().give_up(T0)
+            return super().scan(*arguments)
+
+    offsets, ended = read({T0: Span(0, 60), T1: Span(0, 60)}, scanner=GivenUp, **TWO_BATCHES)
+    assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
+    assert [offset for offset in offsets if offset >= 40] == list(range(40, 60)), "of the other range only"
 
 
 def test_a_batch_with_an_implausible_offset_fails_the_task_or_is_skipped(stub_broker, read):

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, GenerationEnded, UsageError
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.querystate import QueryState
-from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))
 LONG_S = 30.0
@@ -25,7 +24,7 @@ def assignment(generation: int, *partitions: TopicPartition) -> FetchAssignment:
 
 def running(*partitions: TopicPartition, drain_timeout_s: float = LONG_S) -> SparkFetchControl:
     """A control whose batch 7 reads the offsets from 5 to 9 of T0."""
-    control = SparkFetchControl(drain_timeout_s)
+    control = SparkFetchControl(lambda: drain_timeout_s)
     control.start(assignment(1, *partitions))
     control.update(lambda query: query.may_commit(1, dict.fromkeys(partitions, 5), None))
     control.update(lambda query: query.planned(1, 7, {T0: Span(5, 9)}, None))
@@ -98,7 +97,7 @@ def test_a_batch_cannot_be_planned_once_a_rebalance_has_begun():
 
 
 def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
-    control = SparkFetchControl(LONG_S)
+    control = SparkFetchControl(lambda: LONG_S)
     assert control.await_assignment(0.01) is None
     waiting = rebalance_thread.submit(control.await_assignment, LONG_S)
     control.start(assignment(1, T0))
@@ -107,7 +106,7 @@ def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
 
 
 def test_the_death_of_the_rebalance_thread_reaches_spark():
-    control = SparkFetchControl(LONG_S)
+    control = SparkFetchControl(lambda: LONG_S)
     killer = threading.Timer(0, control.fail, [RuntimeError("boom")])
     killer.start()
     with pytest.raises(ConsumerClosed) as caught:
@@ -116,31 +115,8 @@ def test_the_death_of_the_rebalance_thread_reaches_spark():
     killer.join()
 
 
-@pytest.mark.parametrize(
-    ("retries", "backoff", "expected"), [(4, 2000, 3000), (10, 2000, 4000), (1, 2000, 0), (0, 2000, 0), (4, 100, 150)]
-)
-def test_a_release_leaves_jvm_members_half_of_their_window(retries, backoff, expected):
-    config = ConsumerConfig(
-        zookeeper_connect="h:1", group_id="g", rebalance_max_retries=retries, rebalance_backoff_ms=backoff
-    )
-    assert drain_timeout_ms(config) == expected
-
-
-@pytest.mark.parametrize(("rebalance", "heartbeat", "expected"), [(300_000, 3000, 237_000), (3000, 3000, 0)])
-def test_in_a_group_of_brokers_a_release_ends_within_the_lease(rebalance, heartbeat, expected):
-    config = ConsumerConfig(
-        bootstrap_servers="h:1",
-        group_id="g",
-        group_protocol="kafka",
-        max_poll_interval_ms=rebalance,
-        heartbeat_interval_ms=heartbeat,
-    )
-    assert drain_timeout_ms(config) == expected
-    assert "max.poll.interval.ms" in drain_remedy(config)
-
-
 def test_partitions_are_awaited_over_an_assignment_without_any(rebalance_thread):
-    control = SparkFetchControl(LONG_S)
+    control = SparkFetchControl(lambda: LONG_S)
     topics = {"t": Topic((0, 1), TopicIdentity("id", None))}
     control.start(replace(assignment(1), topics=topics))
     awaited = rebalance_thread.submit(control.await_partitions, LONG_S)
@@ -159,6 +135,6 @@ def test_partitions_are_awaited_over_an_assignment_without_any(rebalance_thread)
     ],
 )
 def test_no_partition_is_awaited_where_none_can_come(end):
-    control = SparkFetchControl(LONG_S)
+    control = SparkFetchControl(lambda: LONG_S)
     end(control)
     control.await_partitions(LONG_S)

@@ -1,1 +1,1 @@
-"""What the control plane asks of fetching, and when a stream is idle."""
+"""What the control plane asks of fetching; a stream's errors; when it is idle, and when its queue is filled up."""

@@ -2,7 +2,7 @@
 
 A consumer process plugs in local fetchers (``fetch/localfetchcontrol.py``), the Spark driver a planner
 (``spark/driver.py``). All calls come from the rebalance thread, except :meth:`FetchControl.positions` and
-:meth:`FetchControl.withhold`, which any thread may call.
+:meth:`FetchControl.withhold` and :meth:`FetchControl.deliver`, which any thread may call.
 """
 
 from __future__ import annotations
@@ -113,6 +113,9 @@ class FetchControl(Protocol):
 
         Nothing more is handed out until the member's ``may_deliver`` returns True again.
         """
+
+    def deliver(self) -> None:
+        """Hand out again what was withheld: the member's lease holds again. Never blocks."""
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Next offset to consume of each partition of the newest assignment, where it is known.

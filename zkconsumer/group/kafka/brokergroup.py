@@ -8,6 +8,7 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
@@ -17,7 +18,6 @@ from zkconsumer.group.groupprotocol import (
     NextAssignment,
     NoNeed,
     PausingThread,
-    StandAloneLease,
     Standing,
     Target,
 )
@@ -33,6 +33,9 @@ from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+
+_LONGEST_HEARTBEAT_S: Final = 15.0
+"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
 
 
 class BrokerGroup:
@@ -55,10 +58,12 @@ class BrokerGroup:
         self._consumer_id = consumer_id
         self._session = session
         self._membership: SharedMembership[GroupMembership] = self._session.membership
+        by_broker = config.group_protocol == "consumer"
+        self._heartbeat_s = _LONGEST_HEARTBEAT_S if by_broker else config.heartbeat_interval_ms / 1000
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
-        self._stands_alone: StandAloneLease | None = None
+        self._stands_alone = False
         self._share: Share | None = None
         self._has_fetched = self._was_lost = False
         self._fetched_topics: Mapping[str, Topic] = {}
@@ -138,8 +143,11 @@ class BrokerGroup:
         self._releases += 1
 
     def stand_alone(self) -> None:
-        """Commit without a membership, which coordinators accept while the group has no members."""
-        self._stands_alone = StandAloneLease(self._membership)
+        """Commit without a membership, which coordinators accept while the group has no members.
+
+        The lease holds: a member that has not joined has nothing to lose.
+        """
+        self._stands_alone = True
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:  # noqa: ARG002
         """Wait for an answer of the coordinator, at most the backoff; brokers wait for members, so nothing settles."""
@@ -265,6 +273,11 @@ class BrokerGroup:
     # -- the lease --------------------------------------------------------------------------------------------------
 
     @property
+    def release_s(self) -> float:
+        """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.deliverylease.BrokerLease.release_s>`."""
+        return self._membership.read(lambda member: member.lease.release_s(self._heartbeat_s))
+
+    @property
     def lease(self) -> Lease:
         """It holds while the coordinator cannot have given this member's partitions to others."""
-        return self._stands_alone or self._membership
+        return self._membership

@@ -29,14 +29,14 @@ class SharedMembership(Generic[M_co]):
 
     Attributes:
         clock: the same.
-        look: called after every change, without the lock, since the lease may be another one; never blocks. To be set
-            before threads share this object.
+        look: called after every change, without the lock, since the lease may be another one; never blocks. The
+            argument is True if the one before has lapsed. To be set before threads share this object.
     """
 
     def __init__(self, member: M_co, changed: Callable[[], None], clock: Callable[[], float] = boot_seconds) -> None:
         self._changed = changed
         self.clock = clock
-        self.look: Callable[[], None] = lambda: None
+        self.look: Callable[[bool], None] = lambda _: None
         self._condition = threading.Condition(threading.Lock())
         self._member = member  # guarded by the condition
         # Replaced under the condition, and read without it: every hand-over of records asks whether the lease holds.
@@ -46,8 +46,10 @@ class SharedMembership(Generic[M_co]):
     def changing(self) -> Iterator[M_co]:
         """Change the member's state, under the lock; then all that wait look at it, also if the change has failed."""
         news = False
+        before = self._term
         try:
             with self._condition:
+                before = self._term
                 try:
                     yield self._member
                 finally:
@@ -55,7 +57,7 @@ class SharedMembership(Generic[M_co]):
                     news, self._member.has_news = self._member.has_news, False
                     self._condition.notify_all()
         finally:
-            self.look()
+            self.look(not before.holds(self.clock()))
             if news:
                 self._changed()
 

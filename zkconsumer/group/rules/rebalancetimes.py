@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum
+from typing import Final
 
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+_LONGEST_RELEASE_S: Final = 4.0
 
 
 class RebalanceCause(Enum):
@@ -78,6 +81,14 @@ def retry_window_seconds(max_retries: int, backoff_ms: int) -> float:
     See jvm-consumer.md#attempt.
     """
     return max_retries * backoff_ms / 1000
+
+
+def release_seconds(max_retries: int, backoff_ms: int) -> float:
+    """How long a release may wait for work in progress: half of the window in which JVM members try to claim.
+
+    They try at 0, 1, .. times the backoff and then give up for good. At most 4 s.
+    """
+    return max(0.0, min(_LONGEST_RELEASE_S, (max_retries - 1) * backoff_ms / 2 / 1000))
 
 
 def nudges(consumer_id: str, our_clients: Collection[str]) -> bool:

@@ -60,6 +60,7 @@ class SessionLease:
         self._alive_session = 0
         self._on_change = on_change
         self._deadline = 0.0
+        self._stands_alone = False
         self._revivals = 0
         self._next_revival = 0.0
         self._outstanding = threading.Event()
@@ -93,8 +94,15 @@ class SessionLease:
         """Stop probing; the lease lapses by itself."""
         self.watch.close()
 
+    def stand_alone(self) -> None:
+        """The consumer never joins: it owns nothing that it could lose, so the lease holds from now on."""
+        self._stands_alone = True
+
     def holds(self) -> bool:
         """True while the session that the member is registered in cannot have expired on the servers."""
+        return self._stands_alone or self._is_alive()
+
+    def _is_alive(self) -> bool:
         return self._clock() < self._deadline and self._registered_session() in (0, self._alive_session)
 
     def remaining(self) -> float:
@@ -110,15 +118,15 @@ class SessionLease:
         """Report what the lease's thread has just found, and probe; returns the seconds until the next probe."""
         if self._missing and self._missing == self._probed():
             self._on_change()
-        self._report(held=self.watch.held)
+        self._report(alive=self._is_alive())
         self._revive()
         self._probe()
         return probe_interval(self._session.negotiated_timeout)
 
-    def _report(self, *, held: bool) -> None:
+    def _report(self, *, alive: bool) -> None:
         """Log the loss of ZooKeeper, at growing intervals, and its end."""
         silent = self._clock() - self._last_answer
-        if held:
+        if alive:
             if self._reported:
                 _log.info("%s: ZooKeeper %s answers again", self._owner, self._session.address)
             self._reported = 0.0
@@ -146,7 +154,7 @@ class SessionLease:
             )
 
     def _revive(self) -> None:
-        if self.holds():
+        if self._is_alive():
             self._revivals = 0
         elif self._clock() >= self._next_revival and self._session.revive():
             self._next_revival = self._clock() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals + 1)
@@ -161,6 +169,7 @@ class SessionLease:
 
         def answered(answer: ProbeAnswer | None) -> None:
             # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
+            former_deadline, former_session = self._deadline, self._alive_session
             if answer is not None:
                 self._alive_session = answer.session_id
                 self._missing = "" if answer.exists else path
@@ -168,6 +177,8 @@ class SessionLease:
                 if answer.exists:
                     self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
             self._outstanding.clear()
+            if self.holds() and (self._clock() >= former_deadline or self._alive_session != former_session):
+                self.watch.look(was_lapsed=True)
 
         self._outstanding.set()
         if not self._session.probe(path, answered):

@@ -19,10 +19,11 @@ from zkconsumer.errors import (
     ZkConsumerError,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThread, StandAloneLease, Standing
+from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThread, Standing
 from zkconsumer.group.rules.assignors import assignor_name
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import (
+    release_seconds,
     retry_seconds,
     total_wait_covers_session,
 )
@@ -112,7 +113,7 @@ class SessionProtocol(ABC):
         owner = f"group {self._group} consumer {self._consumer_id}"
         self._lease = make_lease(self.zk, self._registered, self._probed, self._report_lease, owner)
         # Written by the rebalance thread:
-        self._stands_alone: StandAloneLease | None = None
+        self._stands_alone = False
         self._has_joined = False
         self._outages = 0
         self._removals = 0
@@ -150,12 +151,17 @@ class SessionProtocol(ABC):
     @property
     def can_commit(self) -> bool:
         """False without a connection, unless neither owners nor offsets are in ZooKeeper."""
-        return self.zk.connected or (self._stands_alone is not None and self._offsets_are_elsewhere)
+        return self.zk.connected or (self._stands_alone and self._offsets_are_elsewhere)
+
+    @property
+    def release_s(self) -> float:
+        """See :func:`~zkconsumer.group.rules.rebalancetimes.release_seconds`."""
+        return release_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
 
     @property
     def lease(self) -> Lease:
-        """That of the session; a consumer that does not join owns nothing that it could lose."""
-        return self._stands_alone or self._lease
+        """That of the session."""
+        return self._lease
 
     def describe(self) -> Standing:
         """See :meth:`.GroupProtocol.describe`."""
@@ -233,7 +239,8 @@ class SessionProtocol(ABC):
 
     def stand_alone(self) -> None:
         """Commit without a registration, so without a fence."""
-        self._stands_alone = StandAloneLease(self._lease)
+        self._stands_alone = True
+        self._lease.stand_alone()
 
     # -- between attempts -------------------------------------------------------------------------------------------
 

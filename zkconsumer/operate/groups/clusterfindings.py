@@ -8,8 +8,9 @@ from statistics import median
 from typing import Final, Literal
 
 from zkconsumer.errors import name_some
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
@@ -69,7 +70,7 @@ def _why_log_is_shorter(znodes: GroupZnodes, facts: ClusterFacts, partition: Top
     created = facts.topic_created.get(partition.topic)
     epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
     if node is not None and created is not None and node.offset == facts.committed[partition]:
-        if created > node.mzxid:
+        if TopicOrigin(TopicIdentity(None, created), created).is_older(node.mzxid):
             return f"the topic was created again after that commit{epoch}"
         return f"the log was truncated by an unclean leader election, or the offset was set by hand{epoch}"
     return f"the log was truncated by an unclean leader election, or the topic was created again{epoch}"

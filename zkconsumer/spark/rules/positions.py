@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.rules.options import Position, Timestamps
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -110,16 +111,15 @@ def choose_starts(
 def _is_older_than_topic(
     partition: TopicPartition, stored: StoredOffset, topics: Mapping[str, Topic], finished: SourceOffset
 ) -> bool:
-    """True if the znode of the offset was written before the znode of the topic was created.
+    """True if the offset was written for an earlier topic of the name, as far as its topic's creation shows that.
 
     Used only for topics that appeared, or were created again, while the query existed: otherwise a ZooKeeper that was
-    restored in pieces may have the two in any order. Kafka deletes the offsets of a topic together with the topic.
-    Unknown, and so False, if brokers described the topic.
+    restored in pieces may have the znodes of the offset and of the topic in any order.
     """
     known, topic = finished.known.get(partition.topic), topics.get(partition.topic)
-    if known is None or known.partitions or topic is None or topic.identity.czxid is None:
+    if known is None or known.partitions or topic is None:
         return False
-    return isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
+    return TopicOrigin(topic.identity, topic.identity.czxid).is_older(stored.mark)
 
 
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:

@@ -15,6 +15,9 @@ from zkconsumer.model import TopicPartition
 BELIEVED_AT: Final = 3
 """How often bytes that cannot be decoded are fetched, since they may have been damaged in transit."""
 
+UNDECODABLE: Final = (CorruptRecord, RecordTooLarge)
+"""What a decoder raises for bytes that it cannot decode."""
+
 
 class Verdict(Enum):
     """What the error code of an answer means."""

@@ -20,7 +20,7 @@ class Shared(SharedMembership):
             lambda: self._record("changed"),
             clock=lambda: self.now,
         )
-        self.look = lambda: self._record("look")
+        self.look = lambda was_lapsed: self._record("look, it was lapsed" if was_lapsed else "look")
 
     def _record(self, call):
         assert self._condition.acquire(timeout=30), "it is called with the lock"
@@ -69,6 +69,17 @@ def test_only_news_is_told_and_the_lease_is_looked_at_after_every_change(shared)
     with shared.changing() as member:
         member.topics_changed = True
     assert shared.calls == ["look", "changed", "look"]
+
+
+def test_a_look_after_a_lapse_knows_of_it(shared):
+    """A stream that asked in between waits."""
+    shared.join()
+    shared.now = 8
+    with shared.changing() as member:
+        member.confirmed(member.beat(), 5)
+    with shared.changing() as member:
+        member.confirmed(member.beat(), 6)
+    assert shared.calls == ["look", "changed", "look, it was lapsed", "look"]
 
 
 def test_a_change_that_fails_is_told_as_far_as_it_got(shared):

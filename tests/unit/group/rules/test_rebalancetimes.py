@@ -10,6 +10,7 @@ from zkconsumer.group.rules.rebalancetimes import (
     nudges,
     orphan_delay_seconds,
     rebalance_cause,
+    release_seconds,
     retry_seconds,
     retry_window_seconds,
     settle_seconds,
@@ -90,3 +91,10 @@ def test_the_cause_of_a_rebalance_is_what_differs():
 def test_the_smallest_of_our_members_nudges():
     assert [nudges(member, {"g_b", "g_a"}) for member in ("g_a", "g_b")] == [True, False]
     assert not nudges("g_a", ())
+
+
+@pytest.mark.parametrize(
+    ("retries", "backoff", "expected"), [(4, 2000, 3), (10, 2000, 4), (1, 2000, 0), (0, 2000, 0), (4, 100, 0.15)]
+)
+def test_a_release_leaves_jvm_members_half_of_their_window(retries, backoff, expected):
+    assert release_seconds(retries, backoff) == expected

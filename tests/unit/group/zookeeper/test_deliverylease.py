@@ -177,6 +177,42 @@ def test_a_lease_that_holds_again_is_reported(holder, caplog):
     assert "ZooKeeper zk:2181 answers again" in caplog.text
 
 
+def test_a_lapse_between_two_looks_is_reported_when_it_is_over(holder):
+    """1. The lease lapses; 2. a stream asks, and waits; 3. a probe is answered; 4. the thread looks."""
+    holder.round(answer=7)
+    holder.time = 1000 + LEASE_S
+    assert not holder.lease.holds()
+    holder.session.probes.pop()(ProbeAnswer(7, True))
+    holder.turn()
+    assert holder.changes == [(holder.time, True)]
+    holder.turn()
+    assert len(holder.changes) == 1
+
+
+def test_a_session_that_ends_between_two_looks_is_reported_when_it_is_the_registered_one(holder):
+    """A stream that asks while the last answer is of the former session waits."""
+    holder.registered = 8
+    assert not holder.lease.holds()
+    holder.session.probes.pop()(ProbeAnswer(8, True))
+    assert holder.changes == []
+    holder.turn()
+    assert holder.changes == [(holder.time, True)]
+
+
+def test_a_consumer_that_stands_alone_has_nothing_to_lose(holder, caplog):
+    holder.registered = 0
+    holder.lease.stand_alone()
+    holder.session.revive = lambda: revived.append(holder.time) or False
+    revived = []
+    while holder.time < 1000 + 2 * TIMEOUT_S:
+        holder.round()
+    assert (holder.changes, holder.lease.lapses, holder.lease.holds()) == ([], 0, True)
+    assert holder.lease.remaining() < 0
+    assert "no ZooKeeper server of zk:2181 has answered for 8 s;" in caplog.text
+    assert "no record is delivered" not in caplog.text
+    assert revived, "the client is restarted all the same"
+
+
 def test_a_long_silence_is_reported_at_growing_intervals(holder, caplog):
     while holder.time < 1000 + 20 * TIMEOUT_S:
         holder.round()

@@ -56,6 +56,14 @@ class BrokerLease:
         rebalance_ends = self.stable + SHARE_OF_TIMEOUT * self.rebalance_s
         return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
 
+    def release_s(self, heartbeat_s: float) -> float:
+        """How long a release may wait for work in progress: until the lease ends in a rebalance, in seconds.
+
+        Args:
+            heartbeat_s: longest time from the last heartbeat before the rebalance to the one that reports it.
+        """
+        return max(0.0, SHARE_OF_TIMEOUT * self.rebalance_s - heartbeat_s)
+
     @property
     def is_confirmed(self) -> bool:
         """False before the first answer of a membership."""

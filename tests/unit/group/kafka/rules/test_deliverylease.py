@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from zkconsumer.group.kafka.rules.deliverylease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
 
 LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
@@ -20,6 +22,11 @@ def test_an_answer_without_error_counts_from_when_it_was_asked_for():
 def test_a_late_answer_to_an_early_request_changes_nothing():
     lease = LEASE.confirmed(100.0)
     assert lease.confirmed(95.0) == lease
+
+
+@pytest.mark.parametrize(("rebalance_s", "heartbeat_s", "expected"), [(300, 3, 237), (10, 3, 5), (3, 3, 0)])
+def test_a_release_ends_within_the_lease(rebalance_s, heartbeat_s, expected):
+    assert replace(LEASE, rebalance_s=rebalance_s).release_s(heartbeat_s) == expected
 
 
 def test_heartbeats_during_a_rebalance_extend_it_until_the_rebalance_timeout_is_near():

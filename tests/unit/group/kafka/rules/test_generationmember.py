@@ -62,6 +62,16 @@ def member(request):
     return one
 
 
+def test_a_release_ends_within_the_timeout_of_the_joined_group():
+    """Brokers before 0.10.1 know the session timeout only, which is shorter than what the member has asked for."""
+    one = make(cooperative=True)
+    one.begin()
+    one.join()
+    before = one.lease.release_s(1)
+    one.joined("m", 1, 5)
+    assert (one.lease.release_s(1), before > 3) == (3, True)
+
+
 def _in_state(state):
     """A cooperative member in a state; one that has left or was removed had been stable."""
     one = make(cooperative=True)
