@@ -123,8 +123,9 @@ def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory
 
 @pytest.mark.slow
 def test_partitions_of_a_member_that_is_killed_are_taken_over(sandbox, member, topic_factory, produce, unique_name):
-    properties = ["group.protocol=kafka", "session.timeout.ms=6000", "heartbeat.interval.ms=500"]
-    take_over_from_killed(properties, sandbox.bootstrap_servers, unique_name, topic_factory(2), member, produce)
+    properties = ["session.timeout.ms=6000", "heartbeat.interval.ms=500"]
+    servers = sandbox.bootstrap_servers
+    take_over_from_killed("kafka", properties, servers, unique_name, topic_factory(2), member, produce)
 
 
 @BOTH

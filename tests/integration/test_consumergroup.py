@@ -205,8 +205,7 @@ def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory
 def test_partitions_of_a_member_that_is_killed_are_taken_over(box, member, group, topic_factory, produce):
     """The group has a session timeout of its own, which members read."""
     group.configure("consumer.session.timeout.ms", "4000")
-    properties = ["group.protocol=consumer"]
-    one = take_over_from_killed(properties, box.bootstrap_servers, group._group, topic_factory(2), member, produce)
+    one = take_over_from_killed("consumer", [], box.bootstrap_servers, group._group, topic_factory(2), member, produce)
     assert one.describe().lease_s < 4, "the group's timeout, and not session.timeout.ms"
 
 

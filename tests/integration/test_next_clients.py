@@ -1,5 +1,6 @@
 """The configuration that ``migrate config`` writes, read by the clients that it is for."""
 
+import ast
 import subprocess
 
 import pytest
@@ -58,8 +59,7 @@ def converted(file, target, sandbox):
 
 
 def test_librdkafka_consumes_with_it(jvm_file, filled, sandbox, capfd):
-    lines = [line for line in converted(jvm_file, "confluent", sandbox).splitlines() if not line.startswith("#")]
-    consumer = Consumer(dict(line.split("=", 1) for line in lines))
+    consumer = Consumer(ast.literal_eval(converted(jvm_file, "confluent", sandbox)))
     consumer.subscribe([filled])
     received = []
     try:

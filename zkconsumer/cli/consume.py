@@ -49,6 +49,9 @@ _events = logging.getLogger("zkconsumer.events")
 _ROWS = 65_536
 """Most records that are written, and so committed, together."""
 
+_PROTOCOLS = PROPERTIES["group_protocol"].kind
+assert isinstance(_PROTOCOLS, tuple)
+
 _COMMIT_AGAIN_S = 0.2
 """Pause between two attempts to commit a record, in seconds."""
 
@@ -60,6 +63,12 @@ _LAST_WRITE_S = 10.0
 @connection_options
 @bootstrap_option
 @click.option("--group", help="Consumer group. [group.id]")
+@click.option(
+    "--group-protocol",
+    type=click.Choice(_PROTOCOLS),
+    help="Who coordinates the group: its members by ZooKeeper, one of them, the brokers, or the brokers by KIP-848. "
+    "[group.protocol]",
+)
 @click.option(
     "--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable."
 )
@@ -79,6 +88,7 @@ def consume(
     properties: tuple[str, ...],
     bootstrap_servers: str | None,
     group: str | None,
+    group_protocol: str | None,
     topics: tuple[str, ...],
     whitelist: str | None,
     threads: int | None,
@@ -111,7 +121,13 @@ def consume(
     if kind == "parquet" and commit_each:
         raise click.UsageError("--commit-each would write a Parquet file for each record; use --format value or json")
     _refuse_contradictions(topics, threads, group, from_beginning, timeout_ms, properties)
-    refuse_conflicts(properties, {"bootstrap.servers": ("--bootstrap-server", bootstrap_servers)})
+    refuse_conflicts(
+        properties,
+        {
+            "bootstrap.servers": ("--bootstrap-server", bootstrap_servers),
+            "group.protocol": ("--group-protocol", group_protocol),
+        },
+    )
     subscription = _parse_topics(topics)
     config = consumer_config(
         zookeeper,
@@ -119,6 +135,7 @@ def consume(
         properties,
         group_id=group,
         bootstrap_servers=bootstrap_servers,
+        group_protocol=group_protocol,
         auto_offset_reset="smallest" if from_beginning else None,
         consumer_timeout_ms=timeout_ms,
     )

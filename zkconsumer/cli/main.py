@@ -13,11 +13,11 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from zkconsumer.errors import ConfigError, ZkConsumerError
+from zkconsumer.errors import ConfigError, UsageError, ZkConsumerError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -165,18 +165,35 @@ def main(started: click.Command = command, name: str = "zkconsumer") -> None:
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
     try:
-        started(prog_name=name)
-    except ConfigError as error:
-        click.echo("\n".join(f"error: {violation}" for violation in error.violations), err=True)
+        sys.exit(started.main(prog_name=name, standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         sys.exit(EXIT_USAGE)
+    except click.ClickException as error:
+        _fail(error.format_message(), EXIT_USAGE, _way_to_help(error))
+    except click.Abort:
+        _fail("interrupted")
+    except ConfigError as error:
+        _fail("\n       ".join(error.violations), EXIT_USAGE)
+    except UsageError as error:
+        _fail(str(error), EXIT_USAGE)
     except ZkConsumerError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_FAILED)
+        _fail(str(error))
     except OSError as error:
         _discard_output()
         place = "" if error.filename is None else f"{error.filename}: "
-        click.echo(f"error: {place}{error.strerror or error}{_hint(error)}", err=True)
-        sys.exit(EXIT_FAILED)
+        _fail(f"{place}{error.strerror or error}{_hint(error)}")
+
+
+def _fail(message: str, code: int = EXIT_FAILED, hint: str = "") -> NoReturn:
+    """End the process; the message is the last line of standard error, or its last lines if there are several."""
+    click.echo(f"{hint}error: {message}", err=True)
+    sys.exit(code)
+
+
+def _way_to_help(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return "" if context is None else f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n"
 
 
 def _hint(error: OSError) -> str:

@@ -1,5 +1,6 @@
 """``migrate config``: the text and the JSON that it prints, for each target."""
 
+import ast
 import json
 
 import javaproperties
@@ -7,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from zkconsumer.cli.migrateconfig import config_command
-from zkconsumer.errors import UsageError
 from zkconsumer.operate.migrate.rules.nextproperties import TARGETS
 
 SERVERS = "b1:9092,b2:9092"
@@ -25,9 +25,25 @@ def convert(tmp_path):
     return run
 
 
-def settings(text):
-    """Names and values, as a script of a user reads them for librdkafka or Spark."""
-    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+class Options:
+    """Collects what ``.option`` lines set."""
+
+    def __init__(self):
+        self.given = {}
+
+    def option(self, name, value):
+        self.given[name] = value
+        return self
+
+
+def settings(target, text):
+    """Names and values, as a program gets them that the text is pasted into."""
+    match target:
+        case "confluent":
+            return ast.literal_eval(text)
+        case "spark":
+            return eval(f"(Options()\n{text})", {"Options": Options}).given  # as a user pastes it
+    return javaproperties.loads(text)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -37,21 +53,36 @@ def test_json_has_the_settings_of_the_text(convert, target):
     found = {}
     for line in json.loads(ended.stdout):
         found |= line["successors"]
-    text = convert(target).stdout
-    assert found == (javaproperties.loads(text) if target in ("java", "mm2") else settings(text))
+    assert found == settings(target, convert(target).stdout)
 
 
-@pytest.mark.parametrize(("target", "name"), [("confluent", ""), ("spark", "kafka.")])
-def test_librdkafka_and_spark_get_values_without_escapes(convert, target, name):
-    found = settings(convert(target, more="client.id = \\u00e9 a\\\\b=c:#!").stdout)
-    assert (found[f"{name}bootstrap.servers"], found[f"{name}client.id"]) == (
-        SERVERS,
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "value",
+    [
         "\N{LATIN SMALL LETTER E WITH ACUTE} a\\b=c:#!",
-    )
+        'a "quoted" $word',
+        "two\nlines",
+        "\N{ZERO WIDTH SPACE}\N{GRINNING FACE}",
+    ],
+)
+def test_every_client_gets_the_value_of_the_file(convert, target, value):
+    more = javaproperties.join_key_value("client.id", value)
+    name = {
+        "java": "client.id",
+        "confluent": "client.id",
+        "spark": "kafka.client.id",
+        "mm2": "source.consumer.client.id",
+    }
+    assert settings(target, convert(target, more=more).stdout)[name[target]] == value.strip()
 
 
-def test_a_line_break_in_a_value_is_refused_and_not_a_second_line(convert):
-    more = "client.id=a\\nacks=0"
-    assert isinstance(convert("confluent", more=more).exception, UsageError)
-    assert convert("confluent", "--json", more=more).exit_code == 0
-    assert javaproperties.loads(convert("java", more=more).stdout)["client.id"] == "a\nacks=0"
+def test_the_text_of_confluent_kafka_has_the_file_as_comments(convert):
+    assert convert("confluent", more="consumer.id=a\n").stdout.splitlines()[:2] == [
+        "{",
+        "    #zookeeper.connect: no successor: the next client does not use ZooKeeper",
+    ]
+
+
+def test_options_of_spark_are_lines_of_a_chain(convert):
+    assert f'.option("kafka.bootstrap.servers", "{SERVERS}")' in convert("spark").stdout.splitlines()

@@ -73,6 +73,8 @@ def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
                 "consumed_per_s": evaluated.consumed_per_s,
                 "produced_per_s": evaluated.produced_per_s,
                 "complete": evaluated.complete,
+                "ownerless_s": evaluated.ownerless_s,
+                "unmoved_s": evaluated.unmoved_s,
                 "committed": evaluated.newest.committed,
                 "log_start": evaluated.newest.log_start,
                 "log_end": evaluated.newest.log_end,

@@ -21,7 +21,7 @@ from zkconsumer.operate.groups.groupdescription import (
     read_offsets_in_kafka,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
@@ -135,17 +135,16 @@ class LagSampler:
             stored = znodes.offsets.get(partition)
             counts = counting_stored(znodes, in_kafka, partition, self._storage)
             is_stored = counts.offset is not None and not counts.in_kafka
-            series.append(
-                LagSample(
-                    at=at,
-                    committed=counts.offset,
-                    mzxid=stored.mzxid if stored is not None and is_stored else None,
-                    log_start=logs.starts.get(partition),
-                    log_end=logs.ends.get(partition),
-                    owner=znodes.owners.get(partition),
-                    owner_live=znodes.is_live(partition),
-                )
+            newest = LagSample(
+                at=at,
+                committed=counts.offset,
+                mzxid=stored.mzxid if stored is not None and is_stored else None,
+                log_start=logs.starts.get(partition),
+                log_end=logs.ends.get(partition),
+                owner=znodes.owners.get(partition),
+                owner_live=znodes.is_live(partition),
             )
+            series.append(follow(series[-1].stretches if series else Stretches(), newest))
         self._samples[znodes.group] = samples
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:

@@ -1,14 +1,20 @@
 """What changed between two samples of a group."""
 
+from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import Change, GroupMoment, group_changes
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, LagStatus, evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import (
+    GroupLag,
+    LagSample,
+    LagStatus,
+    evaluate_group,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def lag(committed) -> GroupLag:
-    return evaluate_group({P0: [LagSample(0.0, committed, 1, 0, 9, None, False)]}, 2, members=1)
+    return evaluate_group({P0: followed([LagSample(0.0, committed, 1, 0, 9, None, False)])}, 2, members=1)
 
 
 def test_nothing_changed():

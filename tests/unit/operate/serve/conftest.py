@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fixtures.groups import group_znodes
+from tests.fixtures.groups import followed, group_znodes
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
@@ -38,7 +38,7 @@ def group_snapshot(samples, *, window=2, znodes=None, history=(), rebalances=())
         counts = {topic: sum(n.startswith(f"{topic}-") for n in samples) for topic in topics}
         znodes = group_znodes(members=MEMBERS, topics=counts)
     by_partition = {
-        TopicPartition(n.rpartition("-")[0], int(n.rpartition("-")[2])): each for n, each in samples.items()
+        TopicPartition(n.rpartition("-")[0], int(n.rpartition("-")[2])): followed(each) for n, each in samples.items()
     }
     return GroupSnapshot(znodes, by_partition, window, tuple(history), tuple(rebalances))
 

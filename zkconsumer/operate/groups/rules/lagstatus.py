@@ -21,7 +21,7 @@ OWNERLESS_S: Final = 30.0
 """A partition may have lag and no live owner for this long, in seconds: rebalances and session timeouts take time."""
 
 JUDGED_S: Final = 65.0
-"""A window has to cover this time, in seconds, to judge a partition with lag: a healthy member commits once in it, as
+"""Samples have to cover this time, in seconds, to judge a partition with lag: a healthy member commits once in it, as
 auto.commit.interval.ms is 60 s by default."""
 
 _FEWEST, _MOST = 10, 100
@@ -69,6 +69,45 @@ class LagStatus(Enum):
 _ORDER: Final = tuple(LagStatus)
 
 
+class Stretch(NamedTuple):
+    """Successive samples that show the same, up to the newest. Those whose lag is unknown do not end it.
+
+    Attributes:
+        began: the time of the first of them.
+        samples: how many there are whose lag is known.
+        committed: the offset at the first of them.
+        mzxid: the transaction that wrote it.
+        first_lag, last_lag: of the first and of the last of them whose lag is known.
+    """
+
+    began: float
+    samples: int
+    committed: int
+    mzxid: int | None
+    first_lag: int
+    last_lag: int
+
+    def judges(self, now: float, window: int) -> bool:
+        """True if it has as many samples as a window and covers :data:`JUDGED_S`, ``now`` being the newest's time."""
+        return self.samples >= window and now - self.began >= JUDGED_S
+
+
+class Stretches(NamedTuple):
+    """What successive samples of a partition show, however many are kept of them. None: not at the newest one.
+
+    Attributes:
+        seen: samples since the first one.
+        ownerless: there is lag and no live owner.
+        unmoved: there is lag and a live owner, and no offset is written.
+        unfallen: there is lag, which never fell.
+    """
+
+    seen: Stretch | None = None
+    ownerless: Stretch | None = None
+    unmoved: Stretch | None = None
+    unfallen: Stretch | None = None
+
+
 class LagSample(NamedTuple):
     """One look at a partition.
 
@@ -80,6 +119,7 @@ class LagSample(NamedTuple):
         log_end: the next offset to be written; None if it is unknown.
         owner: text of the owner znode; None if there is none.
         owner_live: True if the owner's consumer is registered.
+        stretches: what this sample and those before it show; see :func:`follow`.
     """
 
     at: float
@@ -89,11 +129,53 @@ class LagSample(NamedTuple):
     log_end: int | None
     owner: str | None
     owner_live: bool
+    stretches: Stretches = Stretches()
 
     @property
     def lag(self) -> int | None:
         """See :func:`~zkconsumer.offsets.rules.lag.lag`."""
         return lag(self.committed, self.log_end)
+
+
+def follow(former: Stretches, sample: LagSample) -> LagSample:
+    """A sample with the stretches that it continues, begins or ends.
+
+    A sampler keeps a window of samples; a member can have stopped long before. So how long a partition has had no owner
+    or no progress is not read from the window.
+
+    Args:
+        former: of the sample before, empty if this is the first one.
+        sample: the newest one.
+    """
+    lag, committed = sample.lag, sample.committed
+    if lag is None or committed is None:
+        # A broker that was silent for one sample shows neither progress nor an owner.
+        return sample._replace(
+            stretches=former._replace(
+                ownerless=None if sample.owner_live else former.ownerless,
+                unmoved=former.unmoved if sample.owner_live else None,
+            )
+        )
+    written = (committed, sample.mzxid)
+    fell = former.unfallen is not None and lag < former.unfallen.last_lag
+    moved = former.unmoved is not None and (former.unmoved.committed, former.unmoved.mzxid) != written
+    return sample._replace(
+        stretches=Stretches(
+            seen=_continued(former.seen, sample),
+            ownerless=_continued(former.ownerless, sample) if lag and not sample.owner_live else None,
+            unmoved=_continued(None if moved else former.unmoved, sample) if lag and sample.owner_live else None,
+            unfallen=_continued(None if fell else former.unfallen, sample) if lag else None,
+        )
+    )
+
+
+def _continued(stretch: Stretch | None, sample: LagSample) -> Stretch:
+    lag, committed = sample.lag, sample.committed
+    assert lag is not None
+    assert committed is not None
+    if stretch is None:
+        return Stretch(sample.at, 1, committed, sample.mzxid, lag, lag)
+    return stretch._replace(samples=stretch.samples + 1, last_lag=lag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +190,9 @@ class PartitionLag:
         consumed_per_s: records per second that were committed; None if it is unknown.
         produced_per_s: records per second that were written to the log; None if it is unknown.
         complete: True if the window was full.
+        ownerless_s: for how many seconds there has been lag and no live owner; None if that is not so.
+        unmoved_s: for how many seconds there have been lag and a live owner, and no offset was written; None if that is
+            not so.
         newest: the last sample.
     """
 
@@ -118,6 +203,8 @@ class PartitionLag:
     consumed_per_s: float | None
     produced_per_s: float | None
     complete: bool
+    ownerless_s: float | None
+    unmoved_s: float | None
     newest: LagSample
 
 
@@ -179,17 +266,16 @@ def worst(statuses: Iterable[LagStatus]) -> LagStatus:
 def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLag:
     """Evaluate the samples of one partition. The first rule that holds gives the status.
 
-    STALL and WARN compare a whole window, so there have to be ``window`` samples whose lag is known, and they have to
-    cover :data:`JUDGED_S`; what has lag is UNKNOWN until then, unless the lag fell.
+    STALL and WARN need a stretch of samples, ``window`` of them or more, that covers :data:`JUDGED_S`; what has lag is
+    UNKNOWN until so much has been seen, unless the lag fell.
 
     Args:
-        samples: at least one, oldest first.
+        samples: at least one, oldest first, each with what :func:`follow` adds.
         window: number of samples in a full window, at least 2.
     """
     recent = samples[-window:]
     known = [sample for sample in recent if sample.lag is not None]
-    complete = len(known) >= window
-    status, reason = _status(recent, known, complete=complete)
+    status, reason = _status(recent[-1], known, window)
     newest = recent[-1]
     return PartitionLag(
         status=status,
@@ -198,13 +284,18 @@ def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLa
         lag_s=time_lag(newest, samples),
         consumed_per_s=_rate([(sample.at, sample.committed) for sample in recent]),
         produced_per_s=_rate([(sample.at, sample.log_end) for sample in recent]),
-        complete=complete,
+        complete=len(known) >= window,
+        ownerless_s=_seconds(newest, newest.stretches.ownerless),
+        unmoved_s=_seconds(newest, newest.stretches.unmoved),
         newest=newest,
     )
 
 
-def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete: bool) -> tuple[LagStatus, str]:
-    newest = recent[-1]
+def _seconds(newest: LagSample, stretch: Stretch | None) -> float | None:
+    return None if stretch is None else newest.at - stretch.began
+
+
+def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple[LagStatus, str]:
     if newest.committed is None or newest.log_end is None:
         unknown = "committed offset" if newest.committed is None else "log end"
         return LagStatus.UNKNOWN, f"the {unknown} is unknown"
@@ -215,16 +306,12 @@ def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete
         return LagStatus.OK, "everything is consumed"
     if reason := _rewound(known):
         return LagStatus.REWIND, reason
-    ownerless_s = _ownerless_s(recent)
-    if ownerless_s > OWNERLESS_S:
+    ownerless_s = _seconds(newest, newest.stretches.ownerless)
+    if ownerless_s is not None and ownerless_s > OWNERLESS_S:
         return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s"
     if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
         return LagStatus.OK, f"lag {newest.lag}, which fell"
-    seconds = known[-1].at - known[0].at
-    if not complete or seconds < JUDGED_S:
-        seen = f"{len(known)} {'sample covers' if len(known) == 1 else 'samples cover'} {seconds:.0f} s"
-        return LagStatus.UNKNOWN, f"lag {newest.lag}; {seen}, and a verdict needs a full window of {JUDGED_S:.0f} s"
-    return _compare_window(known) or (LagStatus.OK, f"lag {newest.lag}")
+    return _judge_stretches(newest, window)
 
 
 def _rewound(known: Sequence[LagSample]) -> str | None:
@@ -236,32 +323,27 @@ def _rewound(known: Sequence[LagSample]) -> str | None:
     return None
 
 
-def _ownerless_s(recent: Sequence[LagSample]) -> float:
-    """For how many seconds, up to the newest sample, there has been lag and no live owner."""
-    first = len(recent)
-    while first and not recent[first - 1].owner_live and (recent[first - 1].lag or 0) > 0:
-        first -= 1
-    return recent[-1].at - recent[first].at if first < len(recent) else 0.0
-
-
 def _is_advancing(known: Sequence[LagSample]) -> bool:
     return (known[-1].committed or 0) > (known[0].committed or 0)
 
 
-def _compare_window(known: Sequence[LagSample]) -> tuple[LagStatus, str] | None:
-    """What a whole window shows if the lag never fell while the offset advanced."""
-    oldest, newest = known[0], known[-1]
-    seconds = newest.at - oldest.at
-    has_lag = all(sample.lag for sample in known)
-    unchanged = all((sample.mzxid, sample.committed) == (oldest.mzxid, oldest.committed) for sample in known)
-    if has_lag and unchanged and all(sample.owner_live for sample in known):
-        return LagStatus.STALL, f"lag {newest.lag}, and offset {newest.committed} is unchanged for {seconds:.0f} s"
-    if _is_advancing(known):
+def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
+    """What samples show in which the lag did not fall while the offset advanced."""
+    seen, unmoved, unfallen = newest.stretches.seen, newest.stretches.unmoved, newest.stretches.unfallen
+    assert seen is not None, "a sample with lag has been followed"
+    lag, committed, now = newest.lag, newest.committed or 0, newest.at
+    if not seen.judges(now, window):
+        times = f"{seen.samples} {'sample covers' if seen.samples == 1 else 'samples cover'} {now - seen.began:.0f} s"
+        return LagStatus.UNKNOWN, f"lag {lag}; {times}, and a verdict needs {window} that cover {JUDGED_S:.0f} s"
+    if unmoved is not None and unmoved.judges(now, window):
+        return LagStatus.STALL, f"lag {lag}, and offset {committed} is unchanged for {now - unmoved.began:.0f} s"
+    if unfallen is not None and unfallen.judges(now, window) and committed > unfallen.committed:
         return (
             LagStatus.WARN,
-            f"the offset advances, but lag never fell within {seconds:.0f} s: {oldest.lag} to {newest.lag}",
+            f"the offset advances, but lag never fell within {now - unfallen.began:.0f} s: {unfallen.first_lag} to "
+            f"{lag}",
         )
-    return None
+    return LagStatus.OK, f"lag {lag}"
 
 
 def time_lag(newest: LagSample, samples: Sequence[LagSample]) -> float | None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import (
     LagSample,
@@ -25,12 +26,12 @@ def samples(committed, ends, *, live=True, mzxids=None, starts=0, every=25.0):
 
     owners = each(live)
     times = [1000.0 + number * every for number in range(len(committed))]
-    return [
+    return followed(
         LagSample(at, offset, mzxid, start, end, "g_c-0" if owner is not None else None, bool(owner))
         for at, (offset, mzxid, start, end, owner) in zip(
             times, zip(committed, mzxids or committed, each(starts), each(ends), owners, strict=True), strict=True
         )
-    ]
+    )
 
 
 def status(*arguments, window=4, **keywords):
@@ -89,6 +90,17 @@ def test_lag_without_a_live_owner_is_stop_after_30_seconds(live):
     assert status([4] * 5, 5, live=live, window=5, every=10.0) is LagStatus.STOP, "one record"
 
 
+@pytest.mark.parametrize("live", [None, False])
+def test_a_time_without_an_owner_that_is_longer_than_the_window_is_stop(live):
+    assert status([1] * 40, 5, live=live, window=4, every=1.0) is LagStatus.STOP
+
+
+def test_a_sample_without_a_log_end_does_not_end_the_time_without_an_owner():
+    series = samples([1] * 5, [5, 5, None, 5, 5], live=None, every=10.0)
+    evaluated = evaluate_partition(series, 4)
+    assert (evaluated.status, evaluated.ownerless_s, evaluated.unmoved_s) == (LagStatus.STOP, 40.0, None)
+
+
 def test_a_live_owner_in_between_starts_the_time_again():
     live = [None, None, True, None, None, None]
     assert status([1] * 6, 5, live=live, window=6, every=15.0) is LagStatus.OK
@@ -108,7 +120,7 @@ def test_a_short_window_cannot_judge_lag(live):
     """A healthy member commits every 60 s; in 18 s, its offset does not move and the lag grows."""
     found = evaluate_partition(samples([1] * 10, list(range(5, 15)), mzxids=[3] * 10, live=live, every=2.0), 10)
     assert found.status is LagStatus.UNKNOWN
-    assert found.reason == "lag 13; 10 samples cover 18 s, and a verdict needs a full window of 65 s"
+    assert found.reason == "lag 13; 10 samples cover 18 s, and a verdict needs 10 that cover 65 s"
 
 
 def test_a_short_window_shows_that_lag_fell():
@@ -122,6 +134,34 @@ def test_the_default_window_can_judge(interval):
     assert count >= 10
     assert status([1] * count, 5, mzxids=[3] * count, window=count, every=interval) is LagStatus.STALL
     assert (samples_for(0.01), samples_for(60)) == (100, 10)
+
+
+def test_a_stall_that_is_longer_than_the_window_is_judged_by_its_whole_time():
+    evaluated = evaluate_partition(samples([1] * 40, 5, mzxids=[3] * 40, every=2.0), 4)
+    assert (evaluated.status, evaluated.unmoved_s, evaluated.ownerless_s) == (LagStatus.STALL, 78.0, None)
+    assert evaluated.reason == "lag 4, and offset 1 is unchanged for 78 s"
+
+
+def test_lag_that_grows_for_longer_than_the_window_is_warn():
+    """Commits are rarer than the window is long."""
+    committed = [number // 20 for number in range(60)]
+    evaluated = evaluate_partition(samples(committed, [10 + number for number in range(60)], every=2.0), 4)
+    assert (evaluated.status, evaluated.reason) == (
+        LagStatus.WARN,
+        "the offset advances, but lag never fell within 118 s: 10 to 67",
+    )
+
+
+def test_an_unknown_sample_in_between_does_not_end_a_stall():
+    assert status([1] * 6, [5, 5, 5, 5, None, 5], mzxids=[3] * 6) is LagStatus.STALL
+    assert status([1, 1, 1, 1, None, 1], 5, mzxids=[3, 3, 3, 3, None, 3]) is LagStatus.STALL
+    assert status([1, 1, 1, 1, None, 2], 5, mzxids=[3, 3, 3, 3, None, 4]) is LagStatus.OK, "it moved meanwhile"
+
+
+def test_a_live_owner_ends_the_time_without_one_though_the_lag_is_unknown():
+    live = [None, None, None, True, None]
+    assert status([1] * 5, [5, 5, 5, None, 5], live=live, window=5, every=15.0) is LagStatus.UNKNOWN
+    assert status([1] * 5, [5, 5, 5, None, 5], live=[True] * 3 + [None, True], window=4) is LagStatus.OK
 
 
 def test_a_moment_without_lag_is_no_stall():

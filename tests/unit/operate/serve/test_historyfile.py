@@ -1,0 +1,175 @@
+"""The history of groups in a file: what a restart finds again, and how the file is kept small and whole."""
+
+import sqlite3
+
+import pytest
+
+from tests.fixtures.groups import followed, group_znodes
+from tests.unit.operate.serve.conftest import Sampled, lag_sample
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_group, follow
+from zkconsumer.operate.serve.groupsnapshots import LagRecorder
+from zkconsumer.operate.serve.historyfile import HistoryFile
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+HOUR_MS = 3_600_000
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.sqlite"
+
+
+class Process:
+    """A ``serve`` that samples every 10 s; its clock begins at 50."""
+
+    def __init__(self, path, began_ms=START_MS, kept_ms=HOUR_MS):
+        self.file = HistoryFile(path, kept_ms)
+        self._began_ms = began_ms
+        self._sampled = Sampled()
+        self._recorder = LagRecorder(4, 360, 10.0)
+        self._series = {}
+        self._taken = 0
+        self.earlier = self.file.earlier(50.0, began_ms, 4)
+
+    def sample(self, *numbers, group="g", owner="g_c-0", znodes=None):
+        """A sample of a group with (committed, log end) of each partition of topic t."""
+        at = 50.0 + 10 * self._taken
+        znodes = znodes or group_znodes(topics={"t": len(numbers)})
+        for number, (committed, end) in enumerate(numbers):
+            sample = lag_sample(at, committed=committed, log_end=end, owner=owner, owner_live=owner is not None)
+            self._series.setdefault((group, number), []).append(sample)
+        samples = {
+            TopicPartition("t", number): followed(self._series[group, number])[-4:] for number in range(len(numbers))
+        }
+        self._sampled.sample(group, znodes, samples)
+        at_ms = self._began_ms + 10_000 * self._taken
+        snapshot = self._recorder.record(self._sampled, at=at, at_ms=at_ms, seconds=0.1)
+        self._taken += 1
+        self.file.append(snapshot)
+        return snapshot
+
+    def end(self):
+        self.file.close()
+
+
+def test_a_restart_finds_rows_and_rebalances(path):
+    first = Process(path)
+    first.sample((5, 9), (None, 7))
+    owned = group_znodes(topics={"t": 2}, owners={"t-0": "g_c-0"})
+    first.sample((7, 9), (2, 7), znodes=owned)
+    first.end()
+    second = Process(path, START_MS + 60_000)
+    group = second.earlier["g"]
+    assert [(row.at_ms - START_MS, [row.lag(n) for n in (0, 1)]) for row in group.rows] == [
+        (0, [4, None]),
+        (10_000, [2, 5]),
+    ]
+    assert group.rows[0].partitions is group.rows[1].partitions
+    assert [(one.at_ms - START_MS, one.partitions) for one in group.rebalances] == [(10_000, 1)]
+    second.end()
+
+
+def test_samples_have_the_times_of_the_new_clock(path):
+    first = Process(path)
+    first.sample((5, 9))
+    first.end()
+    second = Process(path, START_MS + 60_000)
+    assert [(s.at, s.committed, s.log_end) for s in second.earlier["g"].samples[P0]] == [(pytest.approx(-10.0), 5, 9)]
+    second.end()
+
+
+@pytest.mark.parametrize(("owner", "status"), [("g_c-0", LagStatus.STALL), (None, LagStatus.STOP)])
+def test_what_lasted_before_a_restart_is_judged_after_it(path, owner, status):
+    first = Process(path)
+    for _ in range(20):
+        first.sample((5, 9), owner=owner)
+    first.end()
+    second = Process(path, START_MS + 300_000)
+    series = second.earlier["g"].samples[P0]
+    newest = lag_sample(50.0, committed=5, log_end=9, owner=owner, owner_live=owner is not None)
+    samples = [*series, follow(series[-1].stretches, newest)]
+    assert evaluate_group({P0: samples}, 4, members=1).status is status
+    assert evaluate_group({P0: samples}, 4, members=1).reason.endswith(" 300 s")
+    second.end()
+
+
+def test_what_is_older_than_the_history_is_deleted(path):
+    first = Process(path, kept_ms=25_000)
+    for number in range(6):
+        first.sample((number, 9))
+    first.end()
+    second = Process(path, START_MS + 60_000, kept_ms=25_000)
+    assert [row.at_ms - START_MS for row in second.earlier["g"].rows] == [40_000, 50_000]
+    second.end()
+    second = Process(path, START_MS + 120_000, kept_ms=25_000)
+    assert second.earlier == {}
+    second.sample((6, 9))
+    second.end()
+    third = Process(path, START_MS + 130_000)
+    assert [row.lag(0) for row in third.earlier["g"].rows] == [3]
+    third.end()
+
+
+def test_partitions_that_were_added_begin_with_their_first_sample(path):
+    first = Process(path)
+    first.sample((5, 9))
+    first.sample((5, 9), (1, 2))
+    first.end()
+    second = Process(path, START_MS + 20_000)
+    group = second.earlier["g"]
+    assert [row.partitions for row in group.rows] == [(P0,), (P0, P1)]
+    assert {p: len(series) for p, series in group.samples.items()} == {P0: 2, P1: 1}
+    second.end()
+
+
+def test_a_name_that_is_no_text_comes_back(path):
+    first = Process(path)
+    first.sample((5, 9), group="g\udc80")
+    first.end()
+    second = Process(path, START_MS + 20_000)
+    assert list(second.earlier) == ["g\udc80"]
+    second.end()
+
+
+def test_a_second_process_is_refused(path):
+    first = Process(path)
+    first.sample((5, 9))
+    with pytest.raises(ZkConsumerError, match="locked; check that no other `serve` uses it"):
+        Process(path)
+    first.end()
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but some text" * 40, b""])
+def test_another_file_is_refused_and_an_empty_one_is_used(path, content):
+    path.write_bytes(content)
+    if content:
+        with pytest.raises(ZkConsumerError, match=r"history .* cannot be used: file is not a database"):
+            HistoryFile(path, HOUR_MS)
+        assert path.read_bytes() == content
+    else:
+        HistoryFile(path, HOUR_MS).close()
+
+
+def test_another_database_is_refused(path):
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE mine (x)")
+    database.close()
+    with pytest.raises(ZkConsumerError, match="it is not the history of this release"):
+        HistoryFile(path, HOUR_MS)
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_the_former_ones(path):
+    first = Process(path)
+    first.sample((5, 9))
+    first.file._database.execute("PRAGMA max_page_count = 1")  # a full disk
+    with pytest.raises(ZkConsumerError, match="cannot be written: database or disk is full"):
+        first.sample(*[(5, 9)] * 20_000, group="large")
+    first.file._database.execute("PRAGMA max_page_count = 100000")
+    first.sample((6, 9))
+    first.end()
+    second = Process(path, START_MS + 60_000)
+    assert [row.lag(0) for row in second.earlier["g"].rows] == [4, 3]
+    second.end()

@@ -1,0 +1,288 @@
+"""HistoryFile: the history of all groups in an SQLite file, so that a restart of ``serve`` loses nothing.
+
+One row of a group and a sample holds the numbers of all its partitions; 10,000 partitions take 160 KB for each sample.
+Times in the file are in ms since the epoch; those of samples are converted when the file is read, since the clock of
+samples begins anew with each process.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import lag
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, Stretch, Stretches
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance
+
+_VERSION: Final = 1
+_UNKNOWN: Final = -1
+
+_SCHEMA: Final = """
+CREATE TABLE groups (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
+CREATE TABLE partitions (id INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, names TEXT NOT NULL);
+CREATE TABLE samples (
+    at_ms INTEGER NOT NULL, group_id INTEGER NOT NULL, partitions_id INTEGER NOT NULL,
+    committed BLOB NOT NULL, log_ends BLOB NOT NULL, PRIMARY KEY (at_ms, group_id)
+) WITHOUT ROWID;
+CREATE TABLE rebalances (
+    at_ms INTEGER NOT NULL, group_id INTEGER NOT NULL, partitions INTEGER NOT NULL, joined TEXT NOT NULL,
+    gone TEXT NOT NULL, PRIMARY KEY (at_ms, group_id)
+) WITHOUT ROWID;
+CREATE TABLE stretches (group_id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, of_partitions TEXT NOT NULL);
+"""
+
+
+@dataclass(slots=True)
+class EarlierGroup:
+    """What a former process has recorded of a group.
+
+    Attributes:
+        rows: a row for each sample, oldest first.
+        rebalances: oldest first.
+        samples: the last samples of each partition of the newest row, oldest first.
+    """
+
+    rows: list[LagRow] = field(default_factory=list)
+    rebalances: list[Rebalance] = field(default_factory=list)
+    samples: dict[TopicPartition, list[LagSample]] = field(default_factory=dict)
+
+
+class _Partitions(NamedTuple):
+    """The partitions of a group's newest row, and their id in the file."""
+
+    id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class HistoryFile:
+    """The file of one ``serve``. One thread uses it.
+
+    Args:
+        path: of the file, which is created if there is none.
+        kept_ms: how long a sample is kept, in ms.
+
+    Raises:
+        ZkConsumerError: the file is something else, or another process uses it, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, kept_ms: int) -> None:
+        self._path = path
+        self._kept_ms = kept_ms
+        self._group_ids: dict[str, int] = {}
+        self._newest: dict[int, _Partitions] = {}
+        self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._begin()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise ZkConsumerError(
+                f"history {path} cannot be used: {error}; check that no other `serve` uses it and that the disk has "
+                "space, or name another file"
+            ) from error
+
+    def _begin(self) -> None:
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master")}
+        if version == 0 and not tables:
+            self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif version != _VERSION or not {"groups", "samples"} <= tables:
+            raise sqlite3.DatabaseError("it is not the history of this release")
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._database.close()
+
+    # -- what a former process has recorded ----------------------------------------------------------------------------
+
+    def earlier(self, now: float, now_ms: int, window: int) -> dict[str, EarlierGroup]:
+        """The history of each group.
+
+        Args:
+            now: the present time, in seconds of the clock of samples.
+            now_ms: the same in ms since the epoch.
+            window: how many samples of each partition are wanted besides the rows.
+
+        Raises:
+            ZkConsumerError: the file cannot be read.
+        """
+        try:
+            return self._earlier(now - now_ms / 1000, now_ms, window)
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+            raise ZkConsumerError(f"history {self._path} cannot be read: {error}; name another file") from error
+
+    def _earlier(self, shift: float, now_ms: int, window: int) -> dict[str, EarlierGroup]:
+        execute = self._database.execute
+        self._delete_before(now_ms - self._kept_ms)
+        execute("DELETE FROM partitions WHERE id NOT IN (SELECT partitions_id FROM samples)")
+        names = {key: _name(name) for key, name in execute("SELECT id, name FROM groups")}
+        self._group_ids = {name: key for key, name in names.items()}
+        sets = {key: _partitions(text) for key, text in execute("SELECT id, names FROM partitions")}
+        groups = {key: EarlierGroup() for key in names}
+        recent: dict[int, list[tuple[int, int, array[int], array[int]]]] = {key: [] for key in names}
+        for at_ms, key, partitions_id, *blobs in execute(
+            "SELECT at_ms, group_id, partitions_id, committed, log_ends FROM samples ORDER BY at_ms"
+        ):
+            committed, ends = (_numbers(blob) for blob in blobs)
+            groups[key].rows.append(LagRow(at_ms, sets[partitions_id], _lags(committed, ends)))
+            recent[key] = [*recent[key][-(window - 1) :], (at_ms, partitions_id, committed, ends)]
+            self._newest[key] = _Partitions(partitions_id, sets[partitions_id])
+        for at_ms, key, count, joined, gone in execute("SELECT * FROM rebalances ORDER BY at_ms"):
+            groups[key].rebalances.append(Rebalance(at_ms, count, tuple(json.loads(joined)), tuple(json.loads(gone))))
+        lasting = {key: (at_ms, json.loads(text)) for key, at_ms, text in execute("SELECT * FROM stretches")}
+        for key, group in groups.items():
+            if group.rows:
+                at_ms, of_partitions = lasting.get(key, (None, {}))
+                known = of_partitions if at_ms == group.rows[-1].at_ms else {}
+                group.samples = _samples(recent[key], sets, group.rows, known, shift)
+        return {names[key]: group for key, group in groups.items() if group.rows}
+
+    def _delete_before(self, at_ms: int) -> None:
+        self._database.execute("DELETE FROM samples WHERE at_ms < ?", (at_ms,))
+        self._database.execute("DELETE FROM rebalances WHERE at_ms < ?", (at_ms,))
+
+    # -- what this process records -------------------------------------------------------------------------------------
+
+    def append(self, snapshot: GroupsSnapshot) -> None:
+        """Record a snapshot, and delete what has become too old; all of it or nothing.
+
+        Raises:
+            ZkConsumerError: the file cannot be written.
+        """
+        try:
+            self._database.execute("BEGIN")
+            try:
+                for name, group in snapshot.groups.items():
+                    self._append(name, group, snapshot)
+                self._delete_before(snapshot.at_ms - self._kept_ms)
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:  # a full disk has ended it
+                    self._database.execute("ROLLBACK")
+                self._group_ids.clear()  # ids may be those of rows that do not exist
+                self._newest.clear()
+                raise
+        except sqlite3.Error as error:
+            raise ZkConsumerError(f"history {self._path} cannot be written: {error}; check its disk") from error
+
+    def _append(self, name: str, group: GroupSnapshot, snapshot: GroupsSnapshot) -> None:
+        key = self._group_ids.get(name) or self._group_id(name)
+        row, newest = group.history[-1], [series[-1] for series in group.samples.values()]
+        self._database.execute(
+            "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?)",
+            (
+                row.at_ms,
+                key,
+                self._partitions_id(key, row.partitions),
+                _blob(sample.committed for sample in newest),
+                _blob(sample.log_end for sample in newest),
+            ),
+        )
+        lasting = _stretches(group.samples, row.at_ms / 1000 - snapshot.at)
+        self._database.execute(
+            "INSERT OR REPLACE INTO stretches VALUES (?, ?, ?)", (key, row.at_ms, json.dumps(lasting))
+        )
+        for rebalance in reversed(group.rebalances):
+            if rebalance.at_ms < row.at_ms:
+                break
+            self._database.execute(
+                "INSERT OR REPLACE INTO rebalances VALUES (?, ?, ?, ?, ?)",
+                (rebalance.at_ms, key, rebalance.partitions, json.dumps(rebalance.joined), json.dumps(rebalance.left)),
+            )
+
+    def _group_id(self, name: str) -> int:
+        encoded = name.encode("utf-8", "surrogatepass")
+        self._database.execute("INSERT OR IGNORE INTO groups (name) VALUES (?)", (encoded,))
+        (key,) = self._database.execute("SELECT id FROM groups WHERE name = ?", (encoded,)).fetchone()
+        self._group_ids[name] = int(key)
+        return int(key)
+
+    def _partitions_id(self, key: int, partitions: tuple[TopicPartition, ...]) -> int:
+        known = self._newest.get(key)
+        if known is not None and known.partitions == partitions:
+            return known.id
+        names = json.dumps([[partition.topic, partition.partition] for partition in partitions])
+        inserted = self._database.execute("INSERT INTO partitions (group_id, names) VALUES (?, ?)", (key, names))
+        assert inserted.lastrowid is not None
+        self._newest[key] = _Partitions(inserted.lastrowid, partitions)
+        return inserted.lastrowid
+
+
+def _name(encoded: bytes) -> str:
+    return encoded.decode("utf-8", "surrogatepass")
+
+
+def _partitions(names: str) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for topic, number in json.loads(names))
+
+
+def _blob(numbers: Iterable[int | None]) -> bytes:
+    return array("q", (_UNKNOWN if number is None else number for number in numbers)).tobytes()
+
+
+def _numbers(blob: bytes) -> array[int]:
+    numbers = array("q")
+    numbers.frombytes(blob)
+    return numbers
+
+
+def _known(number: int) -> int | None:
+    return None if number == _UNKNOWN else number
+
+
+def _lags(committed: Sequence[int], ends: Sequence[int]) -> array[int]:
+    lags = (lag(_known(offset), _known(end)) for offset, end in zip(committed, ends, strict=True))
+    return array("q", (_UNKNOWN if number is None else number for number in lags))
+
+
+def _stretches(samples: Mapping[TopicPartition, Sequence[LagSample]], shift: float) -> list[list[object]]:
+    """Stretches of the partitions that have lag; the others' are not needed. Times are those of the epoch, in s."""
+    return [
+        [partition.topic, partition.partition, [_moved(stretch, shift) for stretch in series[-1].stretches[1:]]]
+        for partition, series in samples.items()
+        if any(series[-1].stretches[1:])
+    ]
+
+
+def _moved(stretch: Stretch | None, shift: float) -> Stretch | None:
+    return None if stretch is None else stretch._replace(began=stretch.began + shift)
+
+
+def _samples(
+    recent: Sequence[tuple[int, int, array[int], array[int]]],
+    sets: Mapping[int, tuple[TopicPartition, ...]],
+    rows: Sequence[LagRow],
+    lasting: Iterable[tuple[str, int, Iterable[list[Any] | None]]],
+    shift: float,
+) -> dict[TopicPartition, list[LagSample]]:
+    """The samples of the partitions of the newest row. Who owned them is not recorded."""
+    _, newest_id, *_ = recent[-1]
+    series: dict[TopicPartition, list[LagSample]] = {partition: [] for partition in sets[newest_id]}
+    for at_ms, partitions_id, committed, ends in recent:
+        for partition, offset, end in zip(sets[partitions_id], committed, ends, strict=True):
+            if partition in series:
+                at = at_ms / 1000 + shift
+                sample = LagSample(at, _known(offset), None, None, _known(end), None, owner_live=False)
+                series[partition].append(sample)
+    seen_since = rows[0].at_ms / 1000 + shift
+    known = {
+        TopicPartition(topic, number): [
+            None if stretch is None else _moved(Stretch(*stretch), shift) for stretch in stretches
+        ]
+        for topic, number, stretches in lasting
+    }
+    for partition, samples in series.items():
+        last = samples[-1]
+        if last.lag is not None and last.committed is not None:
+            seen = Stretch(seen_since, len(rows), last.committed, None, last.lag, last.lag)
+            samples[-1] = last._replace(stretches=Stretches(seen, *known.get(partition, (None, None, None))))
+    return series
