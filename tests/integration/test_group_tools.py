@@ -118,7 +118,7 @@ def test_the_long_list_has_members_lag_and_layout(run, group, healthy, produce):
         "lag": 4,
         "unknown": 0,
         "status": "UNKNOWN",
-        "reason": f"{healthy}-1: lag 4; 1 sample covers 0 s, and a verdict needs a full window of 65 s",
+        "reason": f"{healthy}-1: lag 4; 1 sample covers 0 s, and a verdict needs 2 that cover 65 s",
     }
     heading, row = run("list", "--long", "--match", group.name).stdout.splitlines()
     assert heading.split()[:5] == ["GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG"]

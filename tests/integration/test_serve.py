@@ -116,9 +116,9 @@ def test_the_api_has_what_status_prints(serve, sandbox, group, lagging):
     eventually(is_complete)
     printed = documents[-1]
     found = served.group(group.name)
-    changing = ("lag_s", "consumed_per_s", "produced_per_s", "reason")
+    changing = ("lag_s", "unmoved_s", "consumed_per_s", "produced_per_s", "reason")
     for document in (printed, found):
-        assert "a verdict needs a full window of 65 s" in document.pop("reason")
+        assert ", and a verdict needs 3 that cover 65 s" in document.pop("reason")
         for one in document["partitions"]:
             for name in changing:
                 one.pop(name)
@@ -146,6 +146,22 @@ def test_history_has_a_point_for_each_sample(serve, group, lagging):
     assert found["at_ms"] == sorted(found["at_ms"])
     assert [len(one["lag"]) for one in found["partitions"]] == [5, 5]
     assert set(found["partitions"][0]["lag"]) == {2}
+
+
+def test_a_restart_continues_the_history(serve, group, lagging, tmp_path):
+    options = ("--match", group.name, "--history-file", str(tmp_path / "history"))
+    served = serve(*options)
+    eventually(lambda: (found := served.group(group.name, "/history")) and len(found["at_ms"]) > 3)
+    before = served.group(group.name, "/history")
+    served.process.terminate()
+    assert served.process.wait(30) == 0
+    again = serve(*options)
+    eventually(lambda: again.group(group.name))
+    found = again.group(group.name, "/history")
+    known = len(before["at_ms"])
+    assert found["at_ms"][:known] == before["at_ms"]
+    assert [one["lag"][:known] for one in found["partitions"]] == [one["lag"] for one in before["partitions"]]
+    assert len(found["at_ms"]) > known
 
 
 def test_another_owner_is_marked_as_a_rebalance(serve, group, lagging):

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -63,6 +64,13 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str) -
 @interval_option("10s")
 @samples_option
 @duration_option("--history", "1h", "How long lag and rebalances are kept, in memory.")
+@click.option(
+    "--history-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the history in this SQLite file as well, so that a restart continues it; it is created if there is "
+    "none. One server at a time uses it.",
+)
 @match_option
 @storage_option
 @click.option("--cluster", default="local", metavar="NAME", help="Name in Burrow's paths.  [default: local]")
@@ -74,6 +82,7 @@ def serve(
     interval: float,
     samples: int | None,
     history: float,
+    history_file: Path | None,
     pattern: str | None,
     storage: OffsetStorage,
     cluster: str,
@@ -88,6 +97,7 @@ def serve(
     from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
     from zkconsumer.operate.serve.groupsnapshots import LagRecorder
+    from zkconsumer.operate.serve.historyfile import EarlierGroup, HistoryFile
     from zkconsumer.operate.serve.sampling import GroupSampling
     from zkconsumer.operate.serve.server import listen
 
@@ -103,8 +113,15 @@ def serve(
         with ending.raising():
             session = opened.enter_context(tool_session(config))
         sampler = opened.enter_context(LagSampler(session, config, window=window, storage=storage, interval=interval))
-        recorder = LagRecorder(window, max(2, round(history / interval)), interval)
-        sampling = GroupSampling(sampler, recorder, interval, pattern=pattern, on_failure=ending.ask)
+        file = None if history_file is None else HistoryFile(history_file, round(1000 * history))
+        earlier: dict[str, EarlierGroup] = {}
+        if file is not None:
+            opened.callback(file.close)
+            earlier = file.earlier(time.monotonic(), round(1000 * time.time()), window)
+            sampler.continue_from({group: of_group.samples for group, of_group in earlier.items()})
+        recorded = {group: of_group.recorded for group, of_group in earlier.items()}
+        recorder = LagRecorder(window, max(2, round(history / interval)), interval, recorded)
+        sampling = GroupSampling(sampler, recorder, interval, file=file, pattern=pattern, on_failure=ending.ask)
         _serve(sampling, listener, cluster, {address.host, *hosts}, ending)
 
 

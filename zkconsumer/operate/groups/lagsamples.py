@@ -83,12 +83,19 @@ class LagSampler:
         """Close the connections to brokers. Idempotent."""
         self._asked.close()
 
+    def continue_from(self, samples: Mapping[str, Mapping[TopicPartition, Sequence[LagSample]]]) -> None:
+        """Samples of groups that another process took, oldest first, precede those of this sampler."""
+        self._samples = {
+            group: {partition: deque(series, self._kept) for partition, series in by_partition.items()}
+            for group, by_partition in samples.items()
+        }
+
     def groups(self) -> list[str]:
         """Names of all groups that there are now."""
         return self._open_registry().groups()
 
     def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
-        """Look at groups once. Groups that are not named are forgotten.
+        """Look at groups once. Groups that are not named are forgotten; one that cannot be read keeps its samples.
 
         Args:
             groups: names of groups.
@@ -117,7 +124,8 @@ class LagSampler:
             problems += (*znodes.problems, *in_kafka[znodes.group].problems)
             self._append(znodes, at, in_kafka[znodes.group], logs.found)
         self.znodes = {znodes.group: znodes for znodes in groups_znodes}
-        self._samples = {group: self._samples[group] for group in self.znodes}
+        kept = self._samples.keys() & {*self.znodes, *reads.failures}
+        self._samples = {group: self._samples[group] for group in kept}
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
         self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
 

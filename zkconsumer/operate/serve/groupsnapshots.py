@@ -118,37 +118,54 @@ class GroupsSnapshot:
         return now - self.at > STALE_INTERVALS * self.interval
 
 
+class RecordedGroup(NamedTuple):
+    """What a recorder keeps of a group until the next sample.
+
+    Attributes:
+        rows: a row for each sample, oldest first; at least one.
+        rebalances: those within the rows, oldest first.
+        znodes: of the last sample; None if another process took it.
+    """
+
+    rows: tuple[LagRow, ...]
+    rebalances: tuple[Rebalance, ...]
+    znodes: GroupZnodes | None = None
+
+
 class LagRecorder:
     """Makes snapshots of what a sampler found, and keeps the history; one thread uses it.
+
+    A group that a sample does not find keeps its history as long as that would keep its last row: it may only have
+    been unreadable for a moment.
 
     Args:
         window: number of samples in a full window.
         history: number of samples in the history. It takes about 8 bytes for each sample and partition.
         interval: seconds between samples.
+        recorded: what a former process has recorded, by group.
     """
 
-    def __init__(self, window: int, history: int, interval: float) -> None:
+    def __init__(
+        self, window: int, history: int, interval: float, recorded: Mapping[str, RecordedGroup] | None = None
+    ) -> None:
         self._window = window
         self._kept = history
         self._interval = interval
-        self._groups: dict[str, GroupSnapshot] = {}
+        self._recorded = dict(recorded or {})
 
     def record(self, sampler: LagSampler, *, at: float, at_ms: int, seconds: float) -> GroupsSnapshot:
         """The snapshot of the last sample; for the arguments see :class:`GroupsSnapshot`."""
         groups = {}
         for name, znodes in sampler.znodes.items():
             samples = sampler.samples(name)
-            former = self._groups.get(name)
-            rows = () if former is None else former.history
+            recorded = self._recorded.get(name)
+            rows = () if recorded is None else recorded.rows
             rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
-            groups[name] = GroupSnapshot(
-                znodes=znodes,
-                samples=samples,
-                window=self._window,
-                history=rows,
-                rebalances=() if former is None else _rebalances(former, znodes, at_ms, rows[0].at_ms),
-            )
-        self._groups = groups
+            rebalances = () if recorded is None else _rebalances(recorded, znodes, at_ms, rows[0].at_ms)
+            groups[name] = GroupSnapshot(znodes, samples, self._window, rows, rebalances)
+            self._recorded[name] = RecordedGroup(rows, rebalances, znodes)
+        oldest_ms = at_ms - round(1000 * self._kept * self._interval)
+        self._recorded = {name: group for name, group in self._recorded.items() if group.rows[-1].at_ms > oldest_ms}
         return GroupsSnapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
 
 
@@ -160,9 +177,9 @@ def _row(
     return LagRow(at_ms, former if former == partitions else partitions, lags)
 
 
-def _rebalances(former: GroupSnapshot, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
-    newest = rebalance_between(former.znodes, znodes, at_ms)
-    known = former.rebalances
+def _rebalances(recorded: RecordedGroup, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
+    newest = None if recorded.znodes is None else rebalance_between(recorded.znodes, znodes, at_ms)
+    known = recorded.rebalances
     if newest is None and (not known or known[0].at_ms >= since_ms):
         return known
     return (*(rebalance for rebalance in known if rebalance.at_ms >= since_ms), *(() if newest is None else (newest,)))

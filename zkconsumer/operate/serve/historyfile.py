@@ -11,7 +11,6 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,14 +18,17 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, Stretch, Stretches
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance
+from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance, RecordedGroup
 
 _VERSION: Final = 1
 _UNKNOWN: Final = -1
+_APPENDED_BETWEEN: Final = 100
+"""Snapshots from one search for groups that are gone to the next."""
 
 _SCHEMA: Final = """
 CREATE TABLE groups (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
-CREATE TABLE partitions (id INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, names TEXT NOT NULL);
+CREATE TABLE partitions (id INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, names TEXT NOT NULL,
+    UNIQUE (group_id, names));
 CREATE TABLE samples (
     at_ms INTEGER NOT NULL, group_id INTEGER NOT NULL, partitions_id INTEGER NOT NULL,
     committed BLOB NOT NULL, log_ends BLOB NOT NULL, PRIMARY KEY (at_ms, group_id)
@@ -39,19 +41,16 @@ CREATE TABLE stretches (group_id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, of
 """
 
 
-@dataclass(slots=True)
-class EarlierGroup:
+class EarlierGroup(NamedTuple):
     """What a former process has recorded of a group.
 
     Attributes:
-        rows: a row for each sample, oldest first.
-        rebalances: oldest first.
+        recorded: its rows and rebalances.
         samples: the last samples of each partition of the newest row, oldest first.
     """
 
-    rows: list[LagRow] = field(default_factory=list)
-    rebalances: list[Rebalance] = field(default_factory=list)
-    samples: dict[TopicPartition, list[LagSample]] = field(default_factory=dict)
+    recorded: RecordedGroup
+    samples: Mapping[TopicPartition, Sequence[LagSample]]
 
 
 class _Partitions(NamedTuple):
@@ -75,6 +74,7 @@ class HistoryFile:
     def __init__(self, path: Path, kept_ms: int) -> None:
         self._path = path
         self._kept_ms = kept_ms
+        self._appended = 0
         self._group_ids: dict[str, int] = {}
         self._newest: dict[int, _Partitions] = {}
         self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -123,32 +123,43 @@ class HistoryFile:
     def _earlier(self, shift: float, now_ms: int, window: int) -> dict[str, EarlierGroup]:
         execute = self._database.execute
         self._delete_before(now_ms - self._kept_ms)
-        execute("DELETE FROM partitions WHERE id NOT IN (SELECT partitions_id FROM samples)")
+        self._delete_orphans()
         names = {key: _name(name) for key, name in execute("SELECT id, name FROM groups")}
         self._group_ids = {name: key for key, name in names.items()}
         sets = {key: _partitions(text) for key, text in execute("SELECT id, names FROM partitions")}
-        groups = {key: EarlierGroup() for key in names}
+        rows: dict[int, list[LagRow]] = {key: [] for key in names}
         recent: dict[int, list[tuple[int, int, array[int], array[int]]]] = {key: [] for key in names}
         for at_ms, key, partitions_id, *blobs in execute(
             "SELECT at_ms, group_id, partitions_id, committed, log_ends FROM samples ORDER BY at_ms"
         ):
             committed, ends = (_numbers(blob) for blob in blobs)
-            groups[key].rows.append(LagRow(at_ms, sets[partitions_id], _lags(committed, ends)))
+            rows[key].append(LagRow(at_ms, sets[partitions_id], _lags(committed, ends)))
             recent[key] = [*recent[key][-(window - 1) :], (at_ms, partitions_id, committed, ends)]
             self._newest[key] = _Partitions(partitions_id, sets[partitions_id])
+        rebalances: dict[int, list[Rebalance]] = {key: [] for key in names}
         for at_ms, key, count, joined, gone in execute("SELECT * FROM rebalances ORDER BY at_ms"):
-            groups[key].rebalances.append(Rebalance(at_ms, count, tuple(json.loads(joined)), tuple(json.loads(gone))))
+            rebalances[key].append(Rebalance(at_ms, count, tuple(json.loads(joined)), tuple(json.loads(gone))))
         lasting = {key: (at_ms, json.loads(text)) for key, at_ms, text in execute("SELECT * FROM stretches")}
-        for key, group in groups.items():
-            if group.rows:
-                at_ms, of_partitions = lasting.get(key, (None, {}))
-                known = of_partitions if at_ms == group.rows[-1].at_ms else {}
-                group.samples = _samples(recent[key], sets, group.rows, known, shift)
-        return {names[key]: group for key, group in groups.items() if group.rows}
+        groups = {}
+        for key, name in names.items():
+            at_ms, of_partitions = lasting.get(key, (None, ()))
+            known = of_partitions if at_ms == rows[key][-1].at_ms else ()
+            samples = _samples(recent[key], sets, rows[key], known, shift)
+            groups[name] = EarlierGroup(RecordedGroup(tuple(rows[key]), tuple(rebalances[key])), samples)
+        return groups
 
     def _delete_before(self, at_ms: int) -> None:
         self._database.execute("DELETE FROM samples WHERE at_ms < ?", (at_ms,))
         self._database.execute("DELETE FROM rebalances WHERE at_ms < ?", (at_ms,))
+
+    def _delete_orphans(self) -> None:
+        """Delete groups and sets of partitions of which no sample is left. It reads the whole file."""
+        execute = self._database.execute
+        execute("DELETE FROM partitions WHERE id NOT IN (SELECT partitions_id FROM samples)")
+        for table, column in (("groups", "id"), ("stretches", "group_id")):
+            execute(f"DELETE FROM {table} WHERE {column} NOT IN (SELECT group_id FROM samples)")
+        self._group_ids.clear()
+        self._newest.clear()
 
     # -- what this process records -------------------------------------------------------------------------------------
 
@@ -164,6 +175,9 @@ class HistoryFile:
                 for name, group in snapshot.groups.items():
                     self._append(name, group, snapshot)
                 self._delete_before(snapshot.at_ms - self._kept_ms)
+                self._appended += 1
+                if self._appended % _APPENDED_BETWEEN == 0:
+                    self._delete_orphans()
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:  # a full disk has ended it
@@ -211,10 +225,12 @@ class HistoryFile:
         if known is not None and known.partitions == partitions:
             return known.id
         names = json.dumps([[partition.topic, partition.partition] for partition in partitions])
-        inserted = self._database.execute("INSERT INTO partitions (group_id, names) VALUES (?, ?)", (key, names))
-        assert inserted.lastrowid is not None
-        self._newest[key] = _Partitions(inserted.lastrowid, partitions)
-        return inserted.lastrowid
+        self._database.execute("INSERT OR IGNORE INTO partitions (group_id, names) VALUES (?, ?)", (key, names))
+        (partitions_id,) = self._database.execute(
+            "SELECT id FROM partitions WHERE group_id = ? AND names = ?", (key, names)
+        ).fetchone()
+        self._newest[key] = _Partitions(int(partitions_id), partitions)
+        return int(partitions_id)
 
 
 def _name(encoded: bytes) -> str:

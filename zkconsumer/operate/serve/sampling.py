@@ -11,6 +11,7 @@ from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.groups.grouplist import matching
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.serve.groupsnapshots import GroupsSnapshot, LagRecorder
+from zkconsumer.operate.serve.historyfile import HistoryFile
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class GroupSampling:
         sampler: used by this thread alone, from :meth:`start` on.
         recorder: makes a snapshot of each sample; used by this thread alone as well.
         interval: seconds from the beginning of a sample to that of the next.
+        file: keeps each snapshot; used by this thread alone. None if the history is in memory only.
         pattern: regex of the groups, see :func:`~zkconsumer.operate.groups.grouplist.matching`.
         on_failure: called on the thread if it ends because of a defect.
 
@@ -39,15 +41,18 @@ class GroupSampling:
         recorder: LagRecorder,
         interval: float,
         *,
+        file: HistoryFile | None = None,
         pattern: str | None = None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._sampler = sampler
         self._recorder = recorder
         self._interval = interval
+        self._file = file
         self._pattern = pattern
         self._on_failure = on_failure
         self._is_failing = False
+        self._is_file_failing = False
         self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
@@ -105,6 +110,20 @@ class GroupSampling:
         self._log_problems(frozenset(self._sampler.problems))
         seconds = time.monotonic() - began
         self.newest = self._recorder.record(self._sampler, at=began, at_ms=at_ms, seconds=seconds)
+        if self._file is not None:
+            self._append(self._file, self.newest)
+
+    def _append(self, file: HistoryFile, snapshot: GroupsSnapshot) -> None:
+        """Keep a snapshot in the file. If that fails, sampling goes on, and the next snapshot is tried again."""
+        try:
+            file.append(snapshot)
+        except ZkConsumerError as error:
+            _log.log(logging.DEBUG if self._is_file_failing else logging.WARNING, "%s", error)
+            self._is_file_failing = True
+        else:
+            if self._is_file_failing:
+                _log.warning("the history is written again; a restart misses what was sampled in between")
+            self._is_file_failing = False
 
     def _log_problems(self, problems: frozenset[str]) -> None:
         if new := sorted(problems - self._problems):

@@ -49,12 +49,14 @@ def test_rows_share_the_partitions_that_stay(sampled):
     assert history[2].partitions == (P0, P1, TopicPartition("t", 2))
 
 
-def test_a_group_that_vanishes_is_forgotten(sampled):
-    recorder = LagRecorder(2, 9, 1.0)
+@pytest.mark.parametrize(("gone_ms", "rows"), [(2000, 2), (3000, 1)])
+def test_a_group_that_vanishes_keeps_its_history_for_as_long_as_it_would_last(sampled, gone_ms, rows):
+    recorder = LagRecorder(2, 3, 1.0)
     record(recorder, sampled, 5)
     sampled.znodes.clear()
-    assert recorder.record(sampled, at=1, at_ms=1, seconds=0).groups == {}
-    assert len(record(recorder, sampled, 5).history) == 1
+    record.at_ms += gone_ms
+    assert recorder.record(sampled, at=1, at_ms=record.at_ms, seconds=0).groups == {}
+    assert len(record(recorder, sampled, 5).history) == rows
 
 
 def test_rebalances_are_kept_as_long_as_the_history(sampled):

@@ -9,6 +9,7 @@ from tests.unit.operate.serve.conftest import Sampled, lag_sample
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_group, follow
+from zkconsumer.operate.serve import historyfile
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder
 from zkconsumer.operate.serve.historyfile import HistoryFile
 
@@ -63,12 +64,12 @@ def test_a_restart_finds_rows_and_rebalances(path):
     first.end()
     second = Process(path, START_MS + 60_000)
     group = second.earlier["g"]
-    assert [(row.at_ms - START_MS, [row.lag(n) for n in (0, 1)]) for row in group.rows] == [
+    assert [(row.at_ms - START_MS, [row.lag(n) for n in (0, 1)]) for row in group.recorded.rows] == [
         (0, [4, None]),
         (10_000, [2, 5]),
     ]
-    assert group.rows[0].partitions is group.rows[1].partitions
-    assert [(one.at_ms - START_MS, one.partitions) for one in group.rebalances] == [(10_000, 1)]
+    assert group.recorded.rows[0].partitions is group.recorded.rows[1].partitions
+    assert [(one.at_ms - START_MS, one.partitions) for one in group.recorded.rebalances] == [(10_000, 1)]
     second.end()
 
 
@@ -102,14 +103,14 @@ def test_what_is_older_than_the_history_is_deleted(path):
         first.sample((number, 9))
     first.end()
     second = Process(path, START_MS + 60_000, kept_ms=25_000)
-    assert [row.at_ms - START_MS for row in second.earlier["g"].rows] == [40_000, 50_000]
+    assert [row.at_ms - START_MS for row in second.earlier["g"].recorded.rows] == [40_000, 50_000]
     second.end()
     second = Process(path, START_MS + 120_000, kept_ms=25_000)
     assert second.earlier == {}
     second.sample((6, 9))
     second.end()
     third = Process(path, START_MS + 130_000)
-    assert [row.lag(0) for row in third.earlier["g"].rows] == [3]
+    assert [row.lag(0) for row in third.earlier["g"].recorded.rows] == [3]
     third.end()
 
 
@@ -120,7 +121,7 @@ def test_partitions_that_were_added_begin_with_their_first_sample(path):
     first.end()
     second = Process(path, START_MS + 20_000)
     group = second.earlier["g"]
-    assert [row.partitions for row in group.rows] == [(P0,), (P0, P1)]
+    assert [row.partitions for row in group.recorded.rows] == [(P0,), (P0, P1)]
     assert {p: len(series) for p, series in group.samples.items()} == {P0: 2, P1: 1}
     second.end()
 
@@ -171,5 +172,33 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_former_ones(path):
     first.sample((6, 9))
     first.end()
     second = Process(path, START_MS + 60_000)
-    assert [row.lag(0) for row in second.earlier["g"].rows] == [4, 3]
+    assert [row.lag(0) for row in second.earlier["g"].recorded.rows] == [4, 3]
     second.end()
+
+
+def test_a_recorder_continues_what_a_former_process_recorded(path):
+    first = Process(path)
+    for number in range(3):
+        first.sample((number, 9))
+    first.end()
+    second = Process(path, START_MS + 60_000)
+    earlier = {name: group.recorded for name, group in second.earlier.items()}
+    second._recorder = LagRecorder(4, 3, 10.0, earlier)
+    rows = second.sample((8, 9)).groups["g"].history
+    assert [(row.at_ms - START_MS, row.lag(0)) for row in rows] == [(10_000, 8), (20_000, 7), (60_000, 1)]
+    second.end()
+
+
+def test_a_group_of_which_nothing_is_left_leaves_the_file(path, monkeypatch):
+    monkeypatch.setattr(historyfile, "_APPENDED_BETWEEN", 4)
+    process = Process(path, kept_ms=15_000)
+    process.sample((5, 9), group="gone")
+    del process._sampled.znodes["gone"]
+    for count in (1, 2, 1, 2, 1):
+        process.sample(*[(5, 9)] * count)
+    process.end()
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT name FROM groups").fetchall() == [(b"g",)]
+        assert database.execute("SELECT count(*) FROM partitions").fetchone() == (2,), "equal sets share a row"
+        assert database.execute("SELECT count(*) FROM samples").fetchone() == (2,)
+    database.close()

@@ -5,6 +5,7 @@ from contextlib import closing
 from tests.fixtures.groups import znodes_of_a_group
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder
 from zkconsumer.operate.serve.sampling import GroupSampling
@@ -20,3 +21,32 @@ def test_what_a_sample_cannot_read_is_logged_once(caplog):
         assert sampling.stop(60)
     (record,) = (one for one in caplog.records if one.name == "zkconsumer.operate.serve.sampling")
     assert record.getMessage().startswith("a sample is incomplete: log ends are unknown: no broker is registered")
+
+
+class FullDisk:
+    """A history file that cannot be written until its disk has space again."""
+
+    def __init__(self):
+        self.is_full = True
+        self.appended = []
+
+    def append(self, snapshot):
+        if self.is_full:
+            raise ZkConsumerError("history h cannot be written: database or disk is full; check its disk")
+        self.appended.append(snapshot)
+
+
+def test_sampling_goes_on_while_the_history_cannot_be_written(caplog):
+    file = FullDisk()
+    with closing(LagSampler(znodes_of_a_group(), CONFIG, window=2)) as sampler:
+        sampling = GroupSampling(sampler, LagRecorder(2, 9, 0.01), 0.01, file=file)
+        sampling.start()
+        eventually(lambda: sampling.newest and len(sampling.newest.groups["g"].history) > 2)
+        file.is_full = False
+        eventually(lambda: file.appended)
+        assert sampling.stop(60)
+    logged = [one.getMessage() for one in caplog.records if "history" in one.getMessage()]
+    assert logged == [
+        "history h cannot be written: database or disk is full; check its disk",
+        "the history is written again; a restart misses what was sampled in between",
+    ]
