@@ -1,4 +1,4 @@
-"""The queries of the Grafana dashboard, in a real Prometheus that scrapes a real ``serve``."""
+"""The queries of the Grafana dashboard and the alerts, in a real Prometheus that scrapes a real ``serve``."""
 
 import json
 import re
@@ -113,8 +113,16 @@ def test_every_query_of_the_dashboard_has_results(prometheus, group, lagging):
     assert found["Lag by group"] == [6]
     assert found["Lag by partition"] == [3, 3]
     assert found["Members"] == [1]
+    assert found["Groups by status"] == [1]
     assert found["Lag by offsets in ZooKeeper"] == [6]
     assert found["Records above the log start"] == [COMMITTED]
+
+
+def test_alerts_fire_after_their_time():
+    require_for_web("promtool", package="prometheus")
+    command = ["promtool", "test", "rules", str(ROOT / "tests/web/alerts.yml")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_variables_list_groups_and_topics(prometheus, group, lagging):

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 
+from tests.fixtures.groupnodes import GroupNodes
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 
@@ -84,10 +85,85 @@ def test_the_list_leads_to_a_group(browser, serve, group, lagging):
     browser.get(f"{served.url}/")
     # The lag is unknown until the broker has answered.
     wanted = [[group.name, "6", "0", "1", "3/3"]]
-    eventually(lambda: [[row[0], *row[2:6]] for row in rows(browser, "#groups")] == wanted)
+    eventually(lambda: [[row[0], row[2], *row[5:8]] for row in rows(browser, "#groups")] == wanted)
     click(browser, "#groups a")
     eventually(lambda: len(rows(browser, "#partitions")) == 3)
     assert not browser.find_element("id", "groups-view").is_displayed()
+
+
+@pytest.fixture
+def fleet(zookeeper, unique_name):
+    """The names of 130 groups without members."""
+    groups = [GroupNodes(zookeeper, f"{unique_name}-{number:03}") for number in range(130)]
+    for group in groups:
+        group.commit("t", 0, 5)
+    yield [group.name for group in groups]
+    for group in groups:
+        zookeeper.delete(group.root, recursive=True)
+
+
+def shown(browser):
+    return [row[0] for row in rows(browser, "#groups")]
+
+
+def test_a_link_shows_the_same_part_of_many_groups(browser, serve, fleet):
+    served = serve()
+    browser.get(f"{served.url}/")
+    eventually(lambda: shown(browser) == fleet[:100])
+    assert browser.find_element("id", "shown").text == "1 to 100 of 130"
+    browser.find_element("id", "following").click()
+    eventually(lambda: shown(browser) == fleet[100:])
+    browser.find_element("id", "search").send_keys("-01")
+    eventually(lambda: shown(browser) == fleet[10:20])
+    click(browser, "#groups th[data-sort=group]")
+    eventually(lambda: shown(browser) == fleet[10:20])
+    click(browser, "#groups th[data-sort=group]")
+    eventually(lambda: shown(browser) == fleet[10:20][::-1])
+    link = browser.current_url
+    browser.get("about:blank")
+    browser.get(link)
+    eventually(lambda: shown(browser) == fleet[10:20][::-1])
+    assert browser.find_element("id", "search").get_attribute("value") == "-01"
+    assert browser.find_element("css selector", "th[data-sort=group]").get_attribute("aria-sort") == "descending"
+
+
+def test_states_are_counted_and_choose_groups(browser, serve, fleet, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/")
+    eventually(lambda: len(shown(browser)) == 100)
+    counts = "return [...document.querySelectorAll('#counts button')].map((one) => one.textContent)"
+    eventually(lambda: browser.execute_script(counts) == ["130 NO MEMBERS", "1 UNKNOWN"])
+    click(browser, "#counts .status-UNKNOWN")
+    eventually(lambda: shown(browser) == [group.name])
+    trend = browser.find_elements("css selector", "#groups td.trend polyline")
+    assert len(trend) == 1
+    click(browser, "#counts .status-UNKNOWN")
+    eventually(lambda: len(shown(browser)) == 100)
+
+
+WIDER = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+LINES = """
+return [...document.querySelectorAll('#groups td a')].map(
+    (link) => new Set([...link.getClientRects()].map((one) => one.y)).size)
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_names_stay_on_a_line_at_each_width(browser, serve, group, lagging, width, zookeeper):
+    group.root = f"{group.root}-{'long-name-' * 12}"
+    group.consume(lagging, (0, 1, 2), 0)
+    browser.set_window_size(width, 900)
+    try:
+        browser.get(f"{serve().url}/")
+        eventually(lambda: len(shown(browser)) == 2)
+        assert browser.execute_script(LINES) == [1, 1]
+        assert not browser.execute_script(WIDER), "tables scroll, the page does not"
+        click(browser, "#groups a")
+        eventually(lambda: len(rows(browser, "#partitions")) == 3)
+        assert not browser.execute_script(WIDER)
+    finally:
+        browser.set_window_size(1280, 900)
+        zookeeper.delete(f"/consumers/{group.name}", recursive=True)
 
 
 def test_the_table_is_what_the_api_answers(browser, serve, group, lagging):

@@ -73,7 +73,9 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str) -
 )
 @match_option
 @storage_option
-@click.option("--cluster", default="local", metavar="NAME", help="Name in Burrow's paths.  [default: local]")
+@click.option(
+    "--cluster", metavar="NAME", help="Label of all metrics, and name in Burrow's paths, which is local without it."
+)
 def serve(
     connection: ToolConnection,
     address: Address,
@@ -85,7 +87,7 @@ def serve(
     history_file: Path | None,
     pattern: str | None,
     storage: OffsetStorage,
-    cluster: str,
+    cluster: str | None,
 ) -> None:
     """Serve a web page, an API and metrics of the lag of all groups, until Ctrl-C.
 
@@ -126,7 +128,7 @@ def serve(
 
 
 def _serve(
-    sampling: GroupSampling, listener: socket.socket, cluster: str, hosts: Collection[str], ending: Ending
+    sampling: GroupSampling, listener: socket.socket, cluster: str | None, hosts: Collection[str], ending: Ending
 ) -> None:
     """Sample and answer until the end is asked for.
 
@@ -137,7 +139,8 @@ def _serve(
     from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
-    server = WebServer(web_app(lambda: sampling.newest, time.monotonic, cluster, names), listener)
+    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled)
+    server = WebServer(app, listener)
     sampling.start()
     server.start()
     try:

@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
+from zkconsumer.operate.serve.grouptable import parse_number, parse_query
 from zkconsumer.operate.serve.hosts import is_allowed_host
 
 _STATIC: Final = Path(__file__).parent / "static"
@@ -40,7 +41,9 @@ _HEADERS: Final = {
 
 _NOT_STORED: Final = {"Cache-Control": "no-store"}
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+_UNNAMED_CLUSTER: Final = "local"
+
+Endpoint = Callable[[Request], Response]
 
 
 class Protection:
@@ -85,15 +88,20 @@ def plotly_script() -> Path:
 
 
 def web_app(
-    newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float], cluster: str, hosts: Collection[str]
+    newest: Callable[[], GroupsSnapshot | None],
+    clock: Callable[[], float],
+    cluster: str | None,
+    hosts: Collection[str],
+    failure: Callable[[], str | None] = lambda: None,
 ) -> Starlette:
     """The application.
 
     Args:
         newest: returns the last snapshot, None if there is none.
         clock: the clock of :attr:`GroupsSnapshot.at`.
-        cluster: name in Burrow's paths.
+        cluster: name in Burrow's paths and label of all metrics; None for ``local``, and no label.
         hosts: names that requests may address this server by, besides IP addresses.
+        failure: returns why the last sample failed, None if it did not.
 
     Raises:
         UsageError: plotly is not installed.
@@ -110,19 +118,26 @@ def web_app(
         Route("/", page),
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *_Monitoring(newest, clock).routes(),
-        *_Groups(newest, clock).routes(),
-        *_Burrow(newest, cluster).routes(),
+        *_Monitoring(newest, clock, cluster).routes(),
+        *_Groups(newest, clock, failure).routes(),
+        *_Burrow(newest, cluster or _UNNAMED_CLUSTER).routes(),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Protection, hosts=hosts)])
+
+
+# Endpoints that evaluate all groups are functions without `async`, which Starlette runs on threads of its own: for
+# thousands of groups the first evaluation of a snapshot takes a second, and other requests are answered meanwhile.
 
 
 class _Monitoring:
     """What monitors ask for."""
 
-    def __init__(self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float], cluster: str | None
+    ) -> None:
         self._newest = newest
         self._clock = clock
+        self._cluster = cluster
 
     def routes(self) -> list[BaseRoute]:
         return [Route("/healthz", self._health), Route("/metrics", self._metrics)]
@@ -134,16 +149,23 @@ class _Monitoring:
         text = f"the last sample began {now - snapshot.at:.0f} s ago\n"
         return PlainTextResponse(text, 503 if snapshot.is_stale(now) else 200)
 
-    async def _metrics(self, _: Request) -> Response:
-        return Response(exposition(self._newest(), self._clock()), headers={"Content-Type": CONTENT_TYPE})
+    def _metrics(self, _: Request) -> Response:
+        text = exposition(self._newest(), self._clock(), self._cluster)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
 class _Groups:
     """The documents of the group commands."""
 
-    def __init__(self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        newest: Callable[[], GroupsSnapshot | None],
+        clock: Callable[[], float],
+        failure: Callable[[], str | None],
+    ) -> None:
         self._newest = newest
         self._clock = clock
+        self._failure = failure
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -152,25 +174,33 @@ class _Groups:
             Route("/api/groups/{group}/history", self._one(self._history)),
         ]
 
-    async def _all(self, _: Request) -> Response:
+    def _all(self, request: Request) -> Response:
         snapshot = self._newest()
-        return _error(_NO_SAMPLE, 503) if snapshot is None else _json(groups_document(snapshot, self._clock()))
+        if snapshot is None:
+            return _error(self._failure() or _NO_SAMPLE, 503)
+        try:
+            query = parse_query(request.query_params)
+        except UsageError as error:
+            return _error(str(error), 400)
+        return _json(groups_document(snapshot, self._clock(), query, self._failure()))
 
     def _group(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
-        return _json(group_document(snapshot, group, self._clock()))
+        return _json(group_document(snapshot, group, self._clock(), self._failure()))
 
     def _history(self, request: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
         most = request.query_params.get("most")
-        if most is not None and not (most.isascii() and most.isdigit()):
-            return _error("most is a number of partitions", 400)
-        pieces = history_pieces(snapshot, group, self._clock(), None if most is None else int(most[:18]))
+        try:
+            count = None if most is None else parse_number("most", most)
+        except UsageError as error:
+            return _error(str(error), 400)
+        pieces = history_pieces(snapshot, group, self._clock(), count)
         return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
 
     def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
-        async def answer(request: Request) -> Response:
+        def answer(request: Request) -> Response:
             snapshot = self._newest()
             if snapshot is None:
-                return _error(_NO_SAMPLE, 503)
+                return _error(self._failure() or _NO_SAMPLE, 503)
             group = snapshot.groups.get(request.path_params["group"])
             if group is None:
                 return _error("no such group, or --match excludes it; /api/groups lists the groups", 404)
@@ -214,7 +244,7 @@ class _Burrow:
         return _burrow(request, burrow.consumers_document(snapshot))
 
     def _status(self, *, every_partition: bool) -> Endpoint:
-        async def answer(request: Request) -> Response:
+        def answer(request: Request) -> Response:
             snapshot = self._newest()
             if snapshot is None:
                 return _burrow(request, burrow.error_document(_NO_SAMPLE), 503)

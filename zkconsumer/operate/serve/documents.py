@@ -12,29 +12,43 @@ from zkconsumer.operate.groups.groupdocuments import lag_document, member_docume
 from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
+from zkconsumer.operate.serve.grouptable import GroupQuery, choose_part
 
 _PIECE: Final = 50
 """Partitions in a piece of a history."""
 
+_ALL: Final = GroupQuery()
+_POINTS: Final = 60
+"""Points of a sparkline, which is about 100 pixels wide."""
 
-def groups_document(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
-    """``/api/groups``: a line for each group, as ``groups list --long`` has it, and the group's rates.
+
+def groups_document(
+    snapshot: GroupsSnapshot, now: float, query: GroupQuery = _ALL, failure: str | None = None
+) -> dict[str, Any]:
+    """``/api/groups``: a line for each group, as ``groups list --long`` has it, its rates and its lag over time.
 
     Args:
         snapshot: the newest snapshot.
         now: see :meth:`GroupsSnapshot.is_stale`.
+        query: which groups, in which order.
+        failure: why there is no newer snapshot; None if the last sample has succeeded.
     """
+    part = choose_part([group_line(group) for group in snapshot.groups.values()], query)
     return {
-        **_sampled(snapshot, now),
+        **_sampled(snapshot, now, failure),
         "problems": list(snapshot.problems),
-        "groups": [_line(group) for group in snapshot.groups.values()],
+        "total": part.total,
+        "counts": part.counts,
+        "groups": [{**line, "trend": lag_trend(snapshot.groups[line["group"]])} for line in part.lines],
     }
 
 
-def group_document(snapshot: GroupsSnapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
+def group_document(
+    snapshot: GroupsSnapshot, group: GroupSnapshot, now: float, failure: str | None = None
+) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     return {
-        **_sampled(snapshot, now),
+        **_sampled(snapshot, now, failure),
         **lag_document(group.znodes.group, group.lag),
         "members": member_documents(group.members),
         "problems": list(group.znodes.problems),
@@ -88,15 +102,29 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _sampled(snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
-    return {"sampled_ms": snapshot.at_ms, "interval_s": snapshot.interval, "stale": snapshot.is_stale(now)}
+def _sampled(snapshot: GroupsSnapshot, now: float, failure: str | None = None) -> dict[str, Any]:
+    return {
+        "sampled_ms": snapshot.at_ms,
+        "interval_s": snapshot.interval,
+        "took_s": snapshot.seconds,
+        "stale": snapshot.is_stale(now),
+        "failure": failure,
+    }
 
 
-def _line(group: GroupSnapshot) -> dict[str, Any]:
+def group_line(group: GroupSnapshot) -> dict[str, Any]:
+    """A group in the list.
+
+    ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown.
+    """
+    ages = [evaluated.lag_s for evaluated in group.lag.partitions.values() if evaluated.lag]
     listing = group_listing(group.znodes, group.lag)
     return {
         **dataclasses.asdict(listing),
         "status": listing.status.value,
+        "severity": listing.status.severity,
+        "is_problem": group.lag.is_problem,
+        "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
         "complete": group.lag.complete,
         "partitions": len(group.znodes.partitions),
         "owned": sum(map(group.znodes.is_live, group.znodes.partitions)),
@@ -104,6 +132,13 @@ def _line(group: GroupSnapshot) -> dict[str, Any]:
         "produced_per_s": _sum(group.lag, "produced_per_s"),
         "rebalances": len(group.rebalances),
     }
+
+
+def lag_trend(group: GroupSnapshot) -> list[int | None]:
+    """The lag of a group over its history, in at most 60 points, oldest first; None where it was wholly unknown."""
+    rows = group.history
+    step = max(1, -(-len(rows) // _POINTS))
+    return [row.sum() for row in rows[(len(rows) - 1) % step :: step]]
 
 
 def _sum(lag: GroupLag, rate: str) -> float | None:

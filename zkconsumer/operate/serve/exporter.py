@@ -28,6 +28,8 @@ METRICS: Final = {
     "kafka_consumergroup_current_offset_sum": "The sum over the partitions of a topic that have a committed offset.",
     "kafka_consumergroupzookeeper_lag_zookeeper": "The lag by the offset that is stored in ZooKeeper.",
     "kafka_consumergroup_members": "Registered members.",
+    "zkconsumer_consumergroup_status": "1; the label status is what groups status prints.",
+    "zkconsumer_consumergroup_lag_seconds": "The age of the oldest record of a partition that is not consumed.",
     "kafka_topic_partitions": "Partitions of a topic that a group subscribes to, owned or committed.",
     "kafka_topic_partition_current_offset": "The log end: the next offset to be written.",
     "kafka_topic_partition_oldest_offset": "The log start: the first offset in the log.",
@@ -41,16 +43,19 @@ Series = tuple[str, str, int | float]
 """Name of a metric, its labels as text, and its value."""
 
 
-def exposition(snapshot: GroupsSnapshot | None, now: float) -> str:
+def exposition(snapshot: GroupsSnapshot | None, now: float, cluster: str | None = None) -> str:
     """The page ``/metrics``.
 
     Args:
         snapshot: the newest, None if there is none.
         now: see :meth:`GroupsSnapshot.is_stale`.
+        cluster: label of each series; None for no such label.
     """
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
+    of_cluster = "" if cluster is None else f'cluster="{_escaped(cluster)}"'
     for name, labels, value in () if snapshot is None else _series(snapshot, now):
-        by_name[name].append(f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n")
+        all_labels = f"{of_cluster}{',' if of_cluster and labels else ''}{labels}"
+        by_name[name].append(f"{name}{{{all_labels}}} {value}\n" if all_labels else f"{name} {value}\n")
     return "".join(
         f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n" + "".join(lines)
         for name, lines in by_name.items()
@@ -83,6 +88,10 @@ def _series(snapshot: GroupsSnapshot, now: float) -> Iterator[Series]:
 def _group_series(group: GroupSnapshot) -> Iterator[Series]:
     of_group = f'consumergroup="{_escaped(group.znodes.group)}"'
     yield "kafka_consumergroup_members", of_group, len(group.znodes.live)
+    yield "zkconsumer_consumergroup_status", f'{of_group},status="{group.lag.status.value}"', 1
+    for partition, evaluated in group.lag.partitions.items():
+        if evaluated.lag_s is not None:
+            yield "zkconsumer_consumergroup_lag_seconds", f"{of_group},{_labels(partition)}", round(evaluated.lag_s, 3)
     lags: dict[str, list[int]] = {}
     offsets: dict[str, list[int]] = {}
     for partition, samples in group.samples.items():

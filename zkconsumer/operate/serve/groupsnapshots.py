@@ -45,6 +45,11 @@ class LagRow(NamedTuple):
         lag = _UNKNOWN if index is None else self.lags[index]
         return None if lag == _UNKNOWN else lag
 
+    def sum(self) -> int | None:
+        """The lag of all partitions where it was known; None if it was known of none."""
+        unknown = self.lags.count(_UNKNOWN)
+        return None if unknown == len(self.lags) and unknown else sum(self.lags) - unknown * _UNKNOWN
+
 
 class Rebalance(NamedTuple):
     """A change of owners between two samples.

@@ -32,6 +32,7 @@ class GroupSampling:
 
     Attributes:
         newest: the last snapshot, None before the first; only the thread writes it.
+        unsampled: why the last sample failed, None if it did not; only the thread writes it.
         failure: why the thread ended, None if it did not.
     """
 
@@ -51,12 +52,12 @@ class GroupSampling:
         self._file = file
         self._pattern = pattern
         self._on_failure = on_failure
-        self._is_failing = False
         self._is_file_failing = False
         self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
         self.newest: GroupsSnapshot | None = None
+        self.unsampled: str | None = None
         self.failure: Exception | None = None
 
     def start(self) -> None:
@@ -100,13 +101,13 @@ class GroupSampling:
         try:
             self._sampler.sample(matching(self._sampler.groups(), self._pattern), began)
         except ZkConsumerError as error:
-            level = logging.DEBUG if self._is_failing else logging.WARNING
+            level = logging.DEBUG if self.unsampled is not None else logging.WARNING
             _log.log(level, "no sample, trying again every %g s: %s", self._interval, error)
-            self._is_failing = True
+            self.unsampled = str(error)
             return
-        if self._is_failing:
+        if self.unsampled is not None:
             _log.warning("samples are taken again")
-        self._is_failing = False
+        self.unsampled = None
         self._log_problems(frozenset(self._sampler.problems))
         seconds = time.monotonic() - began
         self.newest = self._recorder.record(self._sampler, at=began, at_ms=at_ms, seconds=seconds)

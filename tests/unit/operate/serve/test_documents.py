@@ -8,6 +8,7 @@ from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapsh
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.groupsnapshots import LagRow
+from zkconsumer.operate.serve.grouptable import GroupQuery
 
 
 def history(snapshot, most=None):
@@ -21,6 +22,22 @@ def test_a_group_in_the_list(one_group):
     assert (line["group"], line["status"], line["lag"], line["unknown"]) == ("g", "STALL", 3, 1)
     assert (line["partitions"], line["owned"], line["rebalances"]) == (2, 1, 1)
     assert line["consumed_per_s"] == 0.0
+
+
+def test_the_lag_of_a_group_over_time_has_few_points(one_group):
+    (line,) = groups_document(one_group, 100.0)["groups"]
+    assert line["trend"] == [3, 3], "unknown lag counts as none beside known lag"
+    p0 = (TopicPartition("t", 0),)
+    rows = [LagRow(at, p0, array("q", [at if at % 50 else -1])) for at in range(1, 151)]
+    long = group_snapshot({"t-0": [lag_sample()]}, history=rows)
+    (line,) = groups_document(snapshot(long), 100.0)["groups"]
+    assert line["trend"] == [None if at % 50 == 0 else at for at in range(3, 151, 3)]
+    assert line["trend"][-1] is None
+
+
+def test_the_list_has_the_part_that_is_asked_for(one_group):
+    found = groups_document(one_group, 100.0, GroupQuery(search="x"), "no ZooKeeper")
+    assert (found["groups"], found["total"], found["counts"], found["failure"]) == ([], 0, {}, "no ZooKeeper")
 
 
 def test_a_group_has_its_partitions_and_the_age_of_the_sample(one_group):

@@ -5,7 +5,7 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.documents import ROOT
-from tests.fixtures.groups import group_znodes
+from tests.fixtures.groups import followed, group_znodes
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.exporter import METRICS, exposition
@@ -33,7 +33,20 @@ def test_all_that_is_known_has_a_series(one_group):
     assert found["kafka_topic_partition_current_offset"] == {("t", "0"): 8, ("t", "1"): 8}
     assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 0, ("t", "1"): 0}
     assert found["kafka_topic_partitions"] == {("t",): 2}
-    assert found.keys() == METRICS.keys()
+    assert found["zkconsumer_consumergroup_status"] == {("g", "STALL"): 1}
+    assert METRICS.keys() - found.keys() == {"zkconsumer_consumergroup_lag_seconds"}
+
+
+def test_the_age_of_lag_has_a_series_where_it_is_known():
+    samples = [lag_sample(30.0, committed=5, log_end=5), lag_sample(100.0, committed=5, log_end=12)]
+    found = series(exposition(snapshot(group_snapshot({"t-0": samples})), 100.0))
+    assert found["zkconsumer_consumergroup_lag_seconds"] == {("g", "t", "0"): 70.0}
+
+
+def test_each_series_has_the_label_of_the_cluster(one_group):
+    found = series(exposition(one_group, 100.0, 'e"u'))
+    assert found["kafka_consumergroup_lag"] == {('e"u', "g", "t", "0"): 3}
+    assert found["zkconsumer_serve_problems"] == {('e"u',): 0}
 
 
 def test_a_log_of_two_groups_has_one_series():
@@ -66,7 +79,7 @@ def test_labels_may_have_any_character():
     name = 'a"b\\n\\c\nd<e>\u202e'
     taken = snapshot(
         group_snapshot({"t-0": [lag_sample()]}).__class__(
-            group_znodes(), {TopicPartition(name, 0): [lag_sample()]}, 2, (), ()
+            group_znodes(), {TopicPartition(name, 0): followed([lag_sample()])}, 2, (), ()
         )
     )
     assert series(exposition(taken, 100.0))["kafka_consumergroup_lag"] == {("g", name, "0"): 3}

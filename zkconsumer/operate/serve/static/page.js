@@ -1,11 +1,16 @@
 // The page of `zkconsumer serve`. It shows what /api/groups answers, and asks again at every sample.
 //
+// The address says what is shown, so that a link leads to the same after a restart: the query has what is searched and
+// how the list is sorted, and the fragment the name of a group.
+//
 // Names of groups, topics and members come from znodes that any client may write. They reach the document only through
 // textContent, and plotly only through `text()`, since plotly reads some HTML tags in labels.
 
 const UNKNOWN = "-";
 const MOST_TRACES = 200;
 const SHOWN_CHARACTERS = 200;
+const GROUPS_OF_PAGE = 100;
+const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "UNKNOWN", "OK"];
 
 const byId = (id) => document.getElementById(id);
 
@@ -48,6 +53,7 @@ function cell(content, kind) {
   if (content instanceof Node) made.append(content);
   else made.textContent = content;
   if (kind) made.className = kind;
+  if (kind !== "text" && made.textContent.length > 30) made.title = made.textContent;
   return made;
 }
 
@@ -82,27 +88,98 @@ async function ask(path) {
   return found;
 }
 
-const groupsShown = { newest: [] };
+/** What the query of the address asks for. */
+function query() {
+  const asked = new URLSearchParams(location.search);
+  return {
+    search: asked.get("search") ?? "",
+    status: asked.get("status") ?? "",
+    sort: asked.get("sort") ?? "worst",
+    first: Math.max(0, Number.parseInt(asked.get("first") ?? "0", 10) || 0),
+  };
+}
+
+/** Change the query, and show what it asks for; the address has only what differs from the default. */
+function change(changed) {
+  const asked = { ...query(), first: 0, ...changed };
+  const kept = Object.entries(asked).filter(([name, value]) => value && !(name === "sort" && value === "worst"));
+  const text = new URLSearchParams(kept).toString();
+  history.replaceState(null, "", `${location.pathname}${text ? `?${text}` : ""}${location.hash}`);
+  refresh();
+}
+
+/** A line of the lag over time, from 0 at the bottom; it has gaps where the lag was unknown. */
+function sparkline(trend) {
+  const drawing = byId("sparkline").content.firstElementChild.cloneNode(true);
+  const anyLine = drawing.firstElementChild;
+  anyLine.remove();
+  drawing.setAttribute("viewBox", `0 0 ${Math.max(1, trend.length - 1)} 20`);
+  const known = trend.filter((lag) => lag !== null);
+  const top = Math.max(1, ...known);
+  drawing.setAttribute("aria-label", known.length ? `lag ${known[0]} to ${known.at(-1)}, at most ${top}` : "unknown");
+  const lines = [[]];
+  trend.forEach((lag, index) => {
+    if (lag === null) lines.push([]);
+    else lines.at(-1).push(`${index},${19 - (18 * lag) / top}`);
+  });
+  for (const points of lines.filter((line) => line.length > 0)) {
+    const line = anyLine.cloneNode();
+    line.setAttribute("points", points.join(" "));
+    drawing.append(line);
+  }
+  return drawing;
+}
+
+function showCounts(counts) {
+  const { status } = query();
+  byId("counts").replaceChildren(
+    ...STATES.filter((state) => counts[state] || state === status).map((state) => {
+      const button = statusBadge(state, "", document.createElement("button"));
+      button.type = "button";
+      button.textContent = `${counts[state] ?? 0} ${state}`;
+      button.setAttribute("aria-pressed", String(state === status));
+      button.addEventListener("click", () => change({ status: state === query().status ? "" : state }));
+      return button;
+    }),
+  );
+}
+
+function showOrder() {
+  const { sort } = query();
+  for (const heading of document.querySelectorAll("#groups th[data-sort]")) {
+    const field = heading.dataset.sort.replace("-", "");
+    const isShown = sort.replace("-", "") === field;
+    // "worst" begins with the worst status: as numbers of severity it descends.
+    const isDescending = (field === "worst") !== sort.startsWith("-");
+    if (isShown) heading.setAttribute("aria-sort", isDescending ? "descending" : "ascending");
+    else heading.removeAttribute("aria-sort");
+  }
+}
 
 function showGroups(found) {
-  groupsShown.newest = found.groups;
-  const wanted = byId("filter").value.toLowerCase();
+  const { first } = query();
+  showCounts(found.counts);
+  showOrder();
   fill(
     "groups",
-    found.groups
-      .filter((one) => one.group.toLowerCase().includes(wanted))
-      .map((one) => [
-        cell(groupLink(one.group)),
-        cell(statusBadge(one.status, one.reason)),
-        cell(number(one.lag), "number"),
-        cell(number(one.unknown), "number"),
-        cell(number(one.members), "number"),
-        cell(`${one.owned}/${one.partitions}`, "number"),
-        cell(number(one.consumed_per_s, 1), "number"),
-        cell(number(one.produced_per_s, 1), "number"),
-        cell(number(one.rebalances), "number"),
-      ]),
+    found.groups.map((one) => [
+      cell(groupLink(one.group)),
+      cell(statusBadge(one.status, one.reason)),
+      cell(number(one.lag), "number"),
+      cell(duration(one.lag_s), "number"),
+      cell(sparkline(one.trend), "trend"),
+      cell(number(one.unknown), "number"),
+      cell(number(one.members), "number"),
+      cell(`${one.owned}/${one.partitions}`, "number"),
+      cell(number(one.consumed_per_s, 1), "number"),
+      cell(number(one.produced_per_s, 1), "number"),
+      cell(number(one.rebalances), "number"),
+    ]),
   );
+  const last = first + found.groups.length;
+  byId("shown").textContent = found.total ? `${first + 1} to ${last} of ${found.total}` : "no groups";
+  byId("former").hidden = first === 0;
+  byId("following").hidden = last >= found.total;
 }
 
 function ownerText(one) {
@@ -132,7 +209,7 @@ function showGroup(found, history) {
       cell(number(one.consumed_per_s, 1), "number"),
       cell(number(one.produced_per_s, 1), "number"),
       cell(ownerText(one)),
-      cell(printable(one.reason)),
+      cell(printable(one.reason), "text"),
     ]),
   );
   fill(
@@ -150,11 +227,15 @@ function showGroup(found, history) {
     history.rebalances.toReversed().map((one) => [
       cell(time(one.at_ms)),
       cell(number(one.partitions), "number"),
-      cell(one.joined.map(printable).join(", ") || UNKNOWN),
-      cell(one.left.map(printable).join(", ") || UNKNOWN),
+      cell(one.joined.map(printable).join(", ") || UNKNOWN, "text"),
+      cell(one.left.map(printable).join(", ") || UNKNOWN, "text"),
     ]),
   );
   drawLag(history);
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 function drawLag(history) {
@@ -193,12 +274,16 @@ function drawLag(history) {
   }));
   const layout = {
     margin: { t: 20, r: 10, b: 40, l: 70 },
-    xaxis: { type: "date" },
-    yaxis: { title: { text: "lag, records" }, rangemode: "tozero" },
+    xaxis: { type: "date", gridcolor: colour("--border") },
+    yaxis: { title: { text: "lag, records" }, rangemode: "tozero", gridcolor: colour("--border") },
     shapes: marks,
     annotations: names,
     showlegend: true,
     uirevision: history.group,
+    // The colours of the page, in both schemes.
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colour("--text") },
   };
   window.Plotly.react(byId("chart"), traces, layout, { displayModeBar: false, responsive: true });
 }
@@ -223,8 +308,11 @@ async function show() {
   byId("groups-view").hidden = group !== null;
   byId("group-view").hidden = group === null;
   if (group === null) {
-    const found = await ask("/api/groups");
-    if (chosenGroup() === null) showGroups(found);
+    const asked = query();
+    const wanted = new URLSearchParams({ ...asked, count: GROUPS_OF_PAGE });
+    const found = await ask(`/api/groups?${wanted}`);
+    const isWanted = chosenGroup() === null && JSON.stringify(query()) === JSON.stringify(asked);
+    if (isWanted) showGroups(found);
     return found;
   }
   const path = `/api/groups/${encodeURIComponent(group)}`;
@@ -242,9 +330,12 @@ async function refresh() {
   try {
     const found = await show();
     showProblems(found.problems);
-    failure.hidden = !found.stale;
-    failure.textContent = "These values are old: sampling has failed since then. Check the log of zkconsumer serve.";
-    byId("sampled").textContent = `Sampled ${time(found.sampled_ms)}, every ${found.interval_s} s`;
+    failure.hidden = !found.stale && found.failure === null;
+    failure.textContent = found.failure
+      ? `The last sample has failed, these values are older: ${printable(found.failure)}`
+      : "These values are old: a sample takes too long. Check the log of zkconsumer serve.";
+    byId("sampled").textContent =
+      `Sampled ${time(found.sampled_ms)}, every ${found.interval_s} s, took ${number(found.took_s, 1)} s`;
     waitMs = Math.max(200, Math.min(found.interval_s * 1000, 10_000));
   } catch (error) {
     failure.hidden = false;
@@ -255,5 +346,15 @@ async function refresh() {
 }
 
 addEventListener("hashchange", refresh);
-byId("filter").addEventListener("input", () => showGroups({ groups: groupsShown.newest }));
+byId("search").value = query().search;
+byId("search").addEventListener("input", () => change({ search: byId("search").value }));
+byId("former").addEventListener("click", () => change({ first: Math.max(0, query().first - GROUPS_OF_PAGE) }));
+byId("following").addEventListener("click", () => change({ first: query().first + GROUPS_OF_PAGE }));
+byId("groups").tHead.addEventListener("click", ({ target }) => {
+  const wanted = target.dataset.sort;
+  if (!wanted) return;
+  const first = wanted === "-worst" ? "worst" : wanted;
+  const other = first.startsWith("-") ? first.slice(1) : `-${first}`;
+  change({ sort: query().sort === first ? other : first });
+});
 refresh();
