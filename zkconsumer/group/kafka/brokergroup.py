@@ -8,7 +8,6 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
@@ -34,9 +33,6 @@ from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
-_LONGEST_HEARTBEAT_S: Final = 15.0
-"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
-
 
 class BrokerGroup:
     """One member's side of the group. Threads and errors are those of the protocol.
@@ -58,8 +54,6 @@ class BrokerGroup:
         self._consumer_id = consumer_id
         self._session = session
         self._membership: SharedMembership[GroupMembership] = self._session.membership
-        by_broker = config.group_protocol == "consumer"
-        self._heartbeat_s = _LONGEST_HEARTBEAT_S if by_broker else config.heartbeat_interval_ms / 1000
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
@@ -115,7 +109,8 @@ class BrokerGroup:
     @property
     def commit_membership(self) -> CommitMembership:
         """The membership as commits need it."""
-        return CommitMembership(self._session.await_renewed, self._session.topic_ids, self._session.location)
+        session = self._session
+        return CommitMembership(session.await_renewed, session.topic_ids, session.location, session.refused)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -275,7 +270,7 @@ class BrokerGroup:
     @property
     def release_s(self) -> float:
         """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.deliverylease.BrokerLease.release_s>`."""
-        return self._membership.read(lambda member: member.lease.release_s(self._heartbeat_s))
+        return self._membership.read(lambda member: member.lease.release_s)
 
     @property
     def lease(self) -> Lease:
