@@ -7,7 +7,7 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
@@ -24,11 +24,12 @@ from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
+from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import Topic, TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -60,8 +61,7 @@ class BrokerGroup:
         self._stands_alone = False
         self._share: Share | None = None
         self._has_fetched = self._was_lost = False
-        self._fetched_topics: Mapping[str, Topic] = {}
-        self._begun: Mapping[str, Topic] = {}  # the same, when the attempt succeeds
+        self._fetched_topics = FetchedTopics()
         self._releases = self._removals = 0
 
     @property
@@ -191,22 +191,21 @@ class BrokerGroup:
         return NextAssignment(cause, changes, share, plan.revoked, plan.kept, recreated)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those whose topic is not the one any more that this member has fetched, as the session last read it."""
-        before, now = self._fetched_topics, self._session.topics
-        return frozenset(
-            partition
-            for partition in partitions
-            if partition.topic in before
-            and partition.topic in now
-            and not now[partition.topic].identity.is_same_topic(before[partition.topic].identity)
-        )
+        """Those whose topic is not the one any more that this member has fetched, as the session last read it.
+
+        Not those of a topic that does not exist: the brokers refuse its offsets.
+        """
+        replaced = self._fetched_topics.replaced(self._identities())
+        return frozenset(partition for partition in partitions if partition.topic in replaced)
 
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
-        known = self._session.topics
-        kept = {topic: description for topic, description in self._fetched_topics.items() if topic not in topics}
-        self._begun = {**known, **kept}
-        return {topic: TopicOrigin(known[topic].identity) for topic in topics if topic in known}
+        begun = {topic: identity for topic, identity in self._identities().items() if topic in topics}
+        self._fetched_topics.begin(begun)
+        return {topic: TopicOrigin(identity) for topic, identity in begun.items()}
+
+    def _identities(self) -> dict[str, TopicIdentity]:
+        return {name: topic.identity for name, topic in self._session.topics.items()}
 
     def _cause(self) -> RebalanceCause:
         if not self._has_fetched:
@@ -228,7 +227,7 @@ class BrokerGroup:
     def fetched(self) -> None:
         """The assignment is fetched."""
         self._has_fetched, self._was_lost = True, False
-        self._fetched_topics = self._begun
+        self._fetched_topics.started()
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
