@@ -103,6 +103,9 @@ class OffsetCoordinator:
         group: consumer group.
         identity: returns whom commits name, called right before each is sent.
         membership: of a consumer whose commits name a generation; None for other clients.
+
+    Attributes:
+        coordinator: for other questions to the same broker.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class OffsetCoordinator:
     ) -> None:
         self._client = client
         self._group = group
-        self._coordinator = CoordinatorClient(client, group, membership.location if membership else None)
+        self.coordinator = CoordinatorClient(client, group, membership.location if membership else None)
         self._identity = identity
         self._membership = membership
 
@@ -192,15 +195,15 @@ class OffsetCoordinator:
         def await_renewed(seconds: float) -> bool:
             return self._membership is not None and self._membership.await_renewed(named, seconds)
 
-        return self._coordinator.ask_repeatedly(ask, attempts or Attempts(), await_renewed)
+        return self.coordinator.ask_repeatedly(ask, attempts or Attempts(), await_renewed)
 
     def can_list(self) -> bool:
         """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""
-        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_FETCH, _FETCH_ALL_VERSIONS[0]))
+        return self.coordinator.ask(lambda connection: connection.knows(_OFFSET_FETCH, _FETCH_ALL_VERSIONS[0]))
 
     def fetch_all(self) -> StoredOffsets:
         """As :meth:`fetch`, of every partition that the group has an offset of; needs brokers since 0.10.2."""
-        stored = self._coordinator.ask(lambda connection: _fetch(connection, self._group, None))
+        stored = self.coordinator.ask(lambda connection: _fetch(connection, self._group, None))
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
@@ -227,15 +230,15 @@ class OffsetCoordinator:
                 raise ProtocolError(f"group {self._group} cannot be described: {error_name(code)}")
             return described
 
-        return self._coordinator.ask(ask)
+        return self.coordinator.ask(ask)
 
     def may_commit(self) -> bool | None:
         """See :func:`~zkconsumer.wire.permissions.may_commit`; raises as :meth:`fetch`."""
-        return self._coordinator.ask(lambda connection: may_commit(connection, self._group))
+        return self.coordinator.ask(lambda connection: may_commit(connection, self._group))
 
     def can_delete(self) -> bool:
         """True if the coordinator can delete offsets, as brokers since 2.4 can (KIP-496); raises as :meth:`fetch`."""
-        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_DELETE))
+        return self.coordinator.ask(lambda connection: connection.knows(_OFFSET_DELETE))
 
     def delete(
         self, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
@@ -249,7 +252,7 @@ class OffsetCoordinator:
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator is a broker before 2.4.
         """
-        refused = self._coordinator.ask(lambda connection: _delete(connection, self._group, partitions, before_send))
+        refused = self.coordinator.ask(lambda connection: _delete(connection, self._group, partitions, before_send))
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
             raise group_refused(self._group, DELETE, self._client.security)
         return refused

@@ -92,6 +92,23 @@ def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
     return None
 
 
+def list_groups(connection: BrokerConnection) -> dict[str, str]:
+    """The groups that this broker coordinates, with their protocol types; those that may not be described are absent.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker is older than 0.9, or refuses; the message has the reason.
+    """
+    load_kafka_python()
+    from kafka.protocol.admin import ListGroupsRequest
+
+    version = connection.version(_LIST_GROUPS, "ListGroups", 0, _LIST_STATES_VERSIONS[1])
+    answer = connection.call(ListGroupsRequest(version=version, states_filter=[], types_filter=[]))
+    if answer.error_code:
+        raise ProtocolError(f"{connection} does not list groups: {error_name(answer.error_code)}")
+    return {listed.group_id: listed.protocol_type for listed in answer.groups or ()}
+
+
 def broker_settings(connection: BrokerConnection, broker_id: int, names: Collection[str]) -> dict[str, str | None]:
     """The values of settings of the broker that is asked.
 

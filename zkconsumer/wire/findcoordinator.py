@@ -85,6 +85,11 @@ class CoordinatorClient:
         self._location = location or CoordinatorLocation()
 
     @property
+    def broker(self) -> Broker | None:
+        """The coordinator, as far as known."""
+        return self._location.broker
+
+    @property
     def security(self) -> BrokerSecurity:
         """Settings of the connections, for messages."""
         return self._client.security

@@ -14,7 +14,7 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import Fields, encode_compact_array, encode_compact_string, reporting_malformed
-from zkconsumer.wire.rules.describedgroup import DescribedMember
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
 CONSUMER_GROUP_DESCRIBE: Final = 69
 _VERSIONS: Final = (0, 1)  # version 1 adds the type of each member
@@ -27,8 +27,8 @@ _EPOCHS: Final = struct.Struct(">ii")
 _UUID: Final = struct.Struct(">16s")
 
 
-def describe_consumers(connection: BrokerConnection, group: str) -> tuple[int, tuple[DescribedMember, ...]]:
-    """Send a ConsumerGroupDescribe request to the coordinator; the error code of the answer, and the members.
+def describe_consumers(connection: BrokerConnection, group: str) -> tuple[int, DescribedGroup]:
+    """Send a ConsumerGroupDescribe request to the coordinator; the error code of the answer, and the group.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -44,8 +44,8 @@ def describe_consumers(connection: BrokerConnection, group: str) -> tuple[int, t
     return groups[group]
 
 
-def decode_consumers(version: int, body: memoryview) -> dict[str, tuple[int, tuple[DescribedMember, ...]]]:
-    """Parse a response: error code and members of each group.
+def decode_consumers(version: int, body: memoryview) -> dict[str, tuple[int, DescribedGroup]]:
+    """Parse a response: error code and description of each group.
 
     Raises:
         ProtocolError: the response is malformed.
@@ -58,13 +58,13 @@ def decode_consumers(version: int, body: memoryview) -> dict[str, tuple[int, tup
             (code,) = fields.take(_INT16)
             fields.text()  # error message
             group = fields.text()
-            fields.text()  # state
+            state = fields.text()
             fields.take(_EPOCHS)  # of the group, and of its assignment
-            fields.text()  # assignor
+            assignor = fields.text()
             members = tuple(_member(version, fields) for _ in range(fields.count()))
             fields.take(_INT32)  # authorized operations
             fields.tags()
-            groups[group] = code, members
+            groups[group] = code, DescribedGroup("consumer", state, assignor, members)
         fields.tags()
         fields.end()
     return groups
@@ -75,16 +75,15 @@ def _member(version: int, fields: Fields) -> DescribedMember:
     fields.text()  # rack
     fields.take(_INT32)  # member epoch
     client_id = fields.text()
-    fields.text()  # host
-    for _ in range(fields.count()):
-        fields.text()  # subscribed topic
+    host = fields.text()
+    topics = tuple(fields.text() for _ in range(fields.count()))
     fields.text()  # subscribed regex
     assigned = _assignment(fields)
     _assignment(fields)  # the target
     if version >= 1:
         fields.take(_INT8)  # type of the member
     fields.tags()
-    return DescribedMember(member_id, client_id, instance_id or None, assigned)
+    return DescribedMember(member_id, client_id, instance_id or None, assigned, host, topics)
 
 
 def _assignment(fields: Fields) -> frozenset[TopicPartition]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError, ZkConsumerError
-from zkconsumer.group.kafka.describedmembers import describe_members
+from zkconsumer.group.kafka.describedmembers import describe_classic
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.group.kafka.groupreactions import Reaction, reaction_to
 from zkconsumer.group.kafka.rules.generationmember import JoinIntent
@@ -165,12 +165,12 @@ class JoinConversation:
         Raises:
             ZkConsumerError: the coordinator does not describe the group, or no broker the topics.
         """
-        code, members = self._client.ask(lambda connection: describe_members(connection, self._settings.group))
+        code, group = self._client.ask(lambda connection: describe_classic(connection, self._settings.group))
         if code:
             raise ProtocolError(f"group {self._settings.group} cannot be described: {error_name(code)}")
         described = self._describe(self._wanted.union(topics))
         everything = {TopicPartition(topic, number) for topic, numbers in described.items() for number in numbers}
-        return frozenset(everything.difference(*(member.assigned for member in members)))
+        return frozenset(everything.difference(*(member.assigned for member in group.members)))
 
     def led_topics_differ(self) -> bool:
         """True if topics or partitions have changed that this member assigned as the leader of the last generation.

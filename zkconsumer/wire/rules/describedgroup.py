@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
@@ -42,12 +42,34 @@ class DescribedMember(NamedTuple):
         client_id: ``client.id`` of the member.
         instance_id: ``group.instance.id`` of a static member; None of others, and from brokers before 2.4.
         assigned: its partitions; none while the group rebalances.
+        host: where it connects from, as the coordinator writes it: ``/10.0.0.1``.
+        topics: that it subscribes to, as far as the coordinator describes them.
+        streams: of a member of ours, topic to number of its consumer threads; None if it does not tell them.
     """
 
     member_id: str
     client_id: str
     instance_id: str | None
     assigned: frozenset[TopicPartition]
+    host: str = ""
+    topics: tuple[str, ...] = ()
+    streams: Mapping[str, int] | None = None
+
+
+class DescribedGroup(NamedTuple):
+    """A group of consumers with its members.
+
+    Attributes:
+        kind: ``classic`` if a member assigns, ``consumer`` if the coordinator does (KIP-848).
+        state: as in :class:`KafkaGroup`.
+        strategy: name of the strategy by which it is assigned; empty if unknown.
+        members: in the order of the answer.
+    """
+
+    kind: Literal["classic", "consumer"]
+    state: str
+    strategy: str
+    members: tuple[DescribedMember, ...]
 
 
 def why_no_groups(releases: Mapping[int, tuple[int, ...]]) -> str | None:
