@@ -264,9 +264,10 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "storage",
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
-    zookeeper = {partition.partition: partition.in_zookeeper for partition in facts.partitions}
-    kafka = {partition.partition: partition.in_kafka for partition in facts.partitions}
-    logs = {partition.partition: partition.log for partition in facts.partitions}
+    existing = [partition for partition in facts.partitions if partition.exists]
+    zookeeper = {partition.partition: partition.in_zookeeper for partition in existing}
+    kafka = {partition.partition: partition.in_kafka for partition in existing}
+    logs = {partition.partition: partition.log for partition in existing}
     if ahead := moving_back(zookeeper, kafka, logs):
         yield SurveyFinding(
             Level.WARNING if facts.members else Level.BLOCKER,

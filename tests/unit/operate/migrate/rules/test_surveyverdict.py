@@ -155,6 +155,12 @@ def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
     assert (found.verdict, found.facts.missing) == (SurveyVerdict.READY, [])
 
 
+def test_partitions_that_do_not_exist_any_more_are_not_ahead():
+    """A plan does not write them."""
+    found = survey(replace(GOOD, partitions=partitions(exists=False, in_zookeeper=5, in_kafka=7, log=None)))
+    assert "kafka-ahead" not in [finding.code for finding in found.findings]
+
+
 def test_offsets_ahead_in_kafka_are_expected_while_members_live():
     facts = replace(GOOD, partitions=partitions(in_kafka=51), members=(SurveyedMember("g_a", "jvm", "static"),))
     assert survey(facts).verdict is SurveyVerdict.RUNNING
