@@ -211,7 +211,17 @@ def _members(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    if facts.layout != "empty" and facts.missing:
+    if facts.layout == "empty" or not facts.missing:
+        return
+    if facts.members and facts.storage == "none":
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "no-commit",
+            "its members have not committed an offset yet; survey it again when they have (auto.commit.interval.ms is "
+            "60 s by default)",
+            _command("survey", facts),
+        )
+    else:
         yield SurveyFinding(
             Level.BLOCKER,
             "no-offset",

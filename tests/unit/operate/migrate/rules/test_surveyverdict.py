@@ -73,6 +73,15 @@ def test_what_a_finding_lists_is_sorted():
     assert [text.split("'")[1] for text in texts if text.startswith("white list")] == list("123456")
 
 
+def test_members_that_have_not_committed_yet_are_surveyed_again():
+    """A plan that began them at the start of the log would take back what they consume now."""
+    members = (SurveyedMember("g_a", "jvm", "static"),)
+    nothing = tuple(replace(one, in_zookeeper=None) for one in GOOD.partitions)
+    found = survey(replace(GOOD, members=members, partitions=nothing))
+    assert (found.verdict, found.findings[0].code) == (SurveyVerdict.NOT_READY, "no-commit")
+    assert found.next == "zkconsumer migrate survey --group g"
+
+
 def test_a_group_with_members_is_ready_once_they_are_stopped():
     found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.RUNNING, ["members"])
