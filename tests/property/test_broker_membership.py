@@ -147,7 +147,7 @@ class BrokerGroups(RebalanceThreads):
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             party.member.rebalance_begun(beat, sent)
         else:
-            party.member.removed(beat, keeps_id=code == ErrorCode.ILLEGAL_GENERATION)
+            party.member.beat_refused(beat, keeps_id=code == ErrorCode.ILLEGAL_GENERATION)
 
     def keep_alive(self, number):
         self.heartbeat_answered(number, arrives=True)

@@ -106,6 +106,11 @@ class ConsumerConfig(ConsumerProperties):
         return self.group_protocol in ("kafka", "consumer")
 
     @property
+    def offsets_only_in_kafka(self) -> bool:
+        """True if no offset is written to ZooKeeper."""
+        return self.offsets_storage == "kafka" and not self.dual_commit_enabled
+
+    @property
     def membership_timeout_ms(self) -> int:
         """Time in ms without an answer after which the group gives this consumer's partitions to other members."""
         return self.session_timeout_ms if self.brokers_coordinate else self.zookeeper_session_timeout_ms

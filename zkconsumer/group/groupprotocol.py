@@ -253,7 +253,8 @@ class GroupProtocol(Protocol):
         """Whether this member has to rebalance, why, and what it gives up for it.
 
         Args:
-            fetching: the member fetches what it owns; otherwise it has to start, so it is never unchanged.
+            fetching: the member fetches what it owns, and nothing else; otherwise it has to start or to stop something,
+                so it is never unchanged.
             renew: rebalance also if nothing has changed.
 
         Raises:

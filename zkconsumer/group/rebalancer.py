@@ -85,7 +85,7 @@ class Rebalancer:
         self._step: MemberState | None = None
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
-        self._fetching = False
+        self._is_started = False
 
     def rebalance(self) -> Outcome:
         """One attempt. If it fails, nothing but what was kept is owned afterwards, unless the session is down."""
@@ -107,7 +107,7 @@ class Rebalancer:
             raise
         if following is NoNeed.NO_BROKERS:
             _log.warning("group %s: %s", self._config.group_id, _no_brokers(self._config))
-            self.enter_state(MemberState.FETCHING if self._fetching else MemberState.WAITING_FOR_BROKERS)
+            self.enter_state(MemberState.FETCHING if self._is_started else MemberState.WAITING_FOR_BROKERS)
             return None
         if following is NoNeed.UNCHANGED:
             self.enter_state(MemberState.FETCHING)
@@ -133,7 +133,7 @@ class Rebalancer:
 
     def _next_assignment(self) -> NextAssignment | NoNeed:
         """Whether to rebalance; not if exactly the share is fetched already and the group confirms its ownership."""
-        following = self._protocol.next_assignment(fetching=self._fetching)
+        following = self._protocol.next_assignment(fetching=self._fetches_only_held())
         if following is not NoNeed.UNCHANGED:
             return following
         if not self._committer.verify_ownership():
@@ -142,6 +142,14 @@ class Rebalancer:
         if unreadable and self._committer.store.fetch(unreadable):  # an unreadable offset may have been repaired
             return self._protocol.next_assignment(fetching=True, renew=True)
         return following
+
+    def _fetches_only_held(self) -> bool:
+        """False if step 1 has stopped something since the last start, or if something is fetched that is not held.
+
+        1. A commit by timer finds that another member owns a partition, and the protocol drops it; 2. the share does
+        not have it, either: it is what is held, and the fetcher of that partition still has to be stopped.
+        """
+        return self._is_started and self.assignment.threads.keys() <= self._protocol.held.partitions.keys()
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
@@ -154,7 +162,7 @@ class Rebalancer:
         self._enter(MemberState.STOPPING)
         # From here on the share is not fetched as assigned, whatever is kept: if a step fails, and the next command is
         # what is held by then, that attempt still has to start what this one stopped.
-        self._fetching = False
+        self._is_started = False
         given_up = self._fetched_but(following.kept)
         if following.kept:
             self._fetch.release(given_up)
@@ -217,7 +225,7 @@ class Rebalancer:
         except Exception:
             self._release_all_but(following.kept)
             raise
-        self._fetching = True
+        self._is_started = True
         self.enter_state(MemberState.FETCHING)
         _events.info(
             "group %s: %s %s, generation %d, owns %s",
@@ -276,7 +284,7 @@ class Rebalancer:
         self._protocol.lose()
 
     def _stop_handing_out(self, *, drain: bool) -> None:
-        self._fetching = False
+        self._is_started = False
         self._fetch.stop(drain=drain)
 
     def with_unreadable_offset(self) -> Set[TopicPartition]:

@@ -6,6 +6,7 @@ See jvm-consumer.md#offsets-in-kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from zkconsumer.errors import MembershipLost, ProtocolError, RebalanceAwaited, TopicUnreadable
@@ -65,11 +66,14 @@ class CommitMembership(NamedTuple):
         topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
             a group without member epochs.
         location: where the coordinator is, shared with the member's other clients; None where it is not shared.
+        refused: is told that a request was refused which named this member, with an error code by which the
+            coordinator has removed it: a commit may learn that before a heartbeat does.
     """
 
     await_renewed: Callable[[CommitIdentity, float], bool]
     topic_ids: Callable[[], Mapping[str, str]] | None = None
     location: CoordinatorLocation | None = None
+    refused: Callable[[CommitIdentity, int], None] = lambda _, __: None
 
 
 class Committer(NamedTuple):
@@ -78,10 +82,12 @@ class Committer(NamedTuple):
     Attributes:
         identity: member and generation.
         topic_ids: see :class:`CommitMembership`; None in a group without member epochs.
+        refused: the same, without the member.
     """
 
     identity: CommitIdentity
     topic_ids: Mapping[str, str] | None = None
+    refused: Callable[[int], None] = lambda _: None
 
     @property
     def is_epoch_member(self) -> bool:
@@ -177,8 +183,11 @@ class OffsetCoordinator:
         def ask(connection: BrokerConnection) -> T:
             nonlocal named
             named = self._identity()
-            topic_ids = self._membership.topic_ids if self._membership else None
-            return request(connection, Committer(named, topic_ids() if topic_ids else None))
+            membership = self._membership
+            if membership is None:
+                return request(connection, Committer(named))
+            topic_ids = membership.topic_ids() if membership.topic_ids else None
+            return request(connection, Committer(named, topic_ids, partial(membership.refused, named)))
 
         def await_renewed(seconds: float) -> bool:
             return self._membership is not None and self._membership.await_renewed(named, seconds)
@@ -273,16 +282,18 @@ def _commit(
         # A coordinator whose followers are slow to store a commit answers with the latter; the commit may be stored.
         expect_coordinator(code, f"commit of group {group}", ErrorCode.REQUEST_TIMED_OUT)
         if member != NO_MEMBER:
-            _require_membership(group, code, "committed")
+            _require_membership(group, code, "committed", committer)
     return outcome
 
 
-def _require_membership(group: str, code: int, done: str) -> None:
+def _require_membership(group: str, code: int, done: str, committer: Committer) -> None:
     if code in _BETWEEN_GENERATIONS:
         raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
     if code in _REMOVED:
+        committer.refused(code)
         raise MembershipLost(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
     if code == ErrorCode.FENCED_INSTANCE_ID:  # a member that began again would take the place of the other one
+        committer.refused(code)
         raise instance_in_use(f"group {group}: nothing is {done}: {error_name(code)}")
 
 
@@ -298,7 +309,7 @@ def _fetch(
     versions = _FETCH_ALL_VERSIONS if wanted is None else _FETCH_VERSIONS
     if committer.is_epoch_member:
         stored = fetch_offsets(connection, group, wanted, _EPOCH_VERSIONS, committer.identity)
-        _require_membership(group, stored.error, "fetched")
+        _require_membership(group, stored.error, "fetched", committer)
     else:
         stored = fetch_offsets(connection, group, wanted, versions)
     for code in filter(None, (*stored.errors.values(), stored.error)):

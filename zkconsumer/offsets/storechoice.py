@@ -35,7 +35,7 @@ def open_store(
     if config.offsets_storage == "zookeeper":
         return zookeeper
     kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, stamp=stamp)
-    return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka
+    return kafka if config.offsets_only_in_kafka else DualOffsetStore(zookeeper, kafka, config.dual_read)
 
 
 def open_kafka_store(

@@ -366,6 +366,19 @@ def test_a_partition_lost_to_another_member_is_fetched_no_more():
     assert member.fetch.fetched.keys() == {P1}
 
 
+def test_a_partition_that_a_commit_found_lost_is_fetched_no_more_if_the_share_is_what_is_left(member):
+    """1. A commit by timer drops it, while events settle; 2. the share that is read then does not have it, either."""
+    member.rebalance(0, 1)
+    member.fetch.move(p1=6)
+    member.group.held = Held({P1: member.group.held.partitions[P1]}, member.group.held.releases)
+    outcome = member.rebalance(1)
+    assert member.fetch.fetched == {P1: 6}
+    assert outcome.cause is RebalanceCause.MEMBERS
+    member.group.calls.clear()
+    assert member.rebalance(1).cause is None
+    assert member.group.calls == []
+
+
 def fail_to_shrink(member, monkeypatch):
     """Partition 1 is given up, and then no offsets can be read: the attempt fails in its last step."""
 

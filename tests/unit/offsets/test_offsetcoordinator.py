@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.errors import MembershipLost, ProtocolError, RebalanceAwaited
+from zkconsumer.errors import InstanceIdInUse, MembershipLost, ProtocolError, RebalanceAwaited
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.offsetmessages import uuid_of
@@ -80,6 +80,7 @@ class Membership:
 
     def __init__(self, *, stays=0, in_group=True, ids=IDS):
         self.epoch = 7
+        self.refused = []
         self._waits = 0
         self._stays, self._in_group, self._ids = stays, in_group, ids
 
@@ -92,7 +93,8 @@ class Membership:
 
     def offsets(self, broker):
         topic_ids = None if self._ids is None else lambda: self._ids
-        return OffsetCoordinator(broker, "g", self.identity, CommitMembership(self._await_renewed, topic_ids))
+        membership = CommitMembership(self._await_renewed, topic_ids, refused=lambda *how: self.refused.append(how))
+        return OffsetCoordinator(broker, "g", self.identity, membership)
 
     def _await_renewed(self, outdated, _):
         assert outdated == self.identity()
@@ -153,8 +155,17 @@ def test_a_commit_is_not_repeated_for_ever_nor_after_the_member_was_removed(in_g
 )
 def test_a_removed_member_stores_and_reads_nothing(code):
     for request in (lambda one: one.commit(unmarked({A0: 5})), lambda one: one.fetch([A0])):
+        membership = Membership()
         with pytest.raises(MembershipLost, match=code.name):
-            request(Membership().offsets(ScriptedBroker(10, code)))
+            request(membership.offsets(ScriptedBroker(10, code)))
+        assert membership.refused == [(CommitIdentity("m", 7), code)]
+
+
+def test_that_another_client_has_the_instance_id_is_told_to_the_membership():
+    membership = Membership()
+    with pytest.raises(InstanceIdInUse, match="FENCED_INSTANCE_ID"):
+        membership.offsets(ScriptedBroker(10, ErrorCode.FENCED_INSTANCE_ID)).commit(unmarked({A0: 5}))
+    assert membership.refused == [(CommitIdentity("m", 7), ErrorCode.FENCED_INSTANCE_ID)]
 
 
 def test_a_fetch_names_the_epoch():

@@ -98,8 +98,10 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             self._contact.heard()
             return
         self._contact.heard()
-        self._due = sent + answer.interval_ms / 1000
+        heartbeat_s = answer.interval_ms / 1000
+        self._due = sent + heartbeat_s
         with self.membership.changing() as member:
+            member.interval_read(heartbeat_s)
             member.answered(beat, answer.epoch, answer.assignment, sent)
 
     def _ask(self) -> tuple[EpochBeat, float, HeartbeatAnswer]:
@@ -147,11 +149,19 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             raise error
         with self.membership.changing() as member:
             removed = member.refused(
-                keeps_id=answer.code == ErrorCode.FENCED_MEMBER_EPOCH,
-                stopped=error if reaction is Reaction.STAY_OUT else None,
+                keeps_id=self._keeps_id(answer.code), stopped=error if reaction is Reaction.STAY_OUT else None
             )
         if removed:
             self._contact.removed(beat.member, answer.code, reaction)
+
+    def _reaction(self, code: int) -> Reaction:
+        return consumer_reaction(code, in_group=True)
+
+    def _keeps_id(self, code: int) -> bool:
+        return code == ErrorCode.FENCED_MEMBER_EPOCH
+
+    def _error(self, code: int) -> ZkConsumerError:
+        return consumer_group_error(code, "", self._group, self._settings.assignor, self._contact.security)
 
     def _read_session_timeout(self) -> None:
         """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.

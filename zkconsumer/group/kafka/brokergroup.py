@@ -7,8 +7,7 @@ for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
@@ -25,17 +24,15 @@ from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
+from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import Topic, TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
-
-_LONGEST_HEARTBEAT_S: Final = 15.0
-"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
 
 
 class BrokerGroup:
@@ -58,16 +55,13 @@ class BrokerGroup:
         self._consumer_id = consumer_id
         self._session = session
         self._membership: SharedMembership[GroupMembership] = self._session.membership
-        by_broker = config.group_protocol == "consumer"
-        self._heartbeat_s = _LONGEST_HEARTBEAT_S if by_broker else config.heartbeat_interval_ms / 1000
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
         self._stands_alone = False
         self._share: Share | None = None
         self._has_fetched = self._was_lost = False
-        self._fetched_topics: Mapping[str, Topic] = {}
-        self._begun: Mapping[str, Topic] = {}  # the same, when the attempt succeeds
+        self._fetched_topics = FetchedTopics()
         self._releases = self._removals = 0
 
     @property
@@ -115,7 +109,8 @@ class BrokerGroup:
     @property
     def commit_membership(self) -> CommitMembership:
         """The membership as commits need it."""
-        return CommitMembership(self._session.await_renewed, self._session.topic_ids, self._session.location)
+        session = self._session
+        return CommitMembership(session.await_renewed, session.topic_ids, session.location, session.refused)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -196,22 +191,21 @@ class BrokerGroup:
         return NextAssignment(cause, changes, share, plan.revoked, plan.kept, recreated)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those whose topic is not the one any more that this member has fetched, as the session last read it."""
-        before, now = self._fetched_topics, self._session.topics
-        return frozenset(
-            partition
-            for partition in partitions
-            if partition.topic in before
-            and partition.topic in now
-            and not now[partition.topic].identity.is_same_topic(before[partition.topic].identity)
-        )
+        """Those whose topic is not the one any more that this member has fetched, as the session last read it.
+
+        Not those of a topic that does not exist: the brokers refuse its offsets.
+        """
+        replaced = self._fetched_topics.replaced(self._identities())
+        return frozenset(partition for partition in partitions if partition.topic in replaced)
 
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
-        known = self._session.topics
-        kept = {topic: description for topic, description in self._fetched_topics.items() if topic not in topics}
-        self._begun = {**known, **kept}
-        return {topic: TopicOrigin(known[topic].identity) for topic in topics if topic in known}
+        begun = {topic: identity for topic, identity in self._identities().items() if topic in topics}
+        self._fetched_topics.begin(begun)
+        return {topic: TopicOrigin(identity) for topic, identity in begun.items()}
+
+    def _identities(self) -> dict[str, TopicIdentity]:
+        return {name: topic.identity for name, topic in self._session.topics.items()}
 
     def _cause(self) -> RebalanceCause:
         if not self._has_fetched:
@@ -233,7 +227,7 @@ class BrokerGroup:
     def fetched(self) -> None:
         """The assignment is fetched."""
         self._has_fetched, self._was_lost = True, False
-        self._fetched_topics = self._begun
+        self._fetched_topics.started()
 
     # -- ownership --------------------------------------------------------------------------------------------------
 
@@ -275,7 +269,7 @@ class BrokerGroup:
     @property
     def release_s(self) -> float:
         """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.deliverylease.BrokerLease.release_s>`."""
-        return self._membership.read(lambda member: member.lease.release_s(self._heartbeat_s))
+        return self._membership.read(lambda member: member.lease.release_s)
 
     @property
     def lease(self) -> Lease:

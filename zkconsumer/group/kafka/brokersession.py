@@ -18,7 +18,7 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
-from zkconsumer.group.kafka.groupreactions import pause_s
+from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.leasewatch import LeaseWatch
@@ -155,6 +155,17 @@ class BrokerSession(ABC, Generic[M]):
         self.membership.wait(lambda member: not member.in_group or member.identity != outdated, seconds)
         return self.membership.read(lambda member: member.in_group)
 
+    def refused(self, member: CommitIdentity, code: int) -> None:
+        """A commit of this member was refused with this error code: it may be the first to learn of its removal."""
+        reaction = self._reaction(code)
+        if reaction not in REMOVED:
+            return
+        stopped = self._error(code) if reaction is Reaction.STAY_OUT else None
+        with self.membership.changing() as state:
+            removed = state.removed(member, keeps_id=self._keeps_id(code), stopped=stopped)
+        if removed:
+            self._contact.removed(member, code, reaction)
+
     @property
     def connected(self) -> bool:
         """False while the coordinator does not answer the heartbeats of a member."""
@@ -245,6 +256,18 @@ class BrokerSession(ABC, Generic[M]):
     @abstractmethod
     def _report(self, error: ZkConsumerError) -> None:
         """Log why :meth:`_work` has failed, if that is news; on the session thread."""
+
+    @abstractmethod
+    def _reaction(self, code: int) -> Reaction:
+        """How a member of the group reacts to an error code."""
+
+    @abstractmethod
+    def _keeps_id(self, code: int) -> bool:
+        """Whether the coordinator still knows the id of a member that it has removed with this code."""
+
+    @abstractmethod
+    def _error(self, code: int) -> ZkConsumerError:
+        """The exception for an error code."""
 
     @abstractmethod
     def _interrupt(self) -> None:

@@ -104,7 +104,7 @@ class Heartbeats:
         elif reaction in REMOVED:
             stopped = self._why_stopped(code)
             with self._membership.changing() as member:
-                removed = member.removed(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
+                removed = member.beat_refused(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
             if removed:
                 self._coordinator.removed(beat.member, code, reaction)
         else:

@@ -42,7 +42,7 @@ class JoinSession(BrokerSession[GenerationMember]):
         strategies = configured_strategies(config.partition_assignment_strategy)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
-        lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000)
+        lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000, config.heartbeat_interval_ms / 1000)
         member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
         super().__init__(parts, member)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
@@ -229,6 +229,12 @@ class JoinSession(BrokerSession[GenerationMember]):
             _log.warning("group %s: cannot join, trying again: %s", self._group, error)
 
     # -- on both threads --------------------------------------------------------------------------------------------
+
+    def _reaction(self, code: int) -> Reaction:
+        return reaction_to(code)
+
+    def _keeps_id(self, code: int) -> bool:
+        return reaction_to(code) is Reaction.LOSE_PARTITIONS
 
     def _error(self, code: int, in_use: str = "") -> ZkConsumerError:
         strategies = self._config.partition_assignment_strategy

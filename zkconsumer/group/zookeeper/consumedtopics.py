@@ -1,4 +1,4 @@
-"""ConsumedTopics: the topics whose records a member has fetched, by identity: one may be deleted and created again."""
+"""ConsumedTopics: which topics a member of a group in ZooKeeper has fetched, and whether they are others now."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -27,14 +28,12 @@ class ConsumedTopics:
         self._topic_znodes = topic_znodes
         self._records = records
         self._cluster = cluster
-        self._consumed: dict[str, TopicIdentity] = {}
-        self._begun: dict[str, TopicIdentity] = {}  # those that are to be fetched when the attempt succeeds
+        self._fetched = FetchedTopics()
         self.noticed = False
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """See :meth:`.GroupProtocol.recreated`; also partitions of topics that do not exist."""
-        consumed = {p.topic: self._consumed[p.topic] for p in partitions if p.topic in self._consumed}
-        now = self._identities(consumed)
+        now = self._identities(p.topic for p in partitions if p.topic in self._fetched)
         gone = {topic for topic, identity in now.items() if identity is None} | self.others(now)
         self.noticed |= bool(gone)
         return frozenset(partition for partition in partitions if partition.topic in gone)
@@ -42,21 +41,18 @@ class ConsumedTopics:
     def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """See :meth:`.GroupProtocol.consume`."""
         now = self._identities(topics)
-        self._begun = {topic: identity for topic, identity in now.items() if identity is not None}
-        return self._records.consume(self._begun)
+        begun = {topic: identity for topic, identity in now.items() if identity is not None}
+        self._fetched.begin(begun)
+        return self._records.consume(begun)
 
     def fetched(self) -> None:
         """The topics of the last :meth:`consume` are fetched."""
-        self._consumed.update(self._begun)
-        self._begun, self.noticed = {}, False
+        self._fetched.started()
+        self.noticed = False
 
     def others(self, now: Mapping[str, TopicIdentity | None]) -> set[str]:
-        """Those that exist and are not the ones that were fetched under these names."""
-        return {
-            topic
-            for topic, identity in now.items()
-            if identity is not None and topic in self._consumed and not identity.is_same_topic(self._consumed[topic])
-        }
+        """See :meth:`FetchedTopics.replaced`."""
+        return self._fetched.replaced(now)
 
     def changed(self, partitions: Iterable[TopicPartition]) -> set[str]:
         """:meth:`others` of the topics of these partitions, as they are now."""

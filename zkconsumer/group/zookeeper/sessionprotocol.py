@@ -87,7 +87,7 @@ class SessionProtocol(ABC):
     ) -> None:
         self._config = config
         self._group = config.group_id
-        self._offsets_are_elsewhere = config.offsets_storage == "kafka" and not config.dual_commit_enabled
+        self._offsets_are_elsewhere = config.offsets_only_in_kafka
         self._consumer_id = consumer_id
         self._signal = signal
         self._clock = clock

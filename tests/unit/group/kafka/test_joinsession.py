@@ -406,6 +406,24 @@ def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, ma
 
 
 @pytest.mark.parametrize(
+    ("code", "kind"), [(ErrorCode.UNKNOWN_MEMBER_ID, MembershipLost), (ErrorCode.FENCED_INSTANCE_ID, InstanceIdInUse)]
+)
+def test_a_refused_commit_ends_the_membership_before_a_heartbeat_does(coordinator, make, code, kind):
+    member = make(session_timeout_ms=60_000, heartbeat_interval_ms=20_000)
+    client = BrokerClient(lambda: (coordinator.broker,), client_id="test", timeout_ms=10_000)
+    offsets = OffsetCoordinator(client, "g", member.group.identity, member.group.commit_membership)
+    coordinator.held[BEAT] = threading.Event()
+    coordinator.codes[COMMIT].append(code)
+    with pytest.raises(kind):
+        offsets.commit({TopicPartition("t", 0): StoredOffset(1)})
+    assert not member.group.lease.holds(), "what it holds may belong to others"
+    if kind is MembershipLost:
+        member.until(lambda: member.losses and member.owns_everything())
+    coordinator.held[BEAT].set()
+    client.close()
+
+
+@pytest.mark.parametrize(
     ("code", "kind"),
     [
         (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceAwaited),

@@ -99,7 +99,7 @@ class EpochMember(GroupMembership):
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """Hold exactly this share; False if it is not this member's any more."""
         usable = self._usable()
-        if usable is None or self.state is MembershipState.FENCED or not share.keys() <= usable.keys():
+        if usable is None or not self._may_hold(share):
             return False
         if any(self._held_ids.get(partition, usable[partition]) != usable[partition] for partition in share):
             return False  # held of a topic that was deleted, and has to be released first
@@ -189,8 +189,6 @@ class EpochMember(GroupMembership):
     def refused(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
         """The newest heartbeat was answered with an error by which the coordinator has removed the member.
 
-        That another client has the ``group.instance.id`` concerns every membership: a new one would remove that client.
-
         Args:
             keeps_id: see :meth:`fence`.
             stopped: as above.
@@ -198,10 +196,7 @@ class EpochMember(GroupMembership):
         Returns:
             False if it is about an earlier membership, and means nothing.
         """
-        if self._sent is None and stopped is None:
-            return False
-        self.fence(keeps_id=keeps_id, stopped=stopped)
-        return True
+        return self._end(keeps_id=keeps_id, stopped=stopped, is_present=self._sent is not None)
 
     def failed(self, error: ZkConsumerError) -> None:
         """A heartbeat has failed: if it was to join, the rebalance thread waits for the outcome."""
@@ -212,6 +207,10 @@ class EpochMember(GroupMembership):
     def session_timeout_read(self, session_s: float) -> None:
         """The coordinator's session timeout was read, in seconds."""
         self.lease = replace(self.lease, session_s=session_s)
+
+    def interval_read(self, heartbeat_s: float) -> None:
+        """The coordinator's answer says how long to wait from one heartbeat to the next, in seconds."""
+        self.lease = replace(self.lease, heartbeat_s=heartbeat_s)
 
     def unanswered(self) -> None:
         """A heartbeat was not answered, or with an error: the coordinator may have processed it, or know nothing."""

@@ -23,12 +23,14 @@ class BrokerLease:
         session_s: ``session.timeout.ms`` in seconds.
         rebalance_s: rebalance timeout in seconds: ``max.poll.interval.ms``, or the session timeout where brokers know
             no other.
+        heartbeat_s: longest time from one heartbeat to the next, in seconds; 0 before it is known.
         deadline: when it lapses.
         stable: when the newest request was sent whose answer proves that no rebalance was in progress.
     """
 
     session_s: float
     rebalance_s: float
+    heartbeat_s: float = 0.0
     deadline: float = -inf
     stable: float = -inf
 
@@ -56,13 +58,13 @@ class BrokerLease:
         rebalance_ends = self.stable + SHARE_OF_TIMEOUT * self.rebalance_s
         return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
 
-    def release_s(self, heartbeat_s: float) -> float:
+    @property
+    def release_s(self) -> float:
         """How long a release may wait for work in progress: until the lease ends in a rebalance, in seconds.
 
-        Args:
-            heartbeat_s: longest time from the last heartbeat before the rebalance to the one that reports it.
+        The rebalance may have begun right after a heartbeat, and the next one reports it.
         """
-        return max(0.0, SHARE_OF_TIMEOUT * self.rebalance_s - heartbeat_s)
+        return max(0.0, SHARE_OF_TIMEOUT * self.rebalance_s - self.heartbeat_s)
 
     @property
     def is_confirmed(self) -> bool:

@@ -118,8 +118,7 @@ class GenerationMember(GroupMembership):
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """Hold exactly this share; False if it is not this member's any more."""
-        usable = self.usable()
-        if usable is None or self.state is MembershipState.FENCED or not share.keys() <= usable:
+        if not self._may_hold(share):
             return False
         self.held = dict(share)
         self._join_after_revocation()
@@ -204,14 +203,11 @@ class GenerationMember(GroupMembership):
     def refused(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> None:
         """JoinGroup or SyncGroup was answered with an error by which the coordinator has removed the member.
 
-        That another client has the ``group.instance.id`` concerns every membership: a new one would remove that client.
-
         Args:
             keeps_id: see :meth:`fence`.
             stopped: as above.
         """
-        if self.step is not JoinStep.FORMER or stopped is not None:
-            self.fence(keeps_id=keeps_id, stopped=stopped)
+        self._end(keeps_id=keeps_id, stopped=stopped, is_present=self.step is not JoinStep.FORMER)
 
     def _is_awaited(self) -> bool:
         """True if the answer that has arrived is one to a request of the present membership."""
@@ -268,7 +264,7 @@ class GenerationMember(GroupMembership):
             self.state = MembershipState.REBALANCING
             self.has_news = True
 
-    def removed(self, beat: Beat, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
+    def beat_refused(self, beat: Beat, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
         """A heartbeat was answered with an error by which the coordinator has removed the member; False if it has not.
 
         While the member is joining, the group may have begun a generation whose number the member does not know yet.
@@ -279,10 +275,8 @@ class GenerationMember(GroupMembership):
             stopped: as above.
         """
         is_joining = beat.step is not JoinStep.NONE or self.is_joining
-        if beat.member != self.identity or (keeps_id and is_joining):
-            return False
-        self.fence(keeps_id=keeps_id, stopped=stopped)
-        return True
+        is_present = beat.member == self.identity and not (keeps_id and is_joining)
+        return self._end(keeps_id=keeps_id, stopped=stopped, is_present=is_present)
 
     # -- any thread -------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,11 @@ class GroupMembership(ABC):
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """Hold exactly this share; False if it is not this member's any more."""
 
+    def _may_hold(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
+        """True if the newest assignment gives this member the share."""
+        usable = self.usable()
+        return usable is not None and self.state is not MembershipState.FENCED and share.keys() <= usable
+
     @abstractmethod
     def usable(self) -> frozenset[TopicPartition] | None:
         """What this member may own now; None while it has to wait for an assignment."""
@@ -133,6 +138,30 @@ class GroupMembership(ABC):
         if self.takes_part:
             self.state, self._is_known = MembershipState.FENCED, keeps_id
         self.has_news = True
+
+    def removed(self, member: CommitIdentity, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> bool:
+        """A request that named this member was answered with an error by which the coordinator has removed it.
+
+        Args:
+            member: whom the request named.
+            keeps_id: see :meth:`fence`.
+            stopped: as above.
+
+        Returns:
+            False if it is about an earlier membership, and means nothing.
+        """
+        return self._end(keeps_id=keeps_id, stopped=stopped, is_present=member == self.identity and self.in_group)
+
+    def _end(self, *, keeps_id: bool, stopped: ZkConsumerError | None, is_present: bool) -> bool:
+        """The coordinator has ended a membership; returns False if that was an earlier one, and means nothing.
+
+        That another client has the ``group.instance.id`` (``stopped``) concerns every membership: a new one would
+        remove that client.
+        """
+        if not is_present and stopped is None:
+            return False
+        self.fence(keeps_id=keeps_id, stopped=stopped)
+        return True
 
     def leave(self) -> None:
         """The member leaves for good; sets :attr:`leaving`. Idempotent."""

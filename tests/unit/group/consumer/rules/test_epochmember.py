@@ -283,6 +283,21 @@ def test_a_late_answer_that_another_client_has_the_instance_id_ends_the_next_mem
         one.begin()
 
 
+def test_a_refused_commit_removes_the_member_that_it_named(member):
+    before = CommitIdentity(member.identity.member_id, member.identity.generation - 1)
+    assert not member.removed(before, keeps_id=True)
+    assert member.removed(member.identity, keeps_id=True)
+    assert (member.state, take_news(member)) == (MembershipState.FENCED, True)
+
+
+def test_a_release_may_wait_until_the_heartbeat_that_reports_the_rebalance(member):
+    before = member.lease.release_s
+    member.interval_read(before / 4)
+    assert member.lease.release_s == before * 3 / 4
+    member.interval_read(2 * before)
+    assert member.lease.release_s == 0
+
+
 @pytest.mark.parametrize("keeps_id", [False, True])
 def test_a_refused_heartbeat_removes_the_member(member, keeps_id):
     member.beat(TOPICS)

@@ -26,7 +26,7 @@ def test_a_late_answer_to_an_early_request_changes_nothing():
 
 @pytest.mark.parametrize(("rebalance_s", "heartbeat_s", "expected"), [(300, 3, 237), (10, 3, 5), (3, 3, 0)])
 def test_a_release_ends_within_the_lease(rebalance_s, heartbeat_s, expected):
-    assert replace(LEASE, rebalance_s=rebalance_s).release_s(heartbeat_s) == expected
+    assert replace(LEASE, rebalance_s=rebalance_s, heartbeat_s=heartbeat_s).release_s == expected
 
 
 def test_heartbeats_during_a_rebalance_extend_it_until_the_rebalance_timeout_is_near():
