@@ -1,6 +1,7 @@
 """Surveys of groups on a real ZooKeeper and broker."""
 
 import json
+import shlex
 
 import pytest
 from click.testing import CliRunner
@@ -109,13 +110,17 @@ def test_a_group_that_does_not_exist_is_an_error(surveyed, unique_name):
         surveyed(unique_name)
 
 
-def test_the_command_ends_with_3_when_not_ready(offset_group, topic, sandbox):
+def test_the_command_ends_with_3_when_not_ready(offset_group, topic, sandbox, tmp_path, monkeypatch):
     offset_group.store(topic, {0: 4})
     arguments = ["migrate", "survey", "--group", offset_group.name, "--zookeeper", sandbox.zookeeper_connect]
     ended = CliRunner().invoke(command, [*arguments, "--json"])
     document = json.loads(ended.stdout)
     assert (ended.exit_code, document["verdict"]) == (3, "not ready")
-    assert document["next"].endswith("--missing earliest")
+    assert "--missing earliest" in document["next"]
+    monkeypatch.chdir(tmp_path)  # it names the file of the plan
+    pasted = CliRunner().invoke(command, shlex.split(document["next"])[1:])
+    assert pasted.exit_code == 0, pasted.output
+    assert (tmp_path / f"{offset_group.name}.plan.json").exists()
     assert document["brokers"][0]["offsets_retention_minutes"] is not None
     text = CliRunner().invoke(command, arguments)
     assert text.exit_code == 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zkconsumer.config.consumerconfig import ConsumerConfig, is_broker_list
+from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig, is_broker_list
 from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 """Environment variable with the metrics port of a process, for images whose health check must know it."""
 
 _TOOL_GROUP = "zkconsumer-tools"
+
+_COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
 
 
 def connection_options(function: F) -> F:
@@ -193,11 +197,38 @@ class ToolConnection:
         refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
         return tool_config(self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers)
 
+    def complete(self, text: str) -> str:
+        """A text that ends with a command of this program, with the servers added, so that it can be pasted.
+
+        Other texts stay as they are. Properties that hold a password, or are unknown, are not repeated.
+        """
+        if _COMMAND.search(text) is None:
+            return text
+        return " ".join((text, *map(shlex.quote, self._options())))
+
+    def _options(self) -> Iterator[str]:
+        options = {
+            "--zookeeper": self.zookeeper,
+            "--bootstrap-server": self.bootstrap_servers,
+            "--config": None if self.config_file is None else str(self.config_file),
+        }
+        for option, value in options.items():
+            if value is not None:
+                yield from (option, value)
+        for name, value in _parse_properties(self.properties).items():
+            if not _is_secret(name):
+                yield from ("--property", f"{name}={value}")
+
     def group_names(self, groups: tuple[str, ...]) -> tuple[str, ...]:
         """The groups of repeatable ``--group`` options, else the one that :func:`group_name` finds."""
         if len(groups) > 1:
             return tuple(dict.fromkeys(groups))
         return (group_name(groups[0] if groups else None, self.zookeeper, self.config_file, self.properties),)
+
+
+def _is_secret(name: str) -> bool:
+    known = PROPERTIES.get(name.replace(".", "_"))
+    return known is None or known.secret
 
 
 def tool_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -54,7 +54,10 @@ def explain(
             group_reader = open_group_reader(session, config, without_brokers=True)
             znodes = read_group(session, group_reader, name)
             facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
-            findings_by_group[name] = explain_group(znodes, facts)
+            findings_by_group[name] = [
+                finding._replace(next_command=connection.complete(finding.next_command))
+                for finding in explain_group(znodes, facts)
+            ]
     if as_json:
         documents = [
             {"group": name, "findings": [finding._asdict() for finding in findings]}

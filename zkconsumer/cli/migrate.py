@@ -64,7 +64,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
             names or all_groups(session),
             skipped=skipped if of_all else None,
         )
-    surveys = [survey(group_facts) for group_facts in facts]
+    surveys = [_pasteable(survey(group_facts), connection) for group_facts in facts]
     if as_json:
         documents = [survey_document(surveyed) for surveyed in surveys]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
@@ -73,6 +73,13 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     warn(skipped)
     if skipped or any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _pasteable(survey: Survey, connection: ToolConnection) -> Survey:
+    findings = tuple(
+        dataclasses.replace(finding, command=connection.complete(finding.command)) for finding in survey.findings
+    )
+    return dataclasses.replace(survey, findings=findings, next=connection.complete(survey.next))
 
 
 def _survey_lines(survey: Survey) -> Iterator[str]:

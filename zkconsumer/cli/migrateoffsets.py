@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,10 +122,12 @@ def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long
         click.echo(json.dumps(run_document(plan, report, (), executed=execute)))
     else:
         echo_lines(plan_lines(plan))
-    _show_end(report, plan, plan_file, executed=execute)
+    _show_end(report, plan, plan_file, connection, executed=execute)
 
 
-def _show_end(report: RunReport, plan: MigrationPlan, plan_file: Path, *, executed: bool) -> None:
+def _show_end(
+    report: RunReport, plan: MigrationPlan, plan_file: Path, connection: ToolConnection, *, executed: bool
+) -> None:
     warn(report.warnings)
     if not executed:
         left = len(plan.partitions) - len(report.found)
@@ -135,7 +138,8 @@ def _show_end(report: RunReport, plan: MigrationPlan, plan_file: Path, *, execut
     click.echo(f"written: {len(report.written)} offsets, {len(report.found)} were there", err=True)
     if report.faults:
         raise click.exceptions.Exit(EXIT_FAILED)
-    click.echo(escaped(f"next: zkconsumer migrate verify {plan_file}"), err=True)
+    verify = connection.complete(f"zkconsumer migrate verify {shlex.quote(str(plan_file))}")
+    click.echo(escaped(f"next: {verify}"), err=True)
 
 
 @click.command("verify")

@@ -27,6 +27,7 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
         self._kafka = kafka
         self._rule = rule
+        self._prefers_kafka = choose_stored(0, 0, rule).in_kafka
         self._from_kafka: set[TopicPartition] = set()
 
     def fetch(
@@ -49,11 +50,11 @@ class DualOffsetStore:
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
-        if self._rule != "kafka":
+        if not self._prefers_kafka:
             self._from_kafka -= accepted
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
         done = self._kafka.commit(left, may_send=may_send, retry=retry)
-        if self._rule == "kafka":
+        if self._prefers_kafka:
             self._from_kafka |= done
         return done
 

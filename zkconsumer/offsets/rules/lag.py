@@ -40,13 +40,14 @@ def lag(offset: int | None, log_end: int | None) -> int | None:
 def outside_log(
     offset: int | None, log_start: int | None, log_end: int | None
 ) -> Literal["before the log start", "after the log end"] | None:
-    """Where an offset lies that its log does not have; None if it is in the log, or unknown.
+    """Where an offset lies that its log does not have; None if it is in the log, or there is none, or it is unknown.
 
-    >>> outside_log(4, 5, 9), outside_log(10, 5, 9), outside_log(-1, None, 9), outside_log(9, 9, 9)
-    ('before the log start', 'after the log end', 'before the log start', None)
+    >>> outside_log(4, 5, 9), outside_log(10, 5, 9), outside_log(-1, 0, 9), outside_log(9, 9, 9)
+    ('before the log start', 'after the log end', None, None)
     """
-    if offset is None:
+    position = usable_offset(offset)
+    if position is None:
         return None
-    if offset < (log_start or 0):
+    if position < (log_start or 0):
         return BEFORE_LOG
-    return AFTER_LOG if log_end is not None and offset > log_end else None
+    return AFTER_LOG if log_end is not None and position > log_end else None

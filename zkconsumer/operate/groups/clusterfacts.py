@@ -52,8 +52,7 @@ class ClusterFacts:
     """What was found around a group.
 
     Attributes:
-        zookeeper: servers and chroot, for commands that are named; empty if they are not to be named.
-        bootstrap_servers: brokers, for the same; empty if they are those that are registered in ZooKeeper.
+        bootstrap_servers: brokers that were asked; empty if they are those that are registered in ZooKeeper.
         controller: True if a broker is the controller.
         unreachable: brokers that do not answer, with the reason.
         replicas: brokers of each partition.
@@ -74,7 +73,6 @@ class ClusterFacts:
         problems: what cannot be read, one sentence each.
     """
 
-    zookeeper: str = ""
     bootstrap_servers: str = ""
     controller: bool = True
     unreachable: Mapping[Broker, str] = field(default_factory=dict)
@@ -141,7 +139,6 @@ def read_cluster_facts(
             _states(session, partitions, problems),
         )
     return ClusterFacts(
-        zookeeper=session.address,
         bootstrap_servers=config.bootstrap_servers or "",
         controller=of_partitions.controller,
         unreachable=unreachable,

@@ -52,7 +52,7 @@ def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
                 str(partition),
                 f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
                 "before they were consumed",
-                _reset(znodes, facts, partition, "earliest"),
+                _reset(znodes, partition, "earliest"),
             )
         elif outside == AFTER_LOG:
             why = _why_log_is_shorter(znodes, facts, partition)
@@ -60,7 +60,7 @@ def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
                 "offset-outside-log",
                 str(partition),
                 f"committed offset {offset} lies {outside} {end}: {why}",
-                _reset(znodes, facts, partition, "latest"),
+                _reset(znodes, partition, "latest"),
             )
 
 
@@ -76,14 +76,8 @@ def _why_log_is_shorter(znodes: GroupZnodes, facts: ClusterFacts, partition: Top
     return f"the log was truncated by an unclean leader election, or the topic was created again{epoch}"
 
 
-def _reset(
-    znodes: GroupZnodes, facts: ClusterFacts, partition: TopicPartition, where: Literal["earliest", "latest"]
-) -> str:
+def _reset(znodes: GroupZnodes, partition: TopicPartition, where: Literal["earliest", "latest"]) -> str:
     words = ["zkconsumer", "offsets", "reset"]
-    if facts.zookeeper:
-        words += ["--zookeeper", facts.zookeeper]
-    if facts.bootstrap_servers:
-        words += ["--bootstrap-server", facts.bootstrap_servers]
     words += ["--group", znodes.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
     return f"stop all members, then {shlex.join(words)}"
 

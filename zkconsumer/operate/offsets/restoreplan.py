@@ -11,7 +11,7 @@ from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold
-from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs
+from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import (
     GroupChange,
@@ -160,16 +160,14 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
     topics = {partition.topic for partition in partitions}
     ranges: Mapping[TopicPartition, LogRange] = {}
-    recreated: set[str] = set()
+    recreated: frozenset[str] = frozenset()
     try:
-        for topic, identity in topic_identities(session, cluster, topics & how.recorded.keys()).items():
-            recorded = how.recorded[topic]
-            if recorded is None or not identity.is_recorded_as(recorded):
-                recreated.add(topic)
+        identities = topic_identities(session, cluster, topics & how.recorded.keys())
+        recreated = recreated_topics(how.recorded, identities)
         ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-    return _Logs(ranges, frozenset(recreated))
+    return _Logs(ranges, recreated)
 
 
 def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:

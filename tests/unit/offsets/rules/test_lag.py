@@ -19,5 +19,6 @@ def test_a_lag_is_the_distance_or_unknown_and_never_negative():
 
 
 def test_where_a_log_begins_is_0_if_it_is_unknown():
-    assert [outside_log(offset, None, 9) for offset in (-1, 0, 9, 10)] == [BEFORE_LOG, None, None, AFTER_LOG]
-    assert [outside_log(offset, 0, None) for offset in (-1, 0, 10, None)] == [BEFORE_LOG, None, None, None]
+    assert [outside_log(offset, None, 9) for offset in (-1, 0, 9, 10)] == [None, None, None, AFTER_LOG]
+    assert [outside_log(offset, 0, None) for offset in (-1, 0, 10, None)] == [None, None, None, None]
+    assert [outside_log(offset, 5, 9) for offset in (-1, 4, 5)] == [None, BEFORE_LOG, None]

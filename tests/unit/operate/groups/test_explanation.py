@@ -93,10 +93,10 @@ def test_a_dead_owner():
 
 @pytest.mark.parametrize(("offset", "where"), [(4, "earliest"), (10, "latest")])
 def test_an_offset_outside_the_log(offset, where):
-    around = facts(committed={P0: offset}, log_starts={P0: 5}, log_ends={P0: 9}, zookeeper="h:1/kafka")
+    around = facts(committed={P0: offset}, log_starts={P0: 5}, log_ends={P0: 9})
     (finding,) = explain_group(healthy(), around)
     assert finding.kind == "offset-outside-log"
-    command = f"zkconsumer offsets reset --zookeeper h:1/kafka --group g --topic t:0 --to-{where}"
+    command = f"zkconsumer offsets reset --group g --topic t:0 --to-{where}"
     assert finding.next_command == f"stop all members, then {command}"
 
 

@@ -264,16 +264,6 @@ def test_an_offset_that_kafka_does_not_report_is_not_taken_from_zookeeper(znodes
         assert reason in facts.problems
 
 
-def test_the_command_that_is_named_has_the_brokers(without_brokers, stub):
-    stub.log(P0).end = 4
-    config = asking(f"127.0.0.1:{stub.port}")
-    (finding,) = explain_group(*read_facts(without_brokers, config))
-    assert (
-        f"offsets reset --zookeeper h:1/kafka --bootstrap-server 127.0.0.1:{stub.port} --group g"
-        in finding.next_command
-    )
-
-
 def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
     without_brokers.delete("/consumers/g/owners/t/1")
     without_brokers.delete("/consumers/g/offsets/t/1")
@@ -290,8 +280,7 @@ def test_facts_around_a_group_are_read(znodes):
         facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
     assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
     assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
-    assert (facts.zookeeper, facts.topic_created, facts.user) == (
-        "h:1/kafka",
+    assert (facts.topic_created, facts.user) == (
         {"t": znodes.nodes["/brokers/topics/t"].czxid},
         "ANONYMOUS",
     )

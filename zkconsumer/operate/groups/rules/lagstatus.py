@@ -296,9 +296,10 @@ def _seconds(newest: LagSample, stretch: Stretch | None) -> float | None:
 
 
 def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple[LagStatus, str]:
-    if newest.committed is None or newest.log_end is None:
-        unknown = "committed offset" if newest.committed is None else "log end"
-        return LagStatus.UNKNOWN, f"the {unknown} is unknown"
+    if newest.lag is None:
+        if newest.committed is not None and newest.log_end is not None:
+            return LagStatus.UNKNOWN, f"the committed offset is {newest.committed}, which is none"
+        return LagStatus.UNKNOWN, f"the {'committed offset' if newest.committed is None else 'log end'} is unknown"
     if outside := outside_log(newest.committed, newest.log_start, newest.log_end):
         bound = newest.log_end if outside == AFTER_LOG else newest.log_start or 0
         return LagStatus.RANGE, f"offset {newest.committed} lies {outside} {bound}"

@@ -9,8 +9,9 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import signed_lag
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
+from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
@@ -65,8 +66,12 @@ class PlannedPartition:
     @property
     def _forward(self) -> int | None:
         """From where the two groups have read to, else from the log start."""
-        is_read = self.source is not None or self.before is not None
-        return how_far([self.source, self.before] if is_read else [self.log.start], self.new, self.log)
+        return how_far([self.source, self.before] if self.is_read else [self.log.start], self.new, self.log)
+
+    @property
+    def is_read(self) -> bool:
+        """True if an end has an offset."""
+        return choose_new(self.source, self.before) is not None
 
 
 class Guard(NamedTuple):
@@ -183,8 +188,12 @@ def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> 
 
 
 def choose_new(source: int | None, before: int | None) -> int | None:
-    """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides."""
-    return before if source is None else source
+    """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides.
+
+    A negative offset is none: see :func:`~zkconsumer.offsets.rules.storedoffsets.usable_offset`.
+    """
+    position = usable_offset(source)
+    return usable_offset(before) if position is None else position
 
 
 def _guards_of(
@@ -209,7 +218,7 @@ def _guards_of(
         f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
     )
     # where the source has no offset --missing has decided
-    known = {row.partition: row.new for row in rows if row.source is not None}
+    known = {row.partition: row.new for row in rows if usable_offset(row.source) is not None}
     back = moving_back(known, {row.partition: row.before for row in rows}, logs)
     yield _guard(
         "back",
@@ -338,10 +347,7 @@ def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
         yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
     if gone := sorted(planned.keys() - now.logs.keys()):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
-    known = [(topic, recorded, now.identities.get(topic)) for topic, recorded in plan.identities.items()]
-    recreated = {
-        topic for topic, recorded, identity in known if identity is not None and not identity.is_recorded_as(recorded)
-    }
+    recreated = {*recreated_topics(plan.identities, now.identities)}
     recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
     if recreated:
         yield f"topics were deleted and created again, or truncated: {name_some(sorted(recreated))}; plan again"
@@ -372,7 +378,7 @@ class VerifiedPartition(NamedTuple):
     @property
     def is_equal(self) -> bool:
         """True if both stores have the planned offset; a partition without one in the source has it in the target."""
-        known = (self.planned, self.source)
+        known = (self.planned, usable_offset(self.source))
         return self.target is not None and all(offset in (None, self.target) for offset in known)
 
     @property

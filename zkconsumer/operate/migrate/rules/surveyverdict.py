@@ -211,7 +211,17 @@ def _members(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    if facts.layout != "empty" and facts.missing:
+    if facts.layout == "empty" or not facts.missing:
+        return
+    if facts.members and facts.storage == "none":
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "no-commit",
+            "its members have not committed an offset yet; survey it again when they have (auto.commit.interval.ms is "
+            "60 s by default)",
+            _command("survey", facts),
+        )
+    else:
         yield SurveyFinding(
             Level.BLOCKER,
             "no-offset",
@@ -264,9 +274,10 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "storage",
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
-    zookeeper = {partition.partition: partition.in_zookeeper for partition in facts.partitions}
-    kafka = {partition.partition: partition.in_kafka for partition in facts.partitions}
-    logs = {partition.partition: partition.log for partition in facts.partitions}
+    existing = [partition for partition in facts.partitions if partition.exists]
+    zookeeper = {partition.partition: partition.in_zookeeper for partition in existing}
+    kafka = {partition.partition: partition.in_kafka for partition in existing}
+    logs = {partition.partition: partition.log for partition in existing}
     if ahead := moving_back(zookeeper, kafka, logs):
         yield SurveyFinding(
             Level.WARNING if facts.members else Level.BLOCKER,

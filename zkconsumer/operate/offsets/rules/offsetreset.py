@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
 
 ResetKind = Literal["earliest", "latest", "current", "offset", "shift", "time", "file"]
 
@@ -36,15 +37,17 @@ def how_far(read: Iterable[int | None], new: int | None, log: LogRange | None) -
     """Records from where a partition was read to, to where it is read from next; negative if some are read again.
 
     Args:
-        read: offsets of the groups that have read it, of which the greatest counts; None is no offset.
+        read: offsets of the groups that have read it, of which the greatest counts; None, or a negative one, is none.
         new: the next offset; None if there is none.
         log: the offsets of the log, if known: records that it no longer has are neither skipped nor read again.
 
     Returns:
         The number; None if it was not read, or is not read next.
     """
-    known = [offset if log is None else log.clamp(offset) for offset in read if offset is not None]
-    return new - max(known) if known and new is not None else None
+    positions = [position for offset in read if (position := usable_offset(offset)) is not None]
+    known = [position if log is None else log.clamp(position) for position in positions]
+    following = usable_offset(new)
+    return following - max(known) if known and following is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def reset_offset(
     Args:
         spec: what was asked for.
         partition: which one.
-        old: the stored offset, None if there is none.
+        old: the stored offset; None, or a negative one, is none.
         log: the offsets of its log.
         at_time: for kind ``time``, the offset of the first record with that timestamp or a later one; None if no record
             has, which means the log end.
@@ -113,7 +116,8 @@ def reset_offset(
     Raises:
         ValueError: the partition has no offset to shift, or is not in the file.
     """
-    if spec.kind == "shift" and old is None:
+    position = usable_offset(old)
+    if spec.kind == "shift" and position is None:
         raise ValueError(f"{partition} has no committed offset to shift; reset it to an offset instead")
     if spec.kind == "file" and partition not in spec.offsets:
         raise ValueError(f"{partition} is not in the file")
@@ -124,18 +128,18 @@ def reset_offset(
         case "latest":
             new = log.end
         case "current":
-            new, note = (log.end, "no committed offset, so the log end") if old is None else (old, "")
+            new, note = (log.end, "no committed offset, so the log end") if position is None else (position, "")
         case "time":
             new, note = (log.end, "no record so late, so the log end") if at_time is None else (at_time, "")
         case _:
-            return _clamped(partition, old, log, _requested(spec, partition, old))
+            return _clamped(partition, old, log, _requested(spec, partition, position))
     return OffsetRow(partition, old, new, log, note)
 
 
-def _requested(spec: ResetSpec, partition: TopicPartition, old: int | None) -> int:
+def _requested(spec: ResetSpec, partition: TopicPartition, position: int | None) -> int:
     if spec.kind == "file":
         return spec.offsets[partition]
-    return spec.value if spec.kind == "offset" else (old or 0) + spec.value
+    return spec.value if spec.kind == "offset" else (position or 0) + spec.value
 
 
 def _clamped(partition: TopicPartition, old: int | None, log: LogRange, wanted: int) -> OffsetRow:

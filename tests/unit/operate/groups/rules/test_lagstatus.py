@@ -44,14 +44,20 @@ def test_without_an_offset_or_a_log_end_it_is_unknown():
     assert evaluate_partition(samples([None], 5), 4).lag is None
 
 
-@pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9), (-1, 0, 9), (-1, None, 9)])
+@pytest.mark.parametrize("start", [0, 5, None])
+def test_a_negative_offset_is_none(start):
+    found = evaluate_partition(samples([-1], 9, starts=start), 4)
+    assert (found.status, found.reason) == (LagStatus.UNKNOWN, "the committed offset is -1, which is none")
+
+
+@pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9)])
 def test_an_offset_outside_the_log_is_range(committed, start, end):
     assert status([committed], end, starts=start) is LagStatus.RANGE
 
 
 @pytest.mark.parametrize(
     ("committed", "start", "where"),
-    [(4, 5, "before the log start 5"), (10, 5, "after the log end 9"), (-1, None, "before the log start 0")],
+    [(4, 5, "before the log start 5"), (10, 5, "after the log end 9"), (10, None, "after the log end 9")],
 )
 def test_the_reason_names_the_end_of_the_log(committed, start, where):
     found = evaluate_partition(samples([committed], 9, starts=start), 4)

@@ -155,6 +155,18 @@ def test_a_partition_without_an_offset_begins_as_decided(missing, new, skipped):
     assert plan(NOWHERE, missing=missing).refusals == ()
 
 
+def test_a_negative_offset_is_none():
+    """A consumer that finds it resets; a migration that copied it would write what no consumer can use."""
+    seen = replace(SEEN, source={P0: 50, P1: -1}, target={})
+    assert "has no offset of t-1" in plan(seen).refusals[0]
+    made = plan(seen, missing="earliest")
+    assert (made.refusals, made.partitions[1].new, made.partitions[1].skipped) == ((), 10, 0)
+    moved = replace(seen, target={P0: 50, P1: 10})
+    assert [row.is_equal for row in verify(made, moved)] == [True, True]
+    assert plan(replace(seen, target={P1: 55})).partitions[1].new == 55
+    assert plan(replace(seen, target={P1: -1})).partitions[1].new is None
+
+
 @pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
 def test_an_offset_that_only_the_target_has_stays(missing):
     made = plan(replace(SEEN, source={P0: 50}), missing=missing)

@@ -73,6 +73,15 @@ def test_what_a_finding_lists_is_sorted():
     assert [text.split("'")[1] for text in texts if text.startswith("white list")] == list("123456")
 
 
+def test_members_that_have_not_committed_yet_are_surveyed_again():
+    """A plan that began them at the start of the log would take back what they consume now."""
+    members = (SurveyedMember("g_a", "jvm", "static"),)
+    nothing = tuple(replace(one, in_zookeeper=None) for one in GOOD.partitions)
+    found = survey(replace(GOOD, members=members, partitions=nothing))
+    assert (found.verdict, found.findings[0].code) == (SurveyVerdict.NOT_READY, "no-commit")
+    assert found.next == "zkconsumer migrate survey --group g"
+
+
 def test_a_group_with_members_is_ready_once_they_are_stopped():
     found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.RUNNING, ["members"])
@@ -153,6 +162,12 @@ def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
     """A plan keeps what only its target has."""
     found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, in_kafka=50)))
     assert (found.verdict, found.facts.missing) == (SurveyVerdict.READY, [])
+
+
+def test_partitions_that_do_not_exist_any_more_are_not_ahead():
+    """A plan does not write them."""
+    found = survey(replace(GOOD, partitions=partitions(exists=False, in_zookeeper=5, in_kafka=7, log=None)))
+    assert "kafka-ahead" not in [finding.code for finding in found.findings]
 
 
 def test_offsets_ahead_in_kafka_are_expected_while_members_live():

@@ -33,6 +33,7 @@ def test_examples():
         (ResetSpec("latest"), 50, None, 100, ""),
         (ResetSpec("current"), 5, None, 5, ""),
         (ResetSpec("current"), None, None, 100, "no committed offset, so the log end"),
+        (ResetSpec("current"), -1, None, 100, "no committed offset, so the log end"),
         (ResetSpec("offset", 60), None, None, 60, ""),
         (ResetSpec("offset", 101), 50, None, 100, "101 is after the log end"),
         (ResetSpec("offset", 9), 50, None, 10, "9 is before the log start"),
@@ -49,7 +50,9 @@ def test_each_scenario_moves_as_the_jvm_tool_does(spec, old, at_time, new, note)
     assert reset_offset(spec, P, old, LOG, at_time) == OffsetRow(P, old, new, LOG, note)
 
 
-@pytest.mark.parametrize(("spec", "old"), [(ResetSpec("shift", 1), None), (ResetSpec("file"), 5)])
+@pytest.mark.parametrize(
+    ("spec", "old"), [(ResetSpec("shift", 1), None), (ResetSpec("shift", 1), -1), (ResetSpec("file"), 5)]
+)
 def test_a_scenario_that_does_not_fit_is_refused(spec, old):
     with pytest.raises(ValueError, match="t-0"):
         reset_offset(spec, P, old, LOG, None)
@@ -57,7 +60,15 @@ def test_a_scenario_that_does_not_fit_is_refused(spec, old):
 
 @pytest.mark.parametrize(
     ("old", "new", "skipped", "replayed"),
-    [(50, 80, 30, 0), (50, 20, 0, 30), (0, 20, 10, 0), (200, 90, 0, 10), (None, 5, None, None), (5, None, None, None)],
+    [
+        (50, 80, 30, 0),
+        (50, 20, 0, 30),
+        (0, 20, 10, 0),
+        (200, 90, 0, 10),
+        (None, 5, None, None),
+        (5, None, None, None),
+        (-1, 50, None, None),
+    ],
 )
 def test_only_records_that_the_log_has_are_counted(old, new, skipped, replayed):
     row = OffsetRow(P, old, new, LOG)
