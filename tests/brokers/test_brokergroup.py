@@ -1,13 +1,16 @@
 """``group.protocol=kafka`` with brokers of every release that has groups, 0.9 and later."""
 
+import json
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.consumers import IN_BROKER_GROUP, consumers
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import RebalanceFailed, TopicPartition
+from zkconsumer.cli.main import command
 from zkconsumer.errors import ZkConsumerError
 
 _GROUPS_SINCE = (0, 9)
@@ -68,6 +71,25 @@ def test_members_share_a_topic_and_continue_at_commits(broker, member, unique_na
     broker.produce(topic, spread(values(20, start=40), 4))
     rest = collect(member(partition_assignment_strategy=strategy), topic, streams=2)
     eventually(lambda: sorted(rest, key=int) == values(20, start=40))
+
+
+def test_the_group_is_described(broker, member, unique_name):
+    topic = broker.create_topic(unique_name, 2)
+    if broker.release < _GROUPS_SINCE:
+        pytest.skip("this release has no groups")
+    one = member(client_id="mine", partition_assignment_strategy="zkconsumer")
+    broker.produce(topic, spread(values(6), 2))
+    received = collect(one, topic, streams=2)
+    eventually(lambda: len(received) == 6)
+    one.commit_offsets()
+    servers = broker.sandbox.bootstrap_servers
+    arguments = ["groups", "describe", "--group", unique_name, "--bootstrap-server", servers, "--json"]
+    described = json.loads(CliRunner().invoke(command, arguments).stdout)
+    assert [(row["committed"], row["log_end"], row["lag"]) for row in described["partitions"]] == [(3, 3, 0)] * 2
+    (shown,) = described["members"]
+    assert (shown["client"], shown["client_id"], shown["threads"]) == ("zkconsumer", "mine", {topic: 2})
+    listed = CliRunner().invoke(command, ["groups", "list", "--bootstrap-server", servers, "--topic", topic])
+    assert listed.stdout.split() == [unique_name]
 
 
 def test_a_static_member_needs_a_broker_that_knows_them(broker, member, unique_name):

@@ -2,9 +2,31 @@
 
 import pytest
 
-from tests.fixtures.jvm import client_jvm, feed, group, jvm, jvm_tool, make_jvm, newer_tool, old_jvm, private_jvm
+from tests.fixtures.jvm import (
+    client_jvm,
+    feed,
+    group,
+    jvm,
+    jvm_tool,
+    make_jvm,
+    newer_command,
+    newer_tool,
+    old_jvm,
+    private_jvm,
+)
 
-__all__ = ["client_jvm", "feed", "group", "jvm", "jvm_tool", "make_jvm", "newer_tool", "old_jvm", "private_jvm"]
+__all__ = [
+    "client_jvm",
+    "feed",
+    "group",
+    "jvm",
+    "jvm_tool",
+    "make_jvm",
+    "newer_command",
+    "newer_tool",
+    "old_jvm",
+    "private_jvm",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig, is_broker_list
+from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig, is_broker_list, load_properties
 from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -196,6 +196,30 @@ class ToolConnection:
         """See :func:`tool_config`."""
         refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
         return tool_config(self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers)
+
+    def broker_config(self) -> ConsumerConfig | None:
+        """The configuration for groups that brokers coordinate: if brokers are named, and no ZooKeeper is; else None.
+
+        Raises:
+            ConfigError: a property cannot be used.
+        """
+        if self.zookeeper is not None:
+            return None
+        given = _parse_properties(self.properties)
+        in_file = {} if self.config_file is None else load_properties(self.config_file)
+        names = {name.replace("_", ".") for name in (*given, *in_file)}
+        if "zookeeper.connect" in names or (self.bootstrap_servers is None and "bootstrap.servers" not in names):
+            return None
+        refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
+        return consumer_config(
+            None,
+            self.config_file,
+            self.properties,
+            group_id=_TOOL_GROUP,
+            client_id=_TOOL_GROUP,
+            bootstrap_servers=self.bootstrap_servers,
+            group_protocol="kafka",
+        )
 
     def complete(self, text: str) -> str:
         """A text that ends with a command of this program, with the servers added, so that it can be pasted.

@@ -17,7 +17,6 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import (
-    all_groups,
     all_option,
     chosen_groups,
     echo_lines,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupchanges import GroupMoment
-    from zkconsumer.operate.groups.lagsamples import LagSampler
+    from zkconsumer.operate.groups.lagsamples import GroupSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -104,21 +103,16 @@ def status(
     from WARN up, and for a group without members that has lag.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
-    from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
     window = samples or samples_for(interval)
     names = chosen_groups(connection, groups, of_all=of_all)
-    config = connection.config()
-    with (
-        tool_session(config) as session,
-        LagSampler(session, config, window=window, storage=storage) as sampler,
-    ):
-        every = names or all_groups(session)
+    with _open_sampler(connection, window, storage) as sampler:
+        every = names or sampler.groups()
         sampler.sample(every, time.monotonic(), required=bool(names))
         for at in _ticks(interval, window - 1):
             sampler.sample(every, at, required=bool(names))
-        lags = {group: sampler.evaluate(group) for group in sampler.znodes}
+        lags = {group: moment.lag for group, moment in sampler.moments().items()}
         problems = sampler.problems
     if as_json:
         documents = [lag_document(group, lag) for group, lag in lags.items()]
@@ -130,6 +124,26 @@ def status(
     warn(problems)
     if any(lag.is_problem for lag in lags.values()):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+@contextlib.contextmanager
+def _open_sampler(connection: ToolConnection, window: int, storage: OffsetStorage) -> Iterator[GroupSampler]:
+    """Samples groups in ZooKeeper, or those that brokers coordinate if no ZooKeeper is named."""
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        from zkconsumer.operate.groups.brokerlag import BrokerLagSampler
+
+        with BrokerLagSampler(of_brokers, window=window) as sampler_of_brokers:
+            yield sampler_of_brokers
+        return
+    from zkconsumer.operate.groups.lagsamples import LagSampler
+
+    config = connection.config()
+    with (
+        tool_session(config) as session,
+        LagSampler(session, config, window=window, storage=storage) as sampler,
+    ):
+        yield sampler
 
 
 def _ticks(interval: float, count: int) -> Iterator[float]:
@@ -167,14 +181,11 @@ def watch(
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
     owner, another status; with --json it is a JSON object.
     """
-    from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
-    config = connection.config()
     with (
         contextlib.suppress(KeyboardInterrupt),
-        tool_session(config) as session,
-        LagSampler(session, config, window=samples or samples_for(interval), storage=storage) as sampler,
+        _open_sampler(connection, samples or samples_for(interval), storage) as sampler,
     ):
         view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
         with view.showing():
@@ -203,12 +214,12 @@ class _View(ABC):
         """For the time in which samples are shown."""
         return contextlib.nullcontext()
 
-    def show(self, sampler: LagSampler) -> None:
+    def show(self, sampler: GroupSampler) -> None:
         """Show a sample."""
-        from zkconsumer.operate.groups.groupchanges import Change, GroupMoment, group_changes
+        from zkconsumer.operate.groups.groupchanges import Change, group_changes
 
         changes: list[tuple[str, Change]] = []
-        moments = {group: GroupMoment.of(sampler.znodes[group], sampler.evaluate(group)) for group in sampler.znodes}
+        moments = sampler.moments()
         for group, moment in moments.items():
             former = self._moments.get(group)
             new_changes = [] if former is None else list(group_changes(former, moment))

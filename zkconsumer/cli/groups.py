@@ -60,23 +60,35 @@ def groups() -> None:
 @tool_options
 @click.option("--long", "is_long", is_flag=True, help="Also layout, members, topics, lag, newest commit and status.")
 @match_option
+@click.option("--topic", metavar="TOPIC", help="Only groups that consume this topic.")
 @click.option("--all-chroots", is_flag=True, help="Groups of every cluster in this ZooKeeper, after their chroots.")
 @json_option
 @rare_collections()
 def list_command(
-    connection: ToolConnection, is_long: bool, pattern: str | None, all_chroots: bool, as_json: bool
+    connection: ToolConnection,
+    is_long: bool,
+    pattern: str | None,
+    topic: str | None,
+    all_chroots: bool,
+    as_json: bool,
 ) -> None:
-    """List the groups that ever existed in ZooKeeper.
+    """List the groups that ever existed in ZooKeeper; with --bootstrap-server alone those that brokers coordinate.
 
     The status in the long form is that of a single look, which finds groups without members (NO MEMBERS), offsets
     outside the log (RANGE) and what is consumed to the end (OK). Lag is UNKNOWN until `groups status` judges it.
     """
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        from zkconsumer.cli.brokergroups import list_broker_groups
+
+        list_broker_groups(of_brokers, pattern, topic, is_long=is_long, as_json=as_json)
+        return
     config = connection.config()
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
     problems: list[str] = []
     for chroot, chroot_config in _clusters(config, all_chroots=all_chroots):
         with tool_session(chroot_config) as session, progress("reading"):
-            listed, new_problems = _list(session, chroot_config, pattern, is_long=is_long)
+            listed, new_problems = _list(session, chroot_config, pattern, topic, is_long=is_long)
         listed_groups += [(chroot, name, listing) for name, listing in listed]
         problems += new_problems
     if as_json:
@@ -108,15 +120,15 @@ def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, C
 
 
 def _list(
-    session: ZkSession, config: ConsumerConfig, pattern: str | None, *, is_long: bool
+    session: ZkSession, config: ConsumerConfig, pattern: str | None, topic: str | None, *, is_long: bool
 ) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...]]:
     from zkconsumer.operate.groups.grouplist import list_groups, matching_groups
 
     names = matching_groups(session, pattern)
-    if not is_long:
+    if not is_long and topic is None:
         return [(name, None) for name in names], ()
-    listings, problems = list_groups(session, config, names)
-    return [(listing.group, listing) for listing in listings], problems
+    listings, problems = list_groups(session, config, names, topic=topic)
+    return [(listing.group, listing if is_long else None) for listing in listings], problems
 
 
 def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, with_chroot: bool) -> dict[str, Any]:
@@ -140,6 +152,9 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
 )
 @click.option("--members", "of_members", is_flag=True, help="A line for each member in place of each partition.")
 @click.option(
+    "--state", "of_state", is_flag=True, help="A line for each group of brokers: coordinator, strategy, state."
+)
+@click.option(
     "--unhealthy",
     is_flag=True,
     help="Only partitions without a live owner, with unknown lag or with an offset outside the log, and members that "
@@ -154,16 +169,29 @@ def describe(
     storage: OffsetStorage,
     form: str,
     of_members: bool,
+    of_state: bool,
     unhealthy: bool,
     as_json: bool,
 ) -> None:
     """Show members, owners, committed offsets and lag of groups.
 
-    What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a number.
+    With --bootstrap-server alone these are groups that brokers coordinate, in the tables of kafka-consumer-groups of
+    Kafka 4. What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a
+    number.
     """
     from zkconsumer.operate.groups.groupdescription import describe_groups
 
     names = chosen_groups(connection, groups, of_all=of_all)
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        from zkconsumer.cli.brokergroups import Shown, describe_broker_groups_command
+
+        if form == "checker" or storage in ("zookeeper", "both"):
+            raise click.UsageError("groups of brokers have no offsets in ZooKeeper; omit --offsets and --format")
+        describe_broker_groups_command(of_brokers, names, Shown(of_members, of_state, unhealthy, as_json))
+        return
+    if of_state:
+        raise click.UsageError("--state is for groups that brokers coordinate: give --bootstrap-server alone")
     config = connection.config()
     skipped: list[str] = []
     with tool_session(config) as session, progress("reading"):

@@ -107,7 +107,7 @@ def _checked_offset(row: PartitionDescription) -> str:
 def member_table(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
     """A line for each member."""
     heading = ("GROUP", "CONSUMER-ID", "CLIENT", "PATTERN", "#PARTITIONS", "REGISTERED", "THREADS")
-    yield from _columns(
+    yield from columns(
         heading,
         [
             (
@@ -167,7 +167,7 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
     if with_chroot:
         heading = ("CHROOT", *heading)
         rows = [(printable(chroot or "/"), *row) for (chroot, _), row in zip(listings, rows, strict=True)]
-    yield from _columns(heading, rows)
+    yield from columns(heading, rows)
 
 
 def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
@@ -198,7 +198,7 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
             )
             for partition, partition_lag in lag.partitions.items()
         ]
-    yield from _columns(heading, rows)
+    yield from columns(heading, rows)
 
 
 def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ def duration(seconds: float) -> str:
     return "".join(parts[:2]) or "0s"
 
 
-def _columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Lines whose columns are as wide as their widest cell, the last one apart."""
     table = [heading, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heading) - 1)]

@@ -13,7 +13,6 @@ from zkconsumer.errors import BrokerUnavailable, ConfigError, ProtocolError, ZkC
 from zkconsumer.group.kafka.describedmembers import described_group
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
-from zkconsumer.offsets.offsetmessages import StoredOffsets
 from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.groupdescription import PartitionDescription
@@ -132,11 +131,17 @@ class BrokerGroups:
         return sorted(names), tuple(problems)
 
     def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
-        """Groups by name, in the order given; and why others cannot be read. A group that does not exist is dead."""
-        found, failures = self._asked.ask_coordinators(groups, _observe)
-        return {name: found[name] for name in groups if name in found}, failures
+        """Groups by name, in the order given; and why others cannot be read, or that they do not exist."""
+        observed, failures = self._asked.ask_coordinators(groups, _observe)
+        for name, group in observed.items():
+            if group.described.state == DEAD and not group.offsets:
+                failures[name] = ZkConsumerError(
+                    f"group {name} does not exist at the brokers; check its name (`zkconsumer groups list`), or give "
+                    "--zookeeper if it is a group in ZooKeeper"
+                )
+        return {name: observed[name] for name in groups if name not in failures}, failures
 
-    def logs(self, groups: Collection[BrokerGroup], *, with_starts: bool = False) -> tuple[Logs, tuple[str, ...]]:
+    def logs(self, groups: Collection[BrokerGroup], *, with_starts: bool = True) -> tuple[Logs, tuple[str, ...]]:
         """The logs of all partitions of groups, and what is unknown of them."""
         partitions = {partition for group in groups for partition in group.partitions}
         answer = self._asked.logs(partitions, with_starts=with_starts)
@@ -146,15 +151,10 @@ class BrokerGroups:
 def _observe(group: str, coordinator: OffsetCoordinator) -> BrokerGroup:
     described = described_group(coordinator.coordinator, group)
     assigned = {partition for member in described.members for partition in member.assigned}
-    stored = _stored(coordinator, assigned)
+    stored = coordinator.fetch_known(assigned)  # brokers before 0.10.2 tell it of named partitions only
     problems = tuple(f"the offset of {p} cannot be read: {error_name(code)}" for p, code in stored.errors.items())
     offsets = {partition: offset for partition, offset in stored.found.items() if offset.offset is not None}
     return BrokerGroup(group, described, coordinator.coordinator.broker, offsets, problems)
-
-
-def _stored(coordinator: OffsetCoordinator, assigned: Collection[TopicPartition]) -> StoredOffsets:
-    """What the group has committed; brokers before 0.10.2 tell it of named partitions only."""
-    return coordinator.fetch_known(assigned)
 
 
 def describe_broker_groups(
@@ -176,10 +176,17 @@ def describe_broker_groups(
     with closing(BrokerGroups(config)) as brokers:
         groups, failures = brokers.read(choose(brokers))
         logs, problems = brokers.logs(list(groups.values()), with_starts=with_log_starts)
-    return [_description(group, logs, problems) for group in groups.values()], failures
+    return [describe_group(group, logs, problems) for group in groups.values()], failures
 
 
-def _description(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) -> BrokerGroupDescription:
+def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) -> BrokerGroupDescription:
+    """A group and its lags.
+
+    Args:
+        group: as observed.
+        logs: of its partitions, read after it.
+        problems: what is unknown of the logs.
+    """
     owners = group.owners
     rows = tuple(_partition(group, partition, owners.get(partition), logs) for partition in group.partitions)
     return BrokerGroupDescription(group, rows, (*group.problems, *(problems if rows else ())))
@@ -201,8 +208,3 @@ def _partition(
         log_start=logs.starts.get(partition),
         in_kafka=committed,
     )
-
-
-def exists(group: BrokerGroup) -> bool:
-    """False for a group that its coordinator does not have."""
-    return group.described.state != DEAD or bool(group.offsets)

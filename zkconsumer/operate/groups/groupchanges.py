@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMoment:
-    """A group at one sample: registered members, text of the owner znodes, evaluated lag."""
+    """A group at one sample: ids of its members, the owner of each partition that has one, evaluated lag."""
 
     members: frozenset[str]
     owners: Mapping[TopicPartition, str]
     lag: GroupLag
-
-    @classmethod
-    def of(cls, znodes: GroupZnodes, lag: GroupLag) -> GroupMoment:
-        """The moment of a sample."""
-        return cls(znodes.live, dict(znodes.owners), lag)
 
 
 class Change(NamedTuple):

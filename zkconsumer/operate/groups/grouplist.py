@@ -71,6 +71,7 @@ def list_groups(
     groups: Sequence[str],
     *,
     bootstrap: Sequence[Broker] = (),
+    topic: str | None = None,
 ) -> tuple[list[GroupListing], tuple[str, ...]]:
     """Describe groups in a line each; and what could not be read, one sentence each.
 
@@ -79,10 +80,11 @@ def list_groups(
         config: how brokers are reached.
         groups: their names; one that cannot be read is a problem, not an error.
         bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
+        topic: only groups that subscribe to it, own it, or have committed it; None for all.
     """
     with LagSampler(session, config, window=2, bootstrap=bootstrap) as sampler:
         sampler.sample(groups, 0.0)
-        every = sampler.znodes.values()
+        every = [znodes for znodes in sampler.znodes.values() if topic is None or topic in topics_of(znodes)]
         return [group_listing(znodes, sampler.evaluate(znodes.group)) for znodes in every], sampler.problems
 
 
@@ -97,13 +99,18 @@ def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
         group=znodes.group,
         layout=layout_of(znodes),
         members=len(znodes.live),
-        topics=len({partition.topic for partition in znodes.partitions} | znodes.offset_topics | znodes.owned_topics),
+        topics=len(topics_of(znodes)),
         lag=evaluated.lag,
         unknown=sum(partition_lag.lag is None for partition_lag in evaluated.partitions.values()),
         newest_commit_ms=max((stored.modified_ms for stored in znodes.offsets.values()), default=None),
         status=evaluated.status,
         reason=evaluated.reason,
     )
+
+
+def topics_of(znodes: GroupZnodes) -> set[str]:
+    """The topics that a group subscribes to, owned or committed."""
+    return {partition.topic for partition in znodes.partitions} | znodes.offset_topics | znodes.owned_topics
 
 
 def layout_of(znodes: GroupZnodes) -> Layout:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.groupdescription import (
     OffsetsInKafka,
     all_partitions,
@@ -27,6 +28,64 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
 
 _LEAST_PATIENCE_S: Final = 1.0
+
+
+class GroupSampler(Protocol):
+    """Samples groups of one kind again and again; one thread uses it."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the last sample could not read, one sentence each."""
+
+    def groups(self) -> list[str]:
+        """Names of all groups that there are now."""
+
+    def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
+        """Look at groups once; see :meth:`LagSampler.sample`."""
+
+    def moments(self) -> dict[str, GroupMoment]:
+        """Each group of the last sample, evaluated."""
+
+
+class SampleSeries:
+    """The last samples of each partition of groups; one thread uses it.
+
+    Args:
+        window: number of samples that are compared.
+        kept: number of samples that are kept of each partition.
+    """
+
+    def __init__(self, window: int, kept: int) -> None:
+        self._window = window
+        self._kept = kept
+        self._samples: dict[str, dict[TopicPartition, deque[LagSample]]] = {}
+
+    def continue_from(self, samples: Mapping[str, Mapping[TopicPartition, Sequence[LagSample]]]) -> None:
+        """Samples of groups that another process took, oldest first, precede those that follow."""
+        self._samples = {
+            group: {partition: deque(series, self._kept) for partition, series in by_partition.items()}
+            for group, by_partition in samples.items()
+        }
+
+    def append(self, group: str, newest: Mapping[TopicPartition, LagSample]) -> None:
+        """Add a sample of each partition of a group; partitions that it does not have any more are forgotten."""
+        former = self._samples.get(group, {})
+        samples = {partition: former.get(partition, deque(maxlen=self._kept)) for partition in newest}
+        for partition, series in samples.items():
+            series.append(follow(series[-1].stretches if series else Stretches(), newest[partition]))
+        self._samples[group] = samples
+
+    def keep(self, groups: Collection[str]) -> None:
+        """Forget all other groups."""
+        self._samples = {group: samples for group, samples in self._samples.items() if group in groups}
+
+    def of(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
+        """The samples that are kept of a group, oldest first."""
+        return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
+
+    def evaluate(self, group: str, members: int) -> GroupLag:
+        """Evaluate the last window of a group that has so many members."""
+        return evaluate_group(self.of(group), self._window, members=members)
 
 
 class LagSampler:
@@ -59,15 +118,13 @@ class LagSampler:
     ) -> None:
         self._session = session
         self._config = config
-        self._window = window
         self._storage: OffsetStorage = storage
         self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
         patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
         self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
-        self._kept = max(window, history or window)
-        self._samples: dict[str, dict[TopicPartition, deque[LagSample]]] = {}
+        self._series = SampleSeries(window, max(window, history or window))
         self.znodes: dict[str, GroupZnodes] = {}
         self.problems: tuple[str, ...] = ()
 
@@ -84,11 +141,8 @@ class LagSampler:
         self._asked.close()
 
     def continue_from(self, samples: Mapping[str, Mapping[TopicPartition, Sequence[LagSample]]]) -> None:
-        """Samples of groups that another process took, oldest first, precede those of this sampler."""
-        self._samples = {
-            group: {partition: deque(series, self._kept) for partition, series in by_partition.items()}
-            for group, by_partition in samples.items()
-        }
+        """See :meth:`SampleSeries.continue_from`."""
+        self._series.continue_from(samples)
 
     def groups(self) -> list[str]:
         """Names of all groups that there are now."""
@@ -124,8 +178,7 @@ class LagSampler:
             problems += (*znodes.problems, *in_kafka[znodes.group].problems)
             self._append(znodes, at, in_kafka[znodes.group], logs.found)
         self.znodes = {znodes.group: znodes for znodes in groups_znodes}
-        kept = self._samples.keys() & {*self.znodes, *reads.failures}
-        self._samples = {group: self._samples[group] for group in kept}
+        self._series.keep({*self.znodes, *reads.failures})
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
         self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
 
@@ -134,16 +187,15 @@ class LagSampler:
         return open_group_reader(self._session, self._config, without_brokers=True)
 
     def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
-        former = self._samples.get(znodes.group, {})
         if in_kafka.error is not None:
             in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
         self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
-        samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
-        for partition, series in samples.items():
+        newest = {}
+        for partition in all_partitions(znodes, in_kafka):
             stored = znodes.offsets.get(partition)
             counts = counting_stored(znodes, in_kafka, partition, self._storage)
             is_stored = counts.offset is not None and not counts.in_kafka
-            newest = LagSample(
+            newest[partition] = LagSample(
                 at=at,
                 committed=counts.offset,
                 mzxid=stored.mzxid if stored is not None and is_stored else None,
@@ -152,13 +204,19 @@ class LagSampler:
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
             )
-            series.append(follow(series[-1].stretches if series else Stretches(), newest))
-        self._samples[znodes.group] = samples
+        self._series.append(znodes.group, newest)
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""
-        return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
+        return self._series.of(group)
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        return evaluate_group(self.samples(group), self._window, members=len(self.znodes[group].live))
+        return self._series.evaluate(group, len(self.znodes[group].live))
+
+    def moments(self) -> dict[str, GroupMoment]:
+        """Each group of the last sample, evaluated."""
+        return {
+            group: GroupMoment(znodes.live, znodes.owners, self.evaluate(group))
+            for group, znodes in self.znodes.items()
+        }

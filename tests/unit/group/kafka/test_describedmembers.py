@@ -7,8 +7,9 @@ import pytest
 from tests.unit.wire.test_describegroups import FOUND, ScriptedBroker
 from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, ProtocolError
 from zkconsumer.group.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, decode_consumers
-from zkconsumer.group.kafka.describedmembers import group_members
-from zkconsumer.group.kafka.subscriptionbytes import encode_assignment
+from zkconsumer.group.kafka.describedmembers import described_group, group_members
+from zkconsumer.group.kafka.rules.generationmember import JoinIntent
+from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.findcoordinator import CoordinatorClient
@@ -17,23 +18,47 @@ from zkconsumer.wire.rules.describedgroup import DescribedMember
 PARTITIONS = frozenset({TopicPartition("t", 0), TopicPartition("t", 3), TopicPartition("u", 1)})
 
 
-def member(number, assignment=b"", instance_id=None):
+def member(number, assignment=b"", instance_id=None, metadata=b""):
     return SimpleNamespace(
-        member_id=f"m{number}", client_id=f"c{number}", group_instance_id=instance_id, member_assignment=assignment
+        member_id=f"m{number}",
+        client_id=f"c{number}",
+        group_instance_id=instance_id,
+        member_assignment=assignment,
+        member_metadata=metadata,
+        client_host="/h",
     )
 
 
+def group_of(*members, **fields):
+    described = {"group_id": "g", "protocol_type": "consumer", "protocol_data": "range", "group_state": "Stable"}
+    return SimpleNamespace(**{**described, "error_code": 0, "members": list(members) or None, **fields})
+
+
 def asked(*members, protocol="consumer", error=0, group="g"):
-    one = SimpleNamespace(group_id=group, protocol_type=protocol, members=members or None, error_code=error)
+    one = group_of(*members, protocol_type=protocol, error_code=error, group_id=group)
     broker = ScriptedBroker(FindCoordinator=FOUND, DescribeGroups=SimpleNamespace(groups=[one]))
     return group_members(CoordinatorClient(broker, "g"), "g")
 
 
 def test_members_have_the_partitions_that_the_leader_assigned():
     assert asked(member(1, encode_assignment(PARTITIONS)), member(2, instance_id="i")) == (
-        DescribedMember("m1", "c1", None, PARTITIONS),
-        DescribedMember("m2", "c2", "i", frozenset()),
+        DescribedMember("m1", "c1", None, PARTITIONS, "/h"),
+        DescribedMember("m2", "c2", "i", frozenset(), "/h"),
     )
+
+
+def test_a_member_of_ours_tells_its_streams():
+    intent = JoinIntent("m1", -1, frozenset(), frozenset())
+    metadata = encode_subscription("zkconsumer", {"t": 2, "u": 1}, intent)
+    broker = ScriptedBroker(
+        FindCoordinator=FOUND,
+        DescribeGroups=SimpleNamespace(
+            groups=[group_of(member(1, metadata=metadata), member(2, metadata=b"?"), protocol_data="zkconsumer")]
+        ),
+    )
+    group = described_group(CoordinatorClient(broker, "g"), "g")
+    assert (group.kind, group.state, group.strategy) == ("classic", "Stable", "zkconsumer")
+    assert [(one.topics, one.streams) for one in group.members] == [(("t", "u"), {"t": 2, "u": 1}), ((), None)]
 
 
 def test_a_group_that_the_coordinator_does_not_have_has_no_members():
@@ -77,14 +102,14 @@ CLASSIC = "00000000 02 0045 036e6f 0267 01 00000000 00000000 01 01 80000000 00 0
 def test_members_of_a_group_in_which_the_broker_assigns_are_described():
     broker = ScriptedBroker(encoded={CONSUMER_GROUP_DESCRIBE: bytes.fromhex(CONSUMERS)}, FindCoordinator=FOUND)
     assert group_members(CoordinatorClient(broker, "g"), "g") == (
-        DescribedMember("m", "c", "i", frozenset({TopicPartition("t", 0), TopicPartition("t", 2)})),
-        DescribedMember("n", "d", None, frozenset()),
+        DescribedMember("m", "c", "i", frozenset({TopicPartition("t", 0), TopicPartition("t", 2)}), "h", ("t",)),
+        DescribedMember("n", "d", None, frozenset(), "h"),
     )
     assert bytes.fromhex("02 0267 00 00") in broker.sent, "as Kafka's own message classes write it"
 
 
 def test_a_group_whose_members_assign_is_described_by_the_former_request():
-    one = SimpleNamespace(group_id="g", protocol_type="consumer", members=[member(1)], error_code=0)
+    one = group_of(member(1))
     broker = ScriptedBroker(
         encoded={CONSUMER_GROUP_DESCRIBE: bytes.fromhex(CLASSIC)},
         FindCoordinator=FOUND,
@@ -95,8 +120,9 @@ def test_a_group_whose_members_assign_is_described_by_the_former_request():
 
 def test_a_description_in_version_0_has_no_types_of_members():
     encoded = bytes.fromhex(CONSUMERS.replace("00 00 01 00", "00 00 00").replace("ff 00 80", "00 80"))
-    code, members = decode_consumers(0, memoryview(encoded))["g"]
-    assert (code, [found.member_id for found in members]) == (0, ["m", "n"])
+    code, group = decode_consumers(0, memoryview(encoded))["g"]
+    assert (code, [found.member_id for found in group.members]) == (0, ["m", "n"])
+    assert (group.kind, group.state, group.strategy) == ("consumer", "Stable", "uniform")
 
 
 def test_a_malformed_description_is_reported():

@@ -1,0 +1,128 @@
+"""Groups that brokers coordinate, beside Kafka's own tool on the same groups of a Kafka 4.2 without a ZooKeeper."""
+
+import json
+import subprocess
+from contextlib import ExitStack
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer
+
+from tests.fixtures.consumers import collect, consumers, owned
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
+from zkconsumer.cli.main import command
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+@pytest.fixture(scope="module")
+def box():
+    with Sandbox(kafka_version="4.2.0", zookeepers=0, progress=Progress()) as started:
+        yield started
+
+
+@pytest.fixture
+def theirs(box, newer_command):
+    """Lines that Kafka's tool prints."""
+
+    def lines(*arguments):
+        line = newer_command(TOOL, "--bootstrap-server", box.bootstrap_servers, "--timeout", "60000", *arguments)
+        printed = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
+        return [line for line in printed.splitlines() if line]
+
+    return lines
+
+
+@pytest.fixture
+def ours(box):
+    def lines(*arguments):
+        ended = CliRunner().invoke(command, ["groups", *arguments, "--bootstrap-server", box.bootstrap_servers])
+        assert ended.exit_code == 0, ended.output
+        return [line for line in ended.stdout.splitlines() if line]
+
+    return lines
+
+
+@pytest.fixture(params=["kafka", "consumer"])
+def consumed(request, box, unique_name):
+    """A topic with 10 records in each of 3 partitions, and two members that have committed all of them; the names."""
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 3)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n % 3} for n in range(30)])
+    settings = {"group_protocol": request.param, "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        received = [collect(make().create_message_streams({topic: 2})[topic]) for _ in range(2)]
+        eventually(lambda: sum(map(len, received)) >= 30)
+        yield unique_name, topic
+
+
+def committed(ours, group):
+    (described,) = [json.loads("".join(ours("describe", "--group", group, "--json")))]
+    return [row["committed"] for row in described["partitions"]] == [10, 10, 10] and described["state"] == "Stable"
+
+
+@pytest.mark.parametrize("table", [(), ("--members",), ("--state",)])
+def test_the_tables_are_those_of_kafkas_tool(consumed, ours, theirs, table):
+    group, _ = consumed
+    eventually(lambda: committed(ours, group))
+    heading, *rows = ours("describe", "--group", group, *table)
+    expected, *expected_rows = theirs("--describe", "--group", group, *table)
+    assert heading == expected
+    # Kafka's tool has the partitions of a member in the order of a Java set.
+    assert sorted(rows) == sorted(expected_rows)
+    assert len(rows) == (1 if table == ("--state",) else 2 if table else 3)
+
+
+def test_a_group_without_members(box, unique_name, ours, theirs):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 2)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n % 2} for n in range(6)])
+    settings = {"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    received = []
+    eventually(lambda: received.append(consumer.poll(0.1)) or len([one for one in received if one]) == 6)
+    consumer.close()
+    shown = [line for line in theirs("--describe", "--group", unique_name) if "no active members" not in line]
+    assert ours("describe", "--group", unique_name) == shown
+    assert unique_name in ours("list")
+    assert ours("list", "--topic", topic) == [unique_name]
+    assert ours("list", "--topic", f"{topic}-other") == []
+
+
+def test_the_lists_are_equal(consumed, ours, theirs):
+    assert sorted(ours("list")) == sorted(theirs("--list"))
+
+
+def test_members_of_ours_show_their_streams(box, unique_name, ours):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 2)
+    with ExitStack() as stack:
+        settings = {"group_protocol": "kafka", "partition_assignment_strategy": "zkconsumer"}
+        make = stack.enter_context(consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings))
+        one = make()
+        collect(one.create_message_streams({topic: 2})[topic])
+        eventually(lambda: len(owned(one)) == 2)
+        (member,) = json.loads("".join(ours("describe", "--group", unique_name, "--json")))["members"]
+        assert (member["client"], member["threads"], member["partitions"]) == ("zkconsumer", {topic: 2}, 2)
+        assert member["host"] == "/127.0.0.1"
+
+
+def test_a_group_that_falls_behind_is_judged(box, unique_name, ours):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    settings = {"group_protocol": "kafka", "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        collect(make().create_message_streams({topic: 1})[topic])
+        produce_records(box.bootstrap_servers, topic, [{"value": b"v"}] * 5)
+        eventually(lambda: "OK" in ours("status", "--group", unique_name, "--interval", "50ms", "--samples", "2")[1])
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v"}] * 5)
+    arguments = ["groups", "status", "--group", unique_name, "--interval", "50ms", "--samples", "2", "--json"]
+    ended = CliRunner().invoke(command, [*arguments, "--bootstrap-server", box.bootstrap_servers])
+    found = json.loads(ended.stdout)
+    assert (ended.exit_code, found["status"], found["lag"]) == (3, "NO MEMBERS", 5)
+
+
+def test_a_group_that_does_not_exist_is_an_error(box, unique_name):
+    arguments = ["groups", "describe", "--group", unique_name, "--bootstrap-server", box.bootstrap_servers]
+    ended = CliRunner().invoke(command, arguments)
+    assert "does not exist at the brokers" in str(ended.exception)

@@ -1,0 +1,62 @@
+"""The tables of groups that brokers coordinate."""
+
+from zkconsumer.cli.brokergroups import description_document, member_table, offset_table, state_table
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.brokergroups import BrokerGroup, describe_group
+from zkconsumer.operate.offsets.brokeroffsets import Logs
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
+
+T0, T1, T2, U0 = (TopicPartition(*one) for one in (("t", 0), ("t", 1), ("t", 2), ("u", 0)))
+ONE = DescribedMember("m1", "c", None, frozenset({T2}), "/h1", ("t",))
+TWO = DescribedMember("m2", "a client \x1b", "i", frozenset({T0, T1}), "/h2", ("t",), {"t": 2})
+LOGS = Logs({}, {T0: 9, T1: 9, T2: 9})
+
+
+def group(*members, offsets=(), state="Stable"):
+    described = DescribedGroup("classic", state, "range", members)
+    stored = {partition: StoredOffset(offset) for partition, offset in offsets}
+    return BrokerGroup("g", described, Broker(3, "b", 9092), stored)
+
+
+def words(lines):
+    return [line.split() for line in lines if line]
+
+
+def test_the_member_with_most_partitions_comes_first_and_what_nobody_has_last():
+    observed = group(ONE, TWO, offsets=[(T0, 5), (U0, 7)])
+    rows = words(offset_table(describe_group(observed, LOGS, ())))[1:]
+    assert [row[1:7] for row in rows] == [
+        ["t", "0", "5", "9", "4", "m2"],
+        ["t", "1", "-", "9", "-", "m2"],
+        ["t", "2", "-", "9", "-", "m1"],
+        ["u", "0", "7", "-", "-", "-"],
+    ]
+    assert rows[0][7:] == ["/h2", "a", "client", "\\x1b"], "names are printable"
+
+
+def test_instance_ids_have_a_column_where_a_member_has_one():
+    assert words(member_table(group(ONE)))[0] == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    heading, *rows = words(member_table(group(ONE, TWO)))
+    assert heading[2] == "GROUP-INSTANCE-ID"
+    assert [row[1] for row in rows] == ["m2", "m1"]
+    assert list(member_table(group())) == []
+
+
+def test_the_state_names_the_coordinator():
+    assert words(state_table(group(ONE)))[1] == ["g", "b:9092", "(3)", "range", "Stable", "1"]
+
+
+def test_members_of_ours_are_recognised_by_their_streams():
+    document = description_document(describe_group(group(ONE, TWO), LOGS, ()))
+    assert [(one["id"], one["client"], one["threads"]) for one in document["members"]] == [
+        ("m1", None, None),
+        ("m2", "zkconsumer", {"t": 2}),
+    ]
+    assert document["coordinated_by"]["host"] == "b"
+    assert [row["owner"] for row in document["partitions"]] == ["m2", "m2", "m1"]
+
+
+def test_a_group_consumes_what_it_owns_has_committed_or_subscribes_to():
+    observed = group(ONE, offsets=[(U0, 7)])
+    assert [observed.consumes(topic) for topic in ("t", "u", "v")] == [True, True, False]
