@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, closing
 
 import pytest
@@ -135,6 +136,20 @@ def test_groups_are_listed_with_their_lag(serve, group, lagging):
         return found["group"], found["lag"], found["members"], found["owned"]
 
     eventually(lambda: line() == (group.name, 4, 1, 2))
+
+
+def test_lag_in_time_is_that_of_the_oldest_record_that_is_not_consumed(serve, group, topic_factory, produce):
+    """It was written before the first sample; its timestamp tells when."""
+    topic = topic_factory()
+    hour_ago = round(time.time() * 1000) - 3_600_000
+    produce(topic, [{"value": b"v", "timestamp": hour_ago + 1000 * number} for number in range(3)])
+    group.consume(topic, (0,), 1)
+    served = serve("--match", group.name)
+    eventually(lambda: (found := served.group(group.name)) and found["partitions"][0]["lag_s"] is not None)
+    assert 3590 < served.group(group.name)["partitions"][0]["lag_s"] < 3700
+    (line,) = served.document("/api/groups")["groups"]
+    assert 3590 < line["lag_s"] < 3700
+    page_with(served, "zkconsumer_consumergroup_lag_seconds")
 
 
 def test_history_has_a_point_for_each_sample(serve, group, lagging):

@@ -30,6 +30,7 @@ SAMPLES = st.lists(
         log_end=st.none() | NUMBERS,
         owner=st.none() | st.just("g_c-0"),
         owner_live=st.booleans(),
+        age_s=st.none() | st.floats(0, 1e6),
     ),
     min_size=1,
     max_size=12,

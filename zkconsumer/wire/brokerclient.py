@@ -24,6 +24,8 @@ from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
 from zkconsumer.wire.errorcodes import LEADER_MOVED, ErrorCode
+from zkconsumer.wire.fetchmessages import FetchedPartition, receive_fetch, send_fetch
+from zkconsumer.wire.fetchsession import PartitionFetch, SessionStep, without_session
 from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS, Offsets, decode_list_offsets, encode_list_offsets
 from zkconsumer.wire.metadatamessages import (
@@ -312,6 +314,30 @@ class BrokerClient:
             with suppress(BrokerUnavailable):
                 answer.add(self.ask(leader, partial(epoch_ends, wanted=of_leader)))
         return answer
+
+    def records_at(
+        self, offsets: Mapping[TopicPartition, int], *, partition_bytes: int, all_bytes: int
+    ) -> list[FetchedPartition]:
+        """Ask the leaders that :meth:`list_offsets` has asked for records from these offsets on, as they are stored.
+
+        Partitions whose leader does not answer, or does not know the request, are missing in the result.
+
+        Args:
+            offsets: by partition.
+            partition_bytes: about so many of each partition.
+            all_bytes: of one leader; it sends one batch at least, also if that is larger (KIP-74).
+        """
+        answers: list[FetchedPartition] = []
+        for leader, of_leader in self._by_leader(offsets).items():
+            step = without_session(PartitionFetch(*p, offset, partition_bytes) for p, offset in of_leader.items())
+            with suppress(BrokerUnavailable, ProtocolError):
+                answers += self.ask(leader, partial(self._fetch_once, step=step, all_bytes=all_bytes))
+        return answers
+
+    def _fetch_once(self, connection: BrokerConnection, step: SessionStep, all_bytes: int) -> list[FetchedPartition]:
+        limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": all_bytes}
+        asked = send_fetch(connection, step, isolation=self._isolation, **limits)
+        return receive_fetch(connection, asked, isolation=self._isolation)
 
     def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Broker, dict[TopicPartition, T]]:
         """The known leaders, and what to ask each for."""

@@ -17,6 +17,7 @@ from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.groupdescription import PartitionDescription
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
+from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
 from zkconsumer.wire.errorcodes import error_name
@@ -82,6 +83,9 @@ class BrokerGroups:
         config: how brokers are reached.
         timeout_ms: how long a broker may be silent, in ms.
 
+    Attributes:
+        times: when records of the groups' partitions were written.
+
     Raises:
         ConfigError: no brokers are given.
     """
@@ -91,6 +95,7 @@ class BrokerGroups:
         if not bootstrap:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
         self._asked = BrokerOffsets(config, lambda: bootstrap, timeout_ms=timeout_ms)
+        self.times: Final = RecordTimes(self._asked.client, config)
 
     def __enter__(self) -> Self:
         return self

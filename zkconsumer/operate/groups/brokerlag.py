@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -56,8 +57,8 @@ class BrokerLagSampler:
         if required and failures:
             raise next(iter(failures.values()))
         logs, problems = self._brokers.logs(list(found.values()))
-        for group in found.values():
-            self._series.append(group.group, _samples(group, at, logs))
+        newest = {name: _samples(group, at, logs) for name, group in found.items()}
+        self._series.append(newest, self._brokers.times.look_up, time.time() * 1000)
         self._series.keep({*found, *failures})
         self._groups = found
         unread = (f"group {name} cannot be read: {error}" for name, error in failures.items())

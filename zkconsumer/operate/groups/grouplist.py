@@ -82,7 +82,7 @@ def list_groups(
         bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
         topic: only groups that subscribe to it, own it, or have committed it; None for all.
     """
-    with LagSampler(session, config, window=2, bootstrap=bootstrap) as sampler:
+    with LagSampler(session, config, window=2, bootstrap=bootstrap, with_ages=False) as sampler:
         sampler.sample(groups, 0.0)
         every = [znodes for znodes in sampler.znodes.values() if topic is None or topic in topics_of(znodes)]
         return [group_listing(znodes, sampler.evaluate(znodes.group)) for znodes in every], sampler.problems

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -22,8 +23,9 @@ from zkconsumer.operate.groups.groupdescription import (
     read_offsets_in_kafka,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
+from zkconsumer.operate.offsets.recordtimes import Position, RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -67,8 +69,41 @@ class SampleSeries:
             for group, by_partition in samples.items()
         }
 
-    def append(self, group: str, newest: Mapping[TopicPartition, LagSample]) -> None:
-        """Add a sample of each partition of a group; partitions that it does not have any more are forgotten."""
+    def append(
+        self,
+        newest: Mapping[str, Mapping[TopicPartition, LagSample]],
+        written_ms: Callable[[Collection[Position]], Mapping[Position, int]],
+        now_ms: float,
+    ) -> None:
+        """Add a sample of each partition of groups; partitions that a group does not have any more are forgotten.
+
+        Args:
+            newest: by group.
+            written_ms: returns when the records at offsets were written, in ms since the epoch, as far as it is known;
+                it is asked where the oldest record that is not consumed is older than the samples.
+            now_ms: the time of the samples.
+        """
+        undated = dict.fromkeys(
+            (partition, sample.committed)
+            for group, samples in newest.items()
+            for partition, sample in samples.items()
+            if sample.lag and sample.committed is not None and self._is_undated(group, partition, sample)
+        )
+        written = written_ms(undated) if undated else {}
+        for group, samples in newest.items():
+            dated = {
+                p: sample
+                if sample.committed is None or (at_ms := written.get((p, sample.committed))) is None
+                else sample._replace(age_s=max(0.0, (now_ms - at_ms) / 1000))
+                for p, sample in samples.items()
+            }
+            self._append(group, dated)
+
+    def _is_undated(self, group: str, partition: TopicPartition, sample: LagSample) -> bool:
+        former = self._samples.get(group, {}).get(partition, ())
+        return time_lag(sample, (*former, sample)) is None
+
+    def _append(self, group: str, newest: Mapping[TopicPartition, LagSample]) -> None:
         former = self._samples.get(group, {})
         samples = {partition: former.get(partition, deque(maxlen=self._kept)) for partition in newest}
         for partition, series in samples.items():
@@ -88,6 +123,10 @@ class SampleSeries:
         return evaluate_group(self.of(group), self._window, members=members)
 
 
+def _unasked(_: Collection[Position]) -> dict[Position, int]:
+    return {}
+
+
 class LagSampler:
     """Samples groups; one thread uses it. It keeps its connections to brokers until it is closed.
 
@@ -99,6 +138,7 @@ class LagSampler:
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         history: number of samples that are kept, at least ``window``.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
+        with_ages: also ask when records were written that are older than the samples.
 
     Attributes:
         znodes: what the last sample found in ZooKeeper, by group.
@@ -115,6 +155,7 @@ class LagSampler:
         bootstrap: Sequence[Broker] = (),
         history: int | None = None,
         interval: float = math.inf,
+        with_ages: bool = True,
     ) -> None:
         self._session = session
         self._config = config
@@ -123,6 +164,7 @@ class LagSampler:
         self._brokers: Sequence[Broker] = self._bootstrap
         patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
         self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
+        self._written_ms = RecordTimes(self._asked.client, config).look_up if with_ages else _unasked
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self._series = SampleSeries(window, max(window, history or window))
         self.znodes: dict[str, GroupZnodes] = {}
@@ -174,9 +216,11 @@ class LagSampler:
         )
         partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
         logs = self._asked.logs(partitions)
+        newest = {}
         for znodes in groups_znodes:
             problems += (*znodes.problems, *in_kafka[znodes.group].problems)
-            self._append(znodes, at, in_kafka[znodes.group], logs.found)
+            newest[znodes.group] = self._newest(znodes, at, in_kafka[znodes.group], logs.found)
+        self._series.append(newest, self._written_ms, time.time() * 1000)
         self.znodes = {znodes.group: znodes for znodes in groups_znodes}
         self._series.keep({*self.znodes, *reads.failures})
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
@@ -186,7 +230,9 @@ class LagSampler:
         """A new one for each sample, since it describes the cluster as of its first question."""
         return open_group_reader(self._session, self._config, without_brokers=True)
 
-    def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
+    def _newest(
+        self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
+    ) -> dict[TopicPartition, LagSample]:
         if in_kafka.error is not None:
             in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
         self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
@@ -204,7 +250,7 @@ class LagSampler:
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
             )
-        self._series.append(znodes.group, newest)
+        return newest
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""

@@ -119,6 +119,8 @@ class LagSample(NamedTuple):
         log_end: the next offset to be written; None if it is unknown.
         owner: text of the owner znode; None if there is none.
         owner_live: True if the owner's consumer is registered.
+        age_s: how long ago the record at the committed offset was written, in seconds, by its timestamp; None if that
+            is unknown.
         stretches: what this sample and those before it show; see :func:`follow`.
     """
 
@@ -130,6 +132,7 @@ class LagSample(NamedTuple):
     owner: str | None
     owner_live: bool
     stretches: Stretches = Stretches()
+    age_s: float | None = None
 
     @property
     def lag(self) -> int | None:
@@ -350,7 +353,7 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
 def time_lag(newest: LagSample, samples: Sequence[LagSample]) -> float | None:
     """The age in seconds of the oldest record that is not consumed, interpolated between samples of the log end.
 
-    None if the record was written before the oldest sample of ``samples``, or if its offset is unknown.
+    If it was written before the oldest sample of ``samples``, it is what its timestamp says. None if that is unknown.
 
     Args:
         newest: whose committed offset counts.
@@ -365,7 +368,7 @@ def time_lag(newest: LagSample, samples: Sequence[LagSample]) -> float | None:
         if end <= newest.committed < later_end:
             written = at + (newest.committed - end) / (later_end - end) * (later_at - at)
             return newest.at - written
-    return None
+    return newest.age_s
 
 
 def _since_truncation(ends: list[tuple[float, int]]) -> list[tuple[float, int]]:
