@@ -152,6 +152,16 @@ def test_lag_in_time_is_that_of_the_oldest_record_that_is_not_consumed(serve, gr
     page_with(served, "zkconsumer_consumergroup_lag_seconds")
 
 
+def test_findings_are_those_of_explain(serve, sandbox, group, lagging):
+    served = serve("--match", group.name, "-p", "zookeeper.session.timeout.ms=30000")
+    group.disown(lagging, 1)
+    eventually(lambda: served.group(group.name))
+    found = served.group(group.name, "/findings")
+    assert found == command(sandbox, "explain", "--group", group.name)
+    kinds = {one["kind"]: one["next_command"] for one in found["findings"]}
+    assert sandbox.zookeeper_connect in kinds["no-owner"], "the command can be pasted"
+
+
 def test_history_has_a_point_for_each_sample(serve, group, lagging):
     served = serve("--match", group.name, "--history", "1s")
     eventually(lambda: (found := served.group(group.name, "/history")) and len(found["at_ms"]) == 5)

@@ -166,6 +166,18 @@ def test_names_stay_on_a_line_at_each_width(browser, serve, group, lagging, widt
         zookeeper.delete(f"/consumers/{group.name}", recursive=True)
 
 
+def test_a_click_finds_what_keeps_a_group_from_consuming(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/#{quote(group.name)}")
+    group.disown(lagging, 2)
+    eventually(lambda: len(rows(browser, "#partitions")) == 3)
+    browser.find_element("id", "explain").click()
+    eventually(lambda: browser.find_elements("css selector", "#findings li"))
+    text = browser.find_element("id", "findings").text
+    assert f"no-owner: {lagging} 2" in text
+    assert "next: " in text
+
+
 def test_the_table_is_what_the_api_answers(browser, serve, group, lagging):
     served = serve()
     browser.get(f"{served.url}/#{quote(group.name)}")

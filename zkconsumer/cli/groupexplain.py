@@ -14,8 +14,10 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
+    from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.finding import Finding
+    from zkconsumer.zookeeper.session import ZkSession
 
 
 @click.command()
@@ -40,24 +42,13 @@ def explain(
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
     ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings.
     """
-    from zkconsumer.assembly.clusterchoice import open_group_reader
-    from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
-    from zkconsumer.operate.groups.explanation import explain_group
-    from zkconsumer.operate.groups.groupznodes import read_group
-
     names = connection.group_names(groups)
     config = connection.config()
     findings_by_group: dict[str, list[Finding]] = {}
     with tool_session(config) as session, progress("reading") as advance:
         for number, name in enumerate(names):
             advance(number, len(names))
-            group_reader = open_group_reader(session, config, without_brokers=True)
-            znodes = read_group(session, group_reader, name)
-            facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
-            findings_by_group[name] = [
-                finding._replace(next_command=connection.complete(finding.next_command))
-                for finding in explain_group(znodes, facts)
-            ]
+            findings_by_group[name] = explain_one(session, config, connection, name, storage, metrics)
     if as_json:
         documents = [
             {"group": name, "findings": [finding._asdict() for finding in findings]}
@@ -69,6 +60,33 @@ def explain(
             _print(name, findings)
     if any(findings_by_group.values()):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def explain_one(
+    session: ZkSession,
+    config: ConsumerConfig,
+    connection: ToolConnection,
+    group: str,
+    storage: OffsetStorage,
+    metrics: tuple[str, ...] = (),
+) -> list[Finding]:
+    """What keeps a group from consuming; commands that are named have the servers of ``connection``.
+
+    Raises:
+        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+    """
+    from zkconsumer.assembly.clusterchoice import open_group_reader
+    from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
+    from zkconsumer.operate.groups.explanation import explain_group
+    from zkconsumer.operate.groups.groupznodes import read_group
+
+    group_reader = open_group_reader(session, config, without_brokers=True)
+    znodes = read_group(session, group_reader, group)
+    facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
+    return [
+        finding._replace(next_command=connection.complete(finding.next_command))
+        for finding in explain_group(znodes, facts)
+    ]
 
 
 def _print(group: str, findings: list[Finding]) -> None:

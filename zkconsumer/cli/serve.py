@@ -7,7 +7,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.finding import Finding
     from zkconsumer.operate.serve.hosts import Address
     from zkconsumer.operate.serve.sampling import GroupSampling
 
@@ -96,6 +97,7 @@ def serve(
     Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
     """
     require_extra("web", *_PACKAGES)
+    from zkconsumer.cli.groupexplain import explain_one
     from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
     from zkconsumer.operate.serve.groupsnapshots import LagRecorder
@@ -124,11 +126,20 @@ def serve(
         recorded = {group: of_group.recorded for group, of_group in earlier.items()}
         recorder = LagRecorder(window, max(2, round(history / interval)), interval, recorded)
         sampling = GroupSampling(sampler, recorder, interval, file=file, pattern=pattern, on_failure=ending.ask)
-        _serve(sampling, listener, cluster, {address.host, *hosts}, ending)
+
+        def explain(group: str) -> list[Finding]:
+            return explain_one(session, config, connection, group, storage)
+
+        _serve(sampling, listener, cluster, {address.host, *hosts}, ending, explain)
 
 
 def _serve(
-    sampling: GroupSampling, listener: socket.socket, cluster: str | None, hosts: Collection[str], ending: Ending
+    sampling: GroupSampling,
+    listener: socket.socket,
+    cluster: str | None,
+    hosts: Collection[str],
+    ending: Ending,
+    explain: Callable[[str], list[Finding]],
 ) -> None:
     """Sample and answer until the end is asked for.
 
@@ -139,7 +150,7 @@ def _serve(
     from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
-    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled)
+    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled, explain)
     server = WebServer(app, listener)
     sampling.start()
     server.start()

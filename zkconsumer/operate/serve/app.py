@@ -6,7 +6,8 @@ import asyncio
 import importlib.util
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
@@ -93,6 +95,7 @@ def web_app(
     cluster: str | None,
     hosts: Collection[str],
     failure: Callable[[], str | None] = lambda: None,
+    explain: Callable[[str], Sequence[Finding]] | None = None,
 ) -> Starlette:
     """The application.
 
@@ -102,6 +105,7 @@ def web_app(
         cluster: name in Burrow's paths and label of all metrics; None for ``local``, and no label.
         hosts: names that requests may address this server by, besides IP addresses.
         failure: returns why the last sample failed, None if it did not.
+        explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
 
     Raises:
         UsageError: plotly is not installed.
@@ -119,7 +123,7 @@ def web_app(
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
         *_Monitoring(newest, clock, cluster).routes(),
-        *_Groups(newest, clock, failure).routes(),
+        *_Groups(newest, clock, failure, explain).routes(),
         *_Burrow(newest, cluster or _UNNAMED_CLUSTER).routes(),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Protection, hosts=hosts)])
@@ -162,16 +166,20 @@ class _Groups:
         newest: Callable[[], GroupsSnapshot | None],
         clock: Callable[[], float],
         failure: Callable[[], str | None],
+        explain: Callable[[str], Sequence[Finding]] | None,
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._failure = failure
+        self._explain = explain
+        self._explaining = threading.Lock()
 
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/api/groups", self._all),
             Route("/api/groups/{group}", self._one(self._group)),
             Route("/api/groups/{group}/history", self._one(self._history)),
+            Route("/api/groups/{group}/findings", self._one(self._findings)),
         ]
 
     def _all(self, request: Request) -> Response:
@@ -195,6 +203,20 @@ class _Groups:
             return _error(str(error), 400)
         pieces = history_pieces(snapshot, group, self._clock(), count)
         return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
+
+    def _findings(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:  # noqa: ARG002
+        if self._explain is None:
+            return _error("findings are not offered", 404)
+        # It asks ZooKeeper and brokers anew, for seconds if they are silent: not by several requests at a time.
+        if not self._explaining.acquire(blocking=False):
+            return _error("another request for findings is in progress; try again", 503)
+        try:
+            findings = self._explain(group.znodes.group)
+        except ZkConsumerError as error:
+            return _error(str(error), 503)
+        finally:
+            self._explaining.release()
+        return _json({"group": group.znodes.group, "findings": [finding._asdict() for finding in findings]})
 
     def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
         def answer(request: Request) -> Response:

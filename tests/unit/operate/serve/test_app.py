@@ -1,10 +1,13 @@
 """Routes and headers, over a snapshot of values."""
 
 import asyncio
+import threading
 
 import httpx
 import pytest
 
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.serve.app import web_app
 
 CLOCK_AT = 101.0
@@ -25,6 +28,33 @@ def ask(one_group):
         return asyncio.run(request())
 
     return get
+
+
+def test_findings_are_asked_for_one_at_a_time(one_group):
+    release, explained = threading.Event(), []
+
+    def explain(group):
+        explained.append(group)
+        assert release.wait(60)
+        if len(explained) > 1:
+            raise ZooKeeperUnavailable("no server answers")
+        return [Finding("no-owner", "t 0", "nobody owns it", "wait")]
+
+    app = web_app(lambda: one_group, lambda: CLOCK_AT, "c", {"localhost"}, explain=explain)
+
+    async def requests():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8087") as client:
+            first = asyncio.create_task(client.get("/api/groups/g/findings"))
+            while not explained:
+                await asyncio.sleep(0)
+            busy = await client.get("/api/groups/g/findings")
+            release.set()
+            return busy, await first, await client.get("/api/groups/g/findings")
+
+    busy, first, failed = asyncio.run(requests())
+    assert (busy.status_code, failed.status_code, failed.json()) == (503, 503, {"error": "no server answers"})
+    assert first.json()["findings"][0]["kind"] == "no-owner"
 
 
 EVERY_PATH = ("/", "/healthz", "/metrics", "/api/groups", "/v3/kafka", "/static/page.js", "/static/plotly.min.js", "/x")

@@ -15,11 +15,9 @@ const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "UNKNO
 const byId = (id) => document.getElementById(id);
 
 /** Visible text of any name: characters without a shape are escaped, and very long names are cut. */
-function printable(name) {
+function printable(name, most = SHOWN_CHARACTERS) {
   const escaped = name.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
-  return escaped.length <= SHOWN_CHARACTERS
-    ? escaped
-    : `${escaped.slice(0, SHOWN_CHARACTERS)}... (${name.length} characters)`;
+  return escaped.length <= most ? escaped : `${escaped.slice(0, most)}... (${name.length} characters)`;
 }
 
 /** The same for plotly, whose labels are a subset of HTML. */
@@ -227,8 +225,8 @@ function showGroup(found, history) {
     history.rebalances.toReversed().map((one) => [
       cell(time(one.at_ms)),
       cell(number(one.partitions), "number"),
-      cell(one.joined.map(printable).join(", ") || UNKNOWN, "text"),
-      cell(one.left.map(printable).join(", ") || UNKNOWN, "text"),
+      cell(one.joined.map((name) => printable(name)).join(", ") || UNKNOWN, "text"),
+      cell(one.left.map((name) => printable(name)).join(", ") || UNKNOWN, "text"),
     ]),
   );
   drawLag(history);
@@ -288,6 +286,33 @@ function drawLag(history) {
   window.Plotly.react(byId("chart"), traces, layout, { displayModeBar: false, responsive: true });
 }
 
+/** Ask what keeps the group from consuming; that takes seconds where servers are silent. */
+async function explain() {
+  const group = chosenGroup();
+  const button = byId("explain");
+  button.disabled = true;
+  let lines = [];
+  try {
+    const { findings } = await ask(`/api/groups/${encodeURIComponent(group)}/findings`);
+    lines = findings.map((one) => [`${one.kind}: ${one.subject}`, one.evidence, `next: ${one.next_command}`]);
+    if (lines.length === 0) lines = [["Nothing was found that keeps it from consuming."]];
+  } catch (error) {
+    lines = [[`No answer: ${error.message}`]];
+  }
+  button.disabled = false;
+  if (chosenGroup() === group) showFindings(lines);
+}
+
+function showFindings(lines) {
+  byId("findings").replaceChildren(
+    ...lines.map((texts) => {
+      const item = document.createElement("li");
+      item.textContent = texts.map((text) => printable(text, 2000)).join("\n");
+      return item;
+    }),
+  );
+}
+
 function showProblems(problems) {
   byId("problems-view").hidden = problems.length === 0;
   byId("problems").replaceChildren(
@@ -345,7 +370,11 @@ async function refresh() {
   timer.id = setTimeout(refresh, waitMs);
 }
 
-addEventListener("hashchange", refresh);
+addEventListener("hashchange", () => {
+  showFindings([]);
+  refresh();
+});
+byId("explain").addEventListener("click", explain);
 byId("search").value = query().search;
 byId("search").addEventListener("input", () => change({ search: byId("search").value }));
 byId("former").addEventListener("click", () => change({ first: Math.max(0, query().first - GROUPS_OF_PAGE) }));
