@@ -28,6 +28,7 @@
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── InstanceIdInUse             another consumer has taken the same group.instance.id; this one has left its group
+    ├── GroupMigrated               the group's offsets were moved to another store; its consumers continue there
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotLeader                   the broker that was asked does not lead the partition; another one does
     ├── NotOwner                    a commit concerns a partition that this consumer does not own
@@ -224,6 +225,15 @@ class InstanceIdInUse(ZkConsumerError):
     """Another consumer of the group uses the same ``group.instance.id``; this one has left it, and its streams raise.
 
     The coordinator keeps the one that joined last. Create a new consumer to join again; that fences the other one.
+    """
+
+
+class GroupMigrated(ZkConsumerError):
+    """The group was migrated off ZooKeeper (``zkconsumer migrate run``), so this consumer does not join it there.
+
+    Consumers of the same group continue at the store that the message names; one that joined here would read the same
+    records. ``zkconsumer migrate rollback`` or ``reverse`` leads back, and ``migrate unmark`` removes a mark that is
+    wrong.
     """
 
 

@@ -6,9 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from tests.fixtures.documentexamples import Page
 from tests.fixtures.offsetwrites import OffsetGroup
@@ -101,7 +104,7 @@ def commands(sandbox, topic_factory, produce, unique_name, zookeeper, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_of_operations_do_what_the_page_promises(commands):
+def test_the_commands_of_operations_do_what_the_page_promises(commands, sandbox, unique_name):
     page = commands("docs/operations.md")
     assert page.orders.name in page.until("groups list").splitlines()
     assert page.topic in page.until("groups status")
@@ -116,6 +119,9 @@ def test_the_commands_of_operations_do_what_the_page_promises(commands):
     assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
     page.until("groups delete", "--execute")
     assert page.orders.tree() == {}
+    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": f"{unique_name}-archive"}
+    with closing(Consumer(settings)) as of_brokers:  # the page ends with groups of brokers
+        of_brokers.commit(offsets=[KafkaPartition(page.topic, 0, 4)], asynchronous=False)
     page.to_the_end()
 
 

@@ -26,6 +26,7 @@ from zkconsumer.cli.migrateconfig import config_command
 from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
+from zkconsumer.cli.migrateunmark import unmark_command
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
@@ -147,6 +148,7 @@ for _command in (
     rollback_command,
     reverse_command,
     mirror_command,
+    unmark_command,
     guide_command,
     config_command,
 ):

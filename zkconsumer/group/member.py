@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import InstanceIdInUse, MembershipLost, UsageError, ZkConsumerError
+from zkconsumer.errors import MembershipLost, UsageError, ZkConsumerError
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
@@ -410,8 +410,8 @@ class GroupMember:
                 self._without_last_commit,
             )
 
-    def _end_replaced(self, error: InstanceIdInUse) -> None:
-        """Another consumer has taken this member's place: streams raise, and the rebalance thread ends after this."""
+    def _end_replaced(self, error: ZkConsumerError) -> None:
+        """Others continue in this member's place: streams raise, and the rebalance thread ends after this."""
         _log.error("%s; the streams of %s raise", error, self.consumer_id)
         self._on_failure(error)
         self._thread.close()

@@ -17,6 +17,7 @@ from zkconsumer.errors import (
     ConsumerIdInUse,
     CoordinatorUnknown,
     GroupAuthorizationFailed,
+    GroupMigrated,
     InstanceIdInUse,
     MembershipLost,
     OwnershipConflict,
@@ -37,6 +38,9 @@ from zkconsumer.group.rules.subscription import Subscription
 
 _log = logging.getLogger(__name__)
 
+_FINAL = (InstanceIdInUse, GroupMigrated)
+"""Errors after which a member must not try again."""
+
 
 class RebalanceLoop:
     """Brings a member into its group and keeps it there.
@@ -53,7 +57,7 @@ class RebalanceLoop:
     Attributes:
         counts: rebalances so far; replaced, never changed.
         attempted: called after each attempt of a member that has joined, with the error that stopped it or None.
-        replaced: called when another consumer has taken this member's place, with the error; there is no next attempt.
+        replaced: called when others continue in this member's place, with the error; there is no next attempt.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class RebalanceLoop:
         self._subscription: Subscription | None = None
         self.counts = RebalanceCounts()
         self.attempted: Callable[[Exception | None], None] = lambda _: None
-        self.replaced: Callable[[InstanceIdInUse], None] = lambda _: None
+        self.replaced: Callable[[ZkConsumerError], None] = lambda _: None
 
     def join(self, subscription: Subscription) -> None:
         """Try as often as ``rebalance.max.retries`` specifies, and as long as the JVM would.
@@ -89,6 +93,7 @@ class RebalanceLoop:
             GroupAuthorizationFailed: the same, and the last one failed for a missing permission.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
+            GroupMigrated: the group's consumers continue elsewhere.
             ConsumerClosed: the member is leaving.
         """
         retries = self._config.rebalance_max_retries
@@ -120,7 +125,7 @@ class RebalanceLoop:
                 return cause
             # The brokers wait for other members here, at most a rebalance timeout, so that is no failed attempt.
             attempts += not isinstance(failure, RebalanceAwaited)
-            if isinstance(failure, (ConsumerIdInUse, InstanceIdInUse)):
+            if isinstance(failure, (ConsumerIdInUse, *_FINAL)):
                 raise failure
             story.append(f"{failure}{self._protocol.describe().excluded}")
             self._protocol.pause(failure, starting=True)
@@ -135,7 +140,7 @@ class RebalanceLoop:
             self.attempted(failure)
             if failure is None:
                 return cause
-            if isinstance(failure, InstanceIdInUse):
+            if isinstance(failure, _FINAL):
                 self.replaced(failure)
                 return None
             self._protocol.pause(failure)

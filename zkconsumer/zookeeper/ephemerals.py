@@ -34,17 +34,20 @@ class Ephemerals:
         self._ensure_path = ensure_path
 
     def create(
-        self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = ""
+        self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = "", absent: str = ""
     ) -> Created | None:
-        """Create nodes, all or none; None if one of them exists.
+        """Create nodes, all or none; None if one of them exists, or the one that must not.
 
         Args:
             nodes: path and data of each.
             parents: persistent nodes that are created if one of them is missing, each after its own parent.
             counted: a node, one of the parents, whose children are to be counted. Its data, which is empty, is written
                 for that: the answer to a write has the number, so it costs no request.
+            absent: a node with which nothing is created. ZooKeeper has no check for that, so the transaction creates
+                and deletes it.
         """
-        operations = [Operation("create-ephemeral", path, data) for path, data in nodes]
+        operations = [Operation("create", absent), Operation("delete", absent)] if absent else []
+        operations += [Operation("create-ephemeral", path, data) for path, data in nodes]
         if counted:
             operations.append(Operation("set", counted))
         outcome, results = self._try(operations)

@@ -368,13 +368,13 @@ class ZkSession:
         return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
 
     def create_ephemerals(
-        self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = ""
+        self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = "", absent: str = ""
     ) -> Created | None:
         """See :meth:`Ephemerals.create <zkconsumer.zookeeper.ephemerals.Ephemerals.create>`."""
         from zkconsumer.zookeeper.ephemerals import Ephemerals
 
         ensure_path = partial(self.ensure_path, data=b"", open_to_all=True)
-        return Ephemerals(self._client, self._timeout, ensure_path).create(nodes, parents, counted)
+        return Ephemerals(self._client, self._timeout, ensure_path).create(nodes, parents, counted, absent)
 
     def flash(self, fence: str, path: str, data: bytes) -> None:
         """Create a node and delete it in the same transaction: watches on its parent fire, and no client ever reads it.

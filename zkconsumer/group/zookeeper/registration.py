@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, SessionNode
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, MigratedNode, SessionNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 
@@ -113,6 +113,7 @@ class MemberRegistration:
 
         Raises:
             ConsumerIdInUse: the id is still registered by another session.
+            GroupMigrated: the group's consumers continue elsewhere.
             ZooKeeperUnavailable, SessionExpired: try again.
         """
         session_id = self._session.session_id
@@ -126,8 +127,9 @@ class MemberRegistration:
         if self._protocol is not None:
             nodes.append((self._coordinator.command(self._consumer_id, session_id, self._ended), b""))
         counted = "" if self._protocol is None else self._coordinator.commands
-        created = self._session.create_ephemerals(nodes, self._parents, counted)
+        created = self._session.create_ephemerals(nodes, self._parents, counted, self._paths.migrated)
         if created is None:
+            self._refuse_migrated()
             self._resolve_conflict(path, nodes, session_id, on_change, wait)
         self.obeying = None if created is None else created.children
         if self._session.session_id != session_id:
@@ -161,11 +163,17 @@ class MemberRegistration:
             _log.warning("%s belongs to session 0x%x; waiting until that session ends", path, holder.owner_session)
             if not wait(max(0.0, deadline - self._clock())):
                 break
-        if not self._session.create_ephemerals(nodes, self._parents):
+        if not self._session.create_ephemerals(nodes, self._parents, absent=self._paths.migrated):
+            self._refuse_migrated()
             raise ConsumerIdInUse(
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
                 "the session of a consumer that was killed to expire"
             )
+
+    def _refuse_migrated(self) -> None:
+        node = self._session.get(self._paths.migrated)
+        if node is not None:
+            raise GroupMigrated(describe_mark(self._paths.group, MigratedNode.decode(self._paths.migrated, node.data)))
 
     def _complete(self, nodes: list[tuple[str, bytes]]) -> None:
         """Complete a registration of this session of which a node may be missing.

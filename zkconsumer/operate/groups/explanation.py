@@ -14,7 +14,7 @@ from zkconsumer.operate.groups.clusterfindings import explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
-from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode, describe_mark
 
 
 def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
@@ -25,6 +25,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         facts: what is around it.
     """
     return [
+        *_migrated(znodes),
         *_registrations(znodes),
         *explain_coordinator(znodes),
         *_strategies(znodes),
@@ -37,6 +38,16 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
 
 def _command(znodes: GroupZnodes, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", znodes.group])
+
+
+def _migrated(znodes: GroupZnodes) -> Iterator[Finding]:
+    if znodes.mark is None:
+        return
+    members = f"; yet {name_some(sorted(znodes.live))} are registered, and read what they read" if znodes.live else ""
+    meaning = describe_mark(znodes.group, znodes.mark)
+    command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
+    how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
+    yield Finding("migrated", znodes.group, f"{meaning}{members}", f"{how}; if the mark is wrong, then {command}")
 
 
 def _registrations(znodes: GroupZnodes) -> Iterator[Finding]:

@@ -216,6 +216,11 @@ def plan_rename(
         raise ZkConsumerError(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
     if group_reader.group_exists(destination):
         raise ZkConsumerError(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
+    if session.get(GroupPaths(source).migrated) is not None:
+        raise ZkConsumerError(
+            f"group {source} was migrated, or is being: under another name its consumers would read again what is read "
+            f"elsewhere; roll it back first, or see `zkconsumer groups explain --group {source}`"
+        )
     deletion = plan_delete(session, cluster, [source], None, store=store).groups[0]
     nodes = offset_nodes(session, source)
     if nodes.problems:

@@ -12,7 +12,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
-from zkconsumer.zookeeper.rules.znodes import OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark, OffsetNode, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class GroupZnodes:
         unreadable: partitions whose offset znode does not hold an offset, or may not be read, with the reason.
         problems: what cannot be read, one sentence each.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
+        mark: of a group that was migrated, or is being; None of others.
     """
 
     group: str
@@ -63,6 +64,12 @@ class GroupZnodes:
     unreadable: Mapping[TopicPartition, str]
     problems: tuple[str, ...]
     coordinator: GroupCoordinator | None = None
+    mark: MigrationMark | None = None
+
+    @property
+    def migrated_to(self) -> str | None:
+        """Where the consumers of a migrated group continue; None for a group that is not, or that is under way."""
+        return self.mark.target if self.mark is not None and self.mark.state == "migrated" else None
 
     @property
     def is_commanded(self) -> bool:
@@ -131,7 +138,8 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     offset_paths = [
         paths[group].offset(p) for group, partitions in partitions_by_group.items() for p in partitions.partitions
     ]
-    nodes = session.read_many([*owner_paths, *offset_paths])
+    marks = {group: paths[group].migrated for group in partitions_by_group}
+    nodes = session.read_many([*owner_paths, *offset_paths, *marks.values()])
     ids = session.children_of(paths[group].ids for group in partitions_by_group)
     complete: dict[str, GroupZnodes] = {}
     for group, partitions in partitions_by_group.items():
@@ -140,6 +148,8 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
             failures[group] = ids.refused[paths[group].ids]
         else:
             znodes = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
+            if (mark := nodes.nodes.get(marks[group])) is not None:
+                znodes = replace(znodes, mark=MigratedNode.decode(marks[group], mark.data))
             complete[group] = _with_coordinator(znodes, coordinators.get(group))
     return GroupReads(complete, failures)
 

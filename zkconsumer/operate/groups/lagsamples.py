@@ -118,9 +118,9 @@ class SampleSeries:
         """The samples that are kept of a group, oldest first."""
         return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
 
-    def evaluate(self, group: str, members: int) -> GroupLag:
-        """Evaluate the last window of a group that has so many members."""
-        return evaluate_group(self.of(group), self._window, members=members)
+    def evaluate(self, group: str, members: int, migrated: str | None = None) -> GroupLag:
+        """Evaluate the last window of a group that has so many members; see :func:`evaluate_group`."""
+        return evaluate_group(self.of(group), self._window, members=members, migrated=migrated)
 
 
 def _unasked(_: Collection[Position]) -> dict[Position, int]:
@@ -258,7 +258,8 @@ class LagSampler:
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        return self._series.evaluate(group, len(self.znodes[group].live))
+        znodes = self.znodes[group]
+        return self._series.evaluate(group, len(znodes.live), znodes.migrated_to)
 
     def moments(self) -> dict[str, GroupMoment]:
         """Each group of the last sample, evaluated."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -82,7 +83,9 @@ def roll_back(
     assert before is not None
     run.mark(WriteState.UNDOING)
     try:
-        report = execute(session, cluster, undo, file, **options)
+        with marking(session, plan, undoing=True) as marked:
+            report = execute(session, cluster, undo, file, **options)
+            marked.report(report)
     except (ZkConsumerError, OSError):  # nothing was written
         run.mark(after_rollback(before, wrote=False))
         raise

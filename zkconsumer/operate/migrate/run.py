@@ -15,6 +15,7 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
@@ -81,12 +82,15 @@ def run_plan(
         file = snapshot_of_plan(plan, plan_file)
         check = _recheck(ends, plan, file)
         found = _found(plan, file, check)
-        if len(found) == len(plan.partitions):
-            if file.state is not None:
-                file.mark(WriteState.COMPLETE)
-            return RunReport(found=found)
-        writes = _plan_writes(ends, plan, file)
-        report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
+        with marking(ends.session, plan) as marked:
+            if len(found) == len(plan.partitions):
+                if file.state is not None:
+                    file.mark(WriteState.COMPLETE)
+                marked.is_complete = True
+                return RunReport(found=found)
+            writes = _plan_writes(ends, plan, file)
+            report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
+            marked.report(report)
     return RunReport(
         snapshot=None if plan.target.kind == "spark-options" else report.snapshot,
         written=_written(plan, report),

@@ -90,7 +90,8 @@ class GroupSnapshot:
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
-        return evaluate_group(self.samples, self.window, members=len(self.znodes.live))
+        znodes = self.znodes
+        return evaluate_group(self.samples, self.window, members=len(znodes.live), migrated=znodes.migrated_to)
 
     @cached_property
     def members(self) -> tuple[DescribedGroupMember, ...]:

@@ -63,6 +63,11 @@ class GroupPaths:
         """Parent of the records of the topics that our members have consumed (adr/0025)."""
         return f"{self.ours}/topics"
 
+    @property
+    def migrated(self) -> str:
+        """The mark of a group that was migrated (adr/0037); no member of ours registers while it exists."""
+        return f"{self.ours}/migrated"
+
     def stamp_topic(self, topic: str) -> str:
         """Parent of the stamps of one topic's offsets (adr/0029)."""
         return f"{self.ours}/commits/{topic}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, ConsumerThreadId, Stamp
@@ -23,6 +23,9 @@ BROKER_TOPICS = "/brokers/topics"
 STATIC = "static"
 WHITE_LIST = "white_list"
 BLACK_LIST = "black_list"
+
+MarkState = Literal["migrating", "migrated", "undoing"]
+"""See :class:`MigrationMark`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,54 @@ class OffsetNode:
         if not -(2**63) <= offset < 2**63:
             raise MalformedZnode(path, f"offset {offset} does not fit 64 bits")
         return offset
+
+
+class MigrationMark(NamedTuple):
+    """That a group was migrated, or is being.
+
+    Attributes:
+        state: ``migrating`` from before the first offset is written, ``migrated`` after the last one, ``undoing`` while
+            offsets are written back.
+        target: where its consumers continue, such as ``kafka:g``.
+        at_ms: when the mark was written, in ms since the epoch.
+    """
+
+    state: MarkState
+    target: str
+    at_ms: int
+
+
+class MigratedNode:
+    """``/consumers/G/zkconsumer/migrated``: persistent, ours (adr/0037)."""
+
+    @staticmethod
+    def encode(mark: MigrationMark) -> bytes:
+        """JSON."""
+        return json.dumps({"version": 1, **mark._asdict()}, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> MigrationMark:
+        """The mark. One that cannot be read is one of a migrated group: members must not register by mistake."""
+        try:
+            document = _json_object(path, _text(path, data))
+        except MalformedZnode:
+            document = {}
+        at_ms, target = document.get("at_ms"), document.get("target")
+        state: MarkState = next((known for known in get_args(MarkState) if known == document.get("state")), "migrated")
+        return MigrationMark(state, target if isinstance(target, str) else "", at_ms if isinstance(at_ms, int) else 0)
+
+
+def describe_mark(group: str, mark: MigrationMark) -> str:
+    """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
+    where = mark.target or "another store"
+    if mark.state == "migrated":
+        what = f"group {group} was migrated to {where}, where its consumers continue: start this one there"
+    elif mark.state == "migrating":
+        what = f"group {group} is being migrated to {where}: complete it with `zkconsumer migrate run`"
+    else:
+        what = f"the migration of group {group} to {where} is being undone: complete the rollback or reverse"
+    back = "to come back, use `zkconsumer migrate rollback` or `reverse`"
+    return f"{what}; {back}; a mark that is wrong is removed with `zkconsumer migrate unmark --group {group}`"
 
 
 class StampNode:

@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_at_any_line_is_resumed(servers, ends, kill_at):
     assert len(report.written) + len(report.found) == len(PARTITIONS)
     assert servers.verified()
     # What a killed hold had created stays, empty.
-    assert servers.left_over() in ([], [f"/consumers/g/{name}" for name in ("zkconsumer", "owners", "owners/t")])
+    assert servers.left_over() in ([], [f"/consumers/g/{name}" for name in ("owners", "owners/t")])
     assert first is None or kill_at > 5
 
 

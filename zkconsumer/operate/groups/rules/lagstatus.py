@@ -36,13 +36,16 @@ class LagStatus(Enum):
     """What the samples of a partition, or of a group, show, from best to worst.
 
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
-    cover too little time to judge it. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances,
-    but the lag never fell. STALL: there is a live owner and lag, and the offset has not moved. STOP: there is lag and
-    no live owner. REWIND: the committed offset went down. RANGE: the committed offset lies outside the log.
+    cover too little time to judge it. MIGRATED, of a group only: it was migrated off ZooKeeper, and has no members
+    there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag never fell, or
+    members are registered although the group was migrated. STALL: there is a live owner and lag, and the offset has not
+    moved. STOP: there is lag and no live owner. REWIND: the committed offset went down. RANGE: the committed offset
+    lies outside the log.
     """
 
     OK = "OK"
     UNKNOWN = "UNKNOWN"
+    MIGRATED = "MIGRATED"
     NO_MEMBERS = "NO MEMBERS"
     WARN = "WARN"
     STALL = "STALL"
@@ -235,16 +238,20 @@ class GroupLag:
         return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and self.lag > 0)
 
 
-def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int, *, members: int) -> GroupLag:
+def evaluate_group(
+    partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int, *, members: int, migrated: str | None = None
+) -> GroupLag:
     """Evaluate the samples of each partition; those without a sample are ignored.
 
-    The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
-    partition shows what is worse than WARN.
+    The group is what the worst of its partitions is, OK if there are none. Without members it is MIGRATED if it has the
+    mark of a migration, else NO MEMBERS, unless a partition shows what is worse than WARN. With the mark and with
+    members it is WARN at least.
 
     Args:
         partitions: samples of each, oldest first.
         window: see :func:`evaluate_partition`.
         members: number of registered members at the last sample.
+        migrated: where the consumers of a migrated group continue; None for other groups.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
     lag = sum(partition_lag.lag or 0 for partition_lag in evaluated.values())
@@ -253,7 +260,12 @@ def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], win
     reason = f"{concerned[0]}: {evaluated[concerned[0]].reason}" if concerned else "there are no partitions"
     if len(concerned) > 1:
         reason = f"{len(concerned)} of {len(evaluated)} partitions, {reason}"
-    if not members and not status.is_error:
+    if migrated is not None:
+        if not members:
+            status, reason = LagStatus.MIGRATED, f"its consumers continue at {migrated}"
+        elif not status.is_problem:
+            status, reason = LagStatus.WARN, f"{members} members are registered, though it was migrated to {migrated}"
+    elif not members and not status.is_error:
         status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
     complete = (
         sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0

@@ -30,12 +30,13 @@ class SurveyVerdict(Enum):
     """What a survey results in.
 
     READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
-    NOT_READY: something has to be decided or fixed first.
+    NOT_READY: something has to be decided or fixed first. MIGRATED: it has the mark of a migration, and no members.
     """
 
     READY = "ready"
     RUNNING = "running"
     NOT_READY = "not ready"
+    MIGRATED = "migrated"
 
 
 class Level(Enum):
@@ -111,6 +112,7 @@ class SurveyFacts:
         retention_minutes: ``offsets.retention.minutes`` by broker; None where the broker does not report it.
         releases: release of each broker.
         problems: what could not be read, one sentence each.
+        migrated_to: where the consumers of a migrated group continue; None for other groups.
     """
 
     group: str
@@ -122,6 +124,7 @@ class SurveyFacts:
     retention_minutes: Mapping[int, int | None] = field(default_factory=dict)
     releases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    migrated_to: str | None = None
 
     @property
     def storage(self) -> Storage:
@@ -159,6 +162,9 @@ class Survey:
 
 def survey(facts: SurveyFacts) -> Survey:
     """Derive the verdict from the facts."""
+    if facts.migrated_to is not None and not facts.members:
+        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.migrated_to}")
+        return Survey(facts, (done,), SurveyVerdict.MIGRATED, f"zkconsumer groups explain --group {_quoted(facts)}")
     findings = [finding for rule in _RULES for finding in rule(facts)]
     findings.sort(key=lambda finding: list(Level).index(finding.level))
     blockers = [finding for finding in findings if finding.level is Level.BLOCKER]
@@ -172,8 +178,12 @@ def survey(facts: SurveyFacts) -> Survey:
     return Survey(facts, tuple(findings), verdict, command)
 
 
+def _quoted(facts: SurveyFacts) -> str:
+    return shlex.quote(facts.group)
+
+
 def _command(name: str, facts: SurveyFacts) -> str:
-    return f"zkconsumer migrate {name} --group {shlex.quote(facts.group)}"
+    return f"zkconsumer migrate {name} --group {_quoted(facts)}"
 
 
 def _plan_command(facts: SurveyFacts, options: str = "", *, source: str = "") -> str:

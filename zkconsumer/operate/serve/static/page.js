@@ -10,7 +10,7 @@ const UNKNOWN = "-";
 const MOST_TRACES = 200;
 const SHOWN_CHARACTERS = 200;
 const GROUPS_OF_PAGE = 100;
-const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "UNKNOWN", "OK"];
+const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "MIGRATED", "UNKNOWN", "OK"];
 
 const byId = (id) => document.getElementById(id);
 

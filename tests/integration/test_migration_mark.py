@@ -1,0 +1,74 @@
+"""Members, tools and verdicts of a group that was migrated, on real servers."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fixtures.consumers import collect
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector, GroupMigrated
+from zkconsumer.cli.main import command
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.operate.migrate.run import run_plan
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def migrated(migration):
+    migration.group.store(migration.topic, {0: 4, 1: 7})
+    assert run_plan(migration.ends(), migration.plan(), migration.file).faults == []
+    return migration
+
+
+@pytest.fixture
+def run(sandbox):
+    """Run a command on the sandbox's ZooKeeper; its result."""
+    return lambda *words: CliRunner().invoke(command, [*words, "--zookeeper", sandbox.zookeeper_connect])
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_member_does_not_join_and_the_mark_can_be_removed(migrated, run, sandbox, protocol):
+    group = migrated.group.name
+    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group, group_protocol=protocol)
+    with ConsumerConnector(config) as connector, pytest.raises(GroupMigrated, match=f"kafka:{group}"):
+        connector.create_message_streams({migrated.topic: 1})
+    assert "would be removed" in run("migrate", "unmark", "--group", group).stdout
+    assert "removed" in run("migrate", "unmark", "--group", group, "--execute").stdout
+    assert "has no mark" in run("migrate", "unmark", "--group", group).stdout
+    with ConsumerConnector(config) as connector:
+        received = collect(connector.create_message_streams({migrated.topic: 1})[migrated.topic])
+        eventually(lambda: len(received) == 9)
+
+
+def test_tools_know_that_the_group_is_done(migrated, run):
+    group = ("--group", migrated.group.name)
+    status = run("groups", "status", *group, "--interval", "50ms", "--samples", "2", "--json")
+    assert (status.exit_code, json.loads(status.stdout)["status"]) == (0, "MIGRATED")
+    (listed,) = json.loads(run("groups", "list", "--long", "--match", migrated.group.name, "--json").stdout)
+    assert listed["status"] == "MIGRATED"
+    survey = run("migrate", "survey", *group, "--json")
+    assert (survey.exit_code, json.loads(survey.stdout)["verdict"]) == (0, "migrated")
+    (finding,) = (
+        f for f in json.loads(run("groups", "explain", *group, "--json").stdout)["findings"] if f["kind"] == "migrated"
+    )
+    assert "migrate unmark" in finding["next_command"]
+    with pytest.raises(ZkConsumerError, match="was migrated"):
+        raise run("groups", "rename", "--from", migrated.group.name, "--to", "other", "--store", "zookeeper").exception
+
+
+def test_members_that_return_are_a_problem(migrated, group_nodes, run):
+    """Those of the JVM know no mark."""
+    group_nodes.name, group_nodes.root = migrated.group.name, f"/consumers/{migrated.group.name}"
+    group_nodes.consume(migrated.topic, (0, 1), 10)
+    status = run("groups", "status", "--group", group_nodes.name, "--interval", "50ms", "--samples", "2", "--json")
+    found = json.loads(status.stdout)
+    assert (status.exit_code, found["status"]) == (3, "WARN")
+    assert "1 members are registered, though it was migrated to kafka:" in found["reason"]
+
+
+def test_a_deleted_group_may_begin_anew(migrated, run, tmp_path):
+    delete = ("groups", "delete", "--group", migrated.group.name, "--store", "zookeeper", "--execute")
+    assert run(*delete, "--snapshot", str(tmp_path / "snapshot")).exit_code == 0
+    assert migrated.group.tree() == {}

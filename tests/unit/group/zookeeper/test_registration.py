@@ -1,0 +1,55 @@
+"""Registration of a member, over a ZooKeeper in memory."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.errors import GroupMigrated
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.registration import MemberRegistration
+from zkconsumer.operate.migrate.migrationmark import remove_mark, write_mark
+
+MARK = "/consumers/g/zkconsumer/migrated"
+
+
+@pytest.fixture
+def server():
+    return ZooKeeperInMemory()
+
+
+@pytest.fixture
+def session(server):
+    with closing(session_in_memory(server)) as opened:
+        yield opened
+
+
+def register(session, protocol="zookeeper"):
+    registration = MemberRegistration(session, "g", "g_c", "range", lambda: 5, lambda: 0.0, protocol)
+    registration.register(Subscription.static({"t": 1}), lambda *_: None, lambda _: False)
+    return registration
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+@pytest.mark.parametrize("state", ["migrating", "migrated", "undoing"])
+def test_no_member_joins_a_group_with_a_mark(server, session, protocol, state):
+    write_mark(session, "g", state, "kafka:g")
+    with pytest.raises(GroupMigrated, match=r"kafka:g.*migrate unmark --group g"):
+        register(session, protocol)
+    assert not [path for path in server.nodes if path.startswith("/consumers/g/ids/")]
+    remove_mark(session, "g")
+    assert register(session, protocol).is_registered
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state":7}', b"\xff"])
+def test_a_mark_that_cannot_be_read_counts(server, session, content):
+    write_mark(session, "g", "migrated", "kafka:g")
+    server.nodes[MARK].data = content
+    with pytest.raises(GroupMigrated, match="was migrated to another store"):
+        register(session)
+
+
+def test_registration_leaves_no_mark(server, session):
+    register(session)
+    assert MARK not in server.nodes

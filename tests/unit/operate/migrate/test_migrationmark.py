@@ -1,0 +1,84 @@
+"""The mark of a group around the writes of migrations and of the ways back."""
+
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.errors import WriteRefused
+from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark, write_mark
+
+FORMER = {PARTITIONS[0]: 3}
+
+
+def marked(servers, state, target="kafka:g"):
+    with closing(session_in_memory(servers.server)) as session:
+        write_mark(session, "g", state, target)
+
+
+def test_a_run_to_kafka_marks_the_group_and_a_rollback_removes_the_mark(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    with closing(session_in_memory(servers.server)) as session:
+        mark = read_mark(session, "g")
+    assert (mark.state, mark.target) == ("migrated", "kafka:g")
+    assert mark.at_ms > 1_700_000_000_000
+    servers.roll_back()
+    assert servers.mark() is None
+
+
+def test_a_run_that_finds_everything_written_marks_the_group(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    with closing(session_in_memory(servers.server)) as session:
+        remove_mark(session, "g")
+    assert servers.run().written == []
+    assert servers.mark() == "migrated"
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(kills=st.lists(st.integers(0, 9), min_size=1, max_size=3))
+def test_members_are_kept_out_from_before_the_first_offset_on(tmp_path_factory, kills):
+    servers = Servers(tmp_path_factory.mktemp("run"))
+    servers.begin(*TO_KAFKA)
+    for kill_at in kills:
+        servers.run(kill_at)
+        assert servers.mark() in ("migrating", "migrated") or servers.brokers.stored("g") == {}
+    assert servers.run().faults == []
+    assert servers.mark() == "migrated"
+
+
+def test_a_run_that_is_refused_leaves_the_mark_as_it_was(servers):
+    servers.begin(*TO_KAFKA)
+    with pytest.raises(WriteRefused):
+        servers.run(before_hold=servers.register)
+    assert servers.mark() is None
+    marked(servers, "migrating")
+    with pytest.raises(WriteRefused):
+        servers.run()
+    assert servers.mark() == "migrating"
+
+
+def test_a_way_back_removes_the_mark_and_its_rollback_sets_it_again(servers):
+    servers.store(FORMER)
+    servers.begin(*TO_ZOOKEEPER)
+    marked(servers, "migrated")
+    servers.run(4)
+    assert servers.mark() == "undoing"
+    servers.run()
+    assert servers.mark() is None
+    marked(servers, "undoing")  # another way back has begun
+    servers.roll_back()
+    assert servers.mark() == "migrated"
+
+
+def test_a_group_without_a_mark_gets_none_from_a_way_back(servers):
+    servers.store(FORMER)
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    assert servers.mark() is None
+    servers.roll_back()
+    assert servers.mark() is None

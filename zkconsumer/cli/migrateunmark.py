@@ -1,0 +1,34 @@
+"""``zkconsumer migrate unmark``: remove the mark of a migrated group."""
+
+from __future__ import annotations
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.terminaltext import escaped
+
+
+@click.command("unmark")
+@tool_options
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Name of a group; repeatable.")
+@click.option("--execute", is_flag=True, help="Remove it; without this option nothing is written.")
+def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute: bool) -> None:
+    """Remove the mark by which members of a migrated group do not register, if it is wrong.
+
+    `migrate run` writes it; `rollback` and `reverse` remove it when they have written the offsets back. It is wrong in
+    a copy of the ensemble, for example. Members in ZooKeeper then begin at the offsets there, and read again what the
+    migrated consumers have read.
+    """
+    from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark
+
+    names = connection.group_names(groups)
+    with tool_session(connection.config()) as session:
+        for name in names:
+            mark = read_mark(session, name)
+            if mark is None:
+                click.echo(escaped(f"group {name} has no mark"))
+                continue
+            if execute:
+                remove_mark(session, name)
+            done = "removed" if execute else "would be removed; give --execute to remove it"
+            click.echo(escaped(f"group {name} {mark.state}, to {mark.target or 'an unknown store'}: {done}"))
