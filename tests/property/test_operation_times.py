@@ -68,5 +68,5 @@ def test_a_commit_between_two_generations_ends_with_the_coordinators_answer(time
     brokers = SlowBrokers(only(1, answer, at=("commit",)), offsets_channel_socket_timeout_ms=timeout_ms)
     with pytest.raises(RebalanceAwaited):
         brokers.commit(retry=retry)
-    location = brokers.store.coordinator._coordinator._location
-    assert location.broker is not None, "the coordinator is still known: heartbeats share the location"
+    client = brokers.store._coordinator.coordinator
+    assert client.broker is not None, "the coordinator is still known: heartbeats share the location"
