@@ -147,6 +147,21 @@ def test_a_member_that_the_group_has_removed_joins_as_a_new_one(
     assert one.describe().last_cause.value == "session"
 
 
+def test_a_member_describes_its_place_in_the_group(member, topic_factory, described, client, unique_name):
+    topic = topic_factory(2)
+    members = [member(partition_assignment_strategy="range") for _ in range(2)]
+    for each in members:
+        collect(each.create_message_streams({topic: 1})[topic])
+    eventually(lambda: [len(owned(each)) for each in members] == [1, 1])
+    places = [each.describe() for each in members]
+    assert {place.member_id for place in places} == {one.member_id for one in described()[1]}
+    assert [place.strategy for place in places] == ["range", "range"]
+    assert sorted(place.leads for place in places) == [False, True]
+    broker = CoordinatorClient(client, unique_name).find()
+    assert {place.coordinator for place in places} == {f"{broker.host}:{broker.port} (id {broker.id})"}
+    assert f"member {places[0].member_id} at {broker.host}" in str(places[0])
+
+
 def test_commits_of_another_generation_or_member_are_refused(member, topic_factory, described, client, unique_name):
     topic = topic_factory()
     collect(member().create_message_streams({topic: 1})[topic])

@@ -22,7 +22,7 @@ class _Party:
     """
 
     def __init__(self, name):
-        self.member = EpochMember(name, lease=LEASE)
+        self.member = EpochMember(member_id=name, lease=LEASE)
         self.member.name_topics({"t": "id"})
         self.waiting = None
         self.share = frozenset()

@@ -98,6 +98,22 @@ class Held(NamedTuple):
     releases: int
 
 
+class GroupRole(NamedTuple):
+    """Whom the group knows this member as, for descriptions.
+
+    Attributes:
+        member_id: its id; that of a group of brokers is the coordinator's or its own choice, "" before it has joined.
+        strategy: by which partitions are assigned; "" if unknown.
+        coordinator: the broker that coordinates the group, as ``host:port (id 3)``; "" without one, or if unknown.
+        leads: True if it assigns the partitions of all members, as far as it knows.
+    """
+
+    member_id: str = ""
+    strategy: str = ""
+    coordinator: str = ""
+    leads: bool = False
+
+
 class Standing(NamedTuple):
     """How a member stands in its group, for descriptions and metrics.
 
@@ -108,6 +124,7 @@ class Standing(NamedTuple):
         removals: how often the group has removed the member.
         lapses: how often its lease has lapsed.
         excluded: text about members that get no partitions, since their registrations are not valid; "" if none.
+        role: see :class:`GroupRole`.
     """
 
     connected: bool
@@ -116,6 +133,7 @@ class Standing(NamedTuple):
     removals: int
     lapses: int
     excluded: str = ""
+    role: GroupRole = GroupRole()
 
 
 class Lease(Protocol):

@@ -299,6 +299,7 @@ class GroupMember:
             connected=standing.connected,
             lease_s=self._protocol.lease.remaining(),
             delivering=self.may_deliver(),
+            **standing.role._asdict(),
         )
 
     def last_committed(self, partition: TopicPartition) -> int | None:

@@ -31,6 +31,11 @@ class MemberDescription:
         connected: True while the group can be reached.
         lease_s: seconds until records are withheld if ZooKeeper remains silent; 0 or less while they are.
         delivering: True while records may be handed out.
+        member_id: what the group knows the member as: the consumer id in ZooKeeper; in a group of brokers the id that
+            it has there, "" before it has joined.
+        strategy: by which partitions are assigned; "" if unknown.
+        coordinator: the broker that coordinates the group, as ``host:port (id 3)``; "" in ZooKeeper, or if unknown.
+        leads: True if it assigns the partitions of all members, as far as it knows.
     """
 
     group: str
@@ -48,6 +53,10 @@ class MemberDescription:
     connected: bool
     lease_s: float
     delivering: bool
+    member_id: str = ""
+    strategy: str = ""
+    coordinator: str = ""
+    leads: bool = False
 
     @property
     def state(self) -> str:
@@ -62,5 +71,7 @@ class MemberDescription:
             f"group {self.group} consumer {self.consumer_id} ({self.protocol}): {self.state}; generation "
             f"{self.generation}, owns {format_partitions(self.owned)}; last rebalance: {last}; session "
             f"0x{self.session:x} {'connected' if self.connected else 'not connected'}, lease {self.lease_s:.1f} s, "
-            f"{'delivering' if self.delivering else 'not delivering'}"
+            f"{'delivering' if self.delivering else 'not delivering'}; strategy {self.strategy or 'unknown'}"
+            f"{', leads the group' if self.leads else ''}"
+            f"{f', member {self.member_id} at {self.coordinator}' if self.coordinator else ''}"
         )

@@ -48,8 +48,9 @@ class HeartbeatSession(BrokerSession[EpochMember]):
     def __init__(self, parts: BrokerSessionParts) -> None:
         config = parts.config
         lease = BrokerLease(config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000)
-        member = EpochMember(str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
+        member = EpochMember(member_id=str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
         super().__init__(parts, member)
+        self.strategy = config.group_remote_assignor or ""
         self._settings = HeartbeatSettings(self._group, config.max_poll_interval_ms, config.group_remote_assignor)
         self.topic_ids = lambda: self.membership.read(lambda member: member.topic_ids())
         # Written by the session thread:

@@ -196,6 +196,11 @@ class CoordinatorGroup(SessionProtocol):
             self._named = _NamedBrokers(command.brokers if fits else (), self._clock() + _NAMED_S)
         return _Received(command, Operation("check", path, version=node.version))
 
+    @property
+    def leads(self) -> bool:
+        """True if this member is the coordinator."""
+        return self.coordinator.epoch is not None
+
     def live_brokers(self) -> tuple[Broker, ...]:
         """Brokers to send requests to; any thread may call it.
 

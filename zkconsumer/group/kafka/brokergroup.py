@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
 from zkconsumer.group.groupprotocol import (
+    GroupRole,
     Held,
     Lease,
     NextAssignment,
@@ -92,7 +93,11 @@ class BrokerGroup:
         No member is excluded: one whose subscription cannot be read makes the leader's assignment fail.
         """
         views = self._membership.read(lambda member: member.views)
-        return Standing(self._session.connected, 0, views, self._removals, self._session.lease_lapses)
+        session, broker = self._session, self._session.location.broker
+        member_id = self._membership.read(lambda member: member.member_id)
+        coordinator = "" if broker is None else f"{broker.host}:{broker.port} (id {broker.id})"
+        role = GroupRole(member_id, session.strategy, coordinator, session.leads)
+        return Standing(session.connected, 0, views, self._removals, session.lease_lapses, role=role)
 
     @property
     def can_commit(self) -> bool:

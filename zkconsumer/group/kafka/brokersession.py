@@ -72,6 +72,8 @@ class BrokerSession(ABC, Generic[M]):
         topics: descriptions of these topics; replaced, never changed.
         cooperative: True if partitions that stay are kept over a rebalance.
         topic_ids: returns the ids of topics by name, for commits; None in a group without member epochs.
+        strategy: by which the last assignment was made; "" if unknown.
+        leads: True if this member has made it.
     """
 
     cooperative: bool = True
@@ -100,6 +102,8 @@ class BrokerSession(ABC, Generic[M]):
         self._due = inf  # reading of the clock when it has work also if the member's state requires none
         self.streams: Mapping[str, int] = {}
         self.topics: Mapping[str, Topic] = {}
+        self.strategy = ""
+        self.leads = False
 
     # -- on any thread ----------------------------------------------------------------------------------------------
 

@@ -134,6 +134,7 @@ class JoinSession(BrokerSession[GenerationMember]):
             return None
         with self.membership.changing() as member:
             joined = member.joined(answer.member_id, answer.generation, answer.rebalance_ms / 1000)
+        self.strategy, self.leads = answer.strategy, answer.leads
         return answer if joined else None
 
     def _synchronise(self, answer: JoinAnswer) -> Assigned | None:

@@ -34,6 +34,7 @@ class MemberRegistration:
         shares: ``group.share``.
 
     Attributes:
+        assignor: as above.
         obeying: number of members with a command right after this one registered, itself included; None if unknown.
             Written by the thread that registers.
     """
@@ -53,7 +54,7 @@ class MemberRegistration:
         self._session = session
         self._paths = GroupPaths(group)
         self._consumer_id = consumer_id
-        self._assignor = assignor
+        self.assignor = assignor
         self._now_ms = wall_clock_ms
         self._clock = clock
         self._registered_session = 0
@@ -145,7 +146,7 @@ class MemberRegistration:
 
     def _session_node(self) -> bytes:
         timeout_ms = round(self._session.negotiated_timeout * 1000)
-        return SessionNode.encode(self._assignor, self._protocol, timeout_ms, shares=self._shares)
+        return SessionNode.encode(self.assignor, self._protocol, timeout_ms, shares=self._shares)
 
     def _resolve_conflict(
         self,

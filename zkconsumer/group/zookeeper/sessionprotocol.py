@@ -19,7 +19,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.groupprotocol import ChangeSignal, Held, Lease, PausingThread, Standing
+from zkconsumer.group.groupprotocol import ChangeSignal, GroupRole, Held, Lease, PausingThread, Standing
 from zkconsumer.group.rules.assignors import assignor_name
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import (
@@ -165,9 +165,14 @@ class SessionProtocol(ABC):
 
     def describe(self) -> Standing:
         """See :meth:`.GroupProtocol.describe`."""
-        return Standing(
-            self.zk.connected, self.zk.session_id, self.views, self._removals, self._lease.lapses, self.excluded
-        )
+        zk, lapses = self.zk, self._lease.lapses
+        role = GroupRole(self._consumer_id, self._membership.assignor, leads=self.leads)
+        return Standing(zk.connected, zk.session_id, self.views, self._removals, lapses, self.excluded, role)
+
+    @property
+    def leads(self) -> bool:
+        """False: each member computes its own share."""
+        return False
 
     def _report_lease(self) -> None:
         self._lease_changed()

@@ -87,7 +87,6 @@ class GenerationMember(GroupMembership):
 
     Attributes:
         cooperative: True if partitions that stay are kept over a rebalance.
-        member_id: assigned by the coordinator; empty before.
         generation: the newest generation that this member has joined; -1 before.
         assigned: what may be owned of the newest assignment; None before the first, and, for an eager member, from a
             JoinGroup request to the next assignment.
@@ -96,7 +95,6 @@ class GenerationMember(GroupMembership):
     """
 
     cooperative: bool
-    member_id: str = ""
     generation: int = -1
     assigned: Assigned | None = None
     assigned_at: float = -inf

@@ -38,6 +38,7 @@ class GroupMembership(ABC):
 
     Attributes:
         lease: what the coordinator's answers prove; not confirmed before the first one.
+        member_id: its id in the group; empty before it has one.
         instance_id: ``group.instance.id``, None for a dynamic member.
         state: see :class:`MembershipState`.
         held: what the rebalance thread holds; replaced, never changed.
@@ -50,6 +51,7 @@ class GroupMembership(ABC):
     """
 
     lease: BrokerLease
+    member_id: str = ""
     instance_id: str | None = None
     state: MembershipState = MembershipState.UNJOINED
     held: Mapping[TopicPartition, ConsumerThreadId] = field(default_factory=dict)

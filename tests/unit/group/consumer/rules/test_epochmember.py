@@ -16,7 +16,7 @@ SESSION_S, REBALANCE_S = 10, 100
 
 def make(instance_id=None):
     """A member that has not joined."""
-    return EpochMember("m", instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
+    return EpochMember(member_id="m", instance_id=instance_id, lease=BrokerLease(SESSION_S, REBALANCE_S))
 
 
 def ids(*numbers, topic_id="id"):
