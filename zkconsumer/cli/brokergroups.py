@@ -81,10 +81,17 @@ def describe_broker_groups_command(config: ConsumerConfig, names: Sequence[str],
     """
     from zkconsumer.operate.groups.brokergroups import describe_broker_groups
 
+    unlisted: list[str] = []
+
+    def choose(brokers: BrokerGroups) -> Sequence[str]:
+        if names:
+            return names
+        listed, problems = brokers.names()
+        unlisted.extend(problems)
+        return listed
+
     with progress("reading"):
-        described, failures = describe_broker_groups(
-            config, lambda brokers: names or brokers.names()[0], with_log_starts=shown.unhealthy
-        )
+        described, failures = describe_broker_groups(config, choose, with_log_starts=shown.unhealthy)
     if names and failures:
         raise next(iter(failures.values()))
     if shown.unhealthy:
@@ -100,7 +107,7 @@ def describe_broker_groups_command(config: ConsumerConfig, names: Sequence[str],
         for group in described:
             _print(group, shown)
     unread = [f"group {name} cannot be read: {error}" for name, error in failures.items()]
-    warn([*unread, *(problem for group in described for problem in group.problems)])
+    warn([*unlisted, *unread, *(problem for group in described for problem in group.problems)])
     if shown.unhealthy and described:
         raise click.exceptions.Exit(EXIT_PROBLEM)
 

@@ -22,6 +22,7 @@ from zkconsumer.cli.groupoptions import (
     echo_lines,
     group_option,
     json_option,
+    require_kafka,
     storage_option,
     warn,
 )
@@ -133,6 +134,7 @@ def _open_sampler(connection: ToolConnection, window: int, storage: OffsetStorag
     if of_brokers is not None:
         from zkconsumer.operate.groups.brokerlag import BrokerLagSampler
 
+        require_kafka(storage)
         with BrokerLagSampler(of_brokers, window=window) as sampler_of_brokers:
             yield sampler_of_brokers
         return

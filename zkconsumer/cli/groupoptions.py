@@ -26,6 +26,16 @@ storage_option = click.option(
 )
 
 
+def require_kafka(storage: str) -> None:
+    """Refuse ``--offsets`` for groups of brokers.
+
+    Raises:
+        click.UsageError: offsets in ZooKeeper are asked for.
+    """
+    if storage in ("zookeeper", "both"):
+        raise click.UsageError("groups that brokers coordinate have no offsets in ZooKeeper; omit --offsets")
+
+
 def group_option(purpose: str = "Name of a group; repeatable.") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """``--group``, repeatable, whose default is ``group.id`` of ``--config``."""
     return click.option(

@@ -20,6 +20,7 @@ from zkconsumer.cli.groupoptions import (
     group_option,
     json_option,
     match_option,
+    require_kafka,
     storage_option,
     warn,
 )
@@ -81,6 +82,8 @@ def list_command(
     if of_brokers is not None:
         from zkconsumer.cli.brokergroups import list_broker_groups
 
+        if all_chroots:
+            raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
         list_broker_groups(of_brokers, pattern, topic, is_long=is_long, as_json=as_json)
         return
     config = connection.config()
@@ -186,8 +189,9 @@ def describe(
     if of_brokers is not None:
         from zkconsumer.cli.brokergroups import Shown, describe_broker_groups_command
 
-        if form == "checker" or storage in ("zookeeper", "both"):
-            raise click.UsageError("groups of brokers have no offsets in ZooKeeper; omit --offsets and --format")
+        require_kafka(storage)
+        if form == "checker":
+            raise click.UsageError("--format checker is for groups in ZooKeeper: give --zookeeper")
         describe_broker_groups_command(of_brokers, names, Shown(of_members, of_state, unhealthy, as_json))
         return
     if of_state:

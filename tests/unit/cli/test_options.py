@@ -121,6 +121,22 @@ def test_a_command_for_groups_in_zookeeper_refuses_a_group_that_brokers_coordina
     assert "kafka-consumer-groups" in str(ended.exception or ended.output)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--all-chroots"],
+        ["describe", "--group", "g", "--offsets", "both"],
+        ["describe", "--group", "g", "--format", "checker"],
+        ["status", "--group", "g", "--offsets", "zookeeper"],
+        ["watch", "--offsets", "both"],
+    ],
+)
+def test_an_option_that_needs_zookeeper_is_refused_without_one(arguments):
+    ended = CliRunner().invoke(command, ["groups", *arguments, "--bootstrap-server", "h:1"])
+    assert ended.exit_code == 2
+    assert "ZooKeeper" in ended.output
+
+
 def test_a_missing_setting_names_its_option():
     with pytest.raises(ConfigError) as refused:
         consumer_config(None, None, ())

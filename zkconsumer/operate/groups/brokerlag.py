@@ -31,6 +31,7 @@ class BrokerLagSampler:
         self._brokers = BrokerGroups(config)
         self._series = SampleSeries(window, window)
         self._groups: dict[str, BrokerGroup] = {}
+        self._unlisted: tuple[str, ...] = ()
         self.problems: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -43,7 +44,7 @@ class BrokerLagSampler:
 
     def groups(self) -> list[str]:
         """Names of all groups that the brokers coordinate now."""
-        names, _ = self._brokers.names()
+        names, self._unlisted = self._brokers.names()
         return names
 
     def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
@@ -62,7 +63,12 @@ class BrokerLagSampler:
         self._series.keep({*found, *failures})
         self._groups = found
         unread = (f"group {name} cannot be read: {error}" for name, error in failures.items())
-        self.problems = (*unread, *(problem for group in found.values() for problem in group.problems), *problems)
+        self.problems = (
+            *self._unlisted,
+            *unread,
+            *(problem for group in found.values() for problem in group.problems),
+            *problems,
+        )
 
     def moments(self) -> dict[str, GroupMoment]:
         """Each group of the last sample, evaluated."""
