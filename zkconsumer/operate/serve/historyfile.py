@@ -77,14 +77,17 @@ class HistoryFile:
         self._appended = 0
         self._group_ids: dict[str, int] = {}
         self._newest: dict[int, _Partitions] = {}
-        self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            self._begin()
+            self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            try:
+                self._begin()
+            except sqlite3.Error:
+                self._database.close()
+                raise
         except sqlite3.Error as error:
-            self._database.close()
             raise ZkConsumerError(
-                f"history {path} cannot be used: {error}; check that no other `serve` uses it and that the disk has "
-                "space, or name another file"
+                f"history {path} cannot be used: {error}; check that its directory exists, that no other `serve` uses "
+                "it and that the disk has space, or name another file"
             ) from error
 
     def _begin(self) -> None:

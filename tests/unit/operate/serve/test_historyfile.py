@@ -138,7 +138,7 @@ def test_a_name_that_is_no_text_comes_back(path):
 def test_a_second_process_is_refused(path):
     first = Process(path)
     first.sample((5, 9))
-    with pytest.raises(ZkConsumerError, match="locked; check that no other `serve` uses it"):
+    with pytest.raises(ZkConsumerError, match="locked; check that its directory exists, that no other `serve` uses it"):
         Process(path)
     first.end()
 
@@ -152,6 +152,11 @@ def test_another_file_is_refused_and_an_empty_one_is_used(path, content):
         assert path.read_bytes() == content
     else:
         HistoryFile(path, HOUR_MS).close()
+
+
+def test_a_file_that_cannot_be_created_is_an_error(tmp_path):
+    with pytest.raises(ZkConsumerError, match="unable to open database file; check that its directory exists"):
+        HistoryFile(tmp_path / "missing" / "history", HOUR_MS)
 
 
 def test_another_database_is_refused(path):
