@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.migrate.rules.migrationplan import choose_new
 from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
@@ -129,8 +130,8 @@ class SurveyFacts:
     @property
     def storage(self) -> Storage:
         """Which stores hold offsets of the group."""
-        zookeeper = any(partition.in_zookeeper is not None for partition in self.partitions)
-        kafka = any(partition.in_kafka is not None for partition in self.partitions)
+        zookeeper = any(usable_offset(partition.in_zookeeper) is not None for partition in self.partitions)
+        kafka = any(usable_offset(partition.in_kafka) is not None for partition in self.partitions)
         if zookeeper and kafka:
             return "both"
         return "zookeeper" if zookeeper else "kafka" if kafka else "none"

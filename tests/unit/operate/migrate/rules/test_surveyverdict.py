@@ -177,7 +177,7 @@ def test_offsets_ahead_in_kafka_are_expected_while_members_live():
 
 @pytest.mark.parametrize(
     ("in_zookeeper", "in_kafka", "storage"),
-    [(None, None, "none"), (5, None, "zookeeper"), (None, 5, "kafka"), (5, 5, "both")],
+    [(None, None, "none"), (-1, None, "none"), (5, None, "zookeeper"), (-1, 5, "kafka"), (5, 5, "both")],
 )
 def test_the_stores_with_offsets_are_named(in_zookeeper, in_kafka, storage):
     facts = SurveyFacts("g", partitions=(SurveyedPartition(P0, True, in_zookeeper, in_kafka),))
