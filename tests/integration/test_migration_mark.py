@@ -68,7 +68,20 @@ def test_members_that_return_are_a_problem(migrated, group_nodes, run):
     assert "1 members are registered, though it was migrated to kafka:" in found["reason"]
 
 
-def test_a_deleted_group_may_begin_anew(migrated, run, tmp_path):
+def test_a_deleted_group_may_begin_again_and_a_restored_one_has_its_mark(migrated, run, tmp_path):
+    before = migrated.group.tree()
     delete = ("groups", "delete", "--group", migrated.group.name, "--store", "zookeeper", "--execute")
     assert run(*delete, "--snapshot", str(tmp_path / "snapshot")).exit_code == 0
     assert migrated.group.tree() == {}
+    assert run("offsets", "restore", str(tmp_path / "snapshot"), "--execute").exit_code == 0
+    assert migrated.group.tree() == before
+
+
+def test_who_writes_offsets_that_nobody_reads_is_told(migrated, run, tmp_path):
+    group, snapshot = migrated.group.name, tmp_path / "snapshot"
+    reset = ("offsets", "reset", "--group", group, "--topic", migrated.topic, "--to-earliest", "--store", "zookeeper")
+    done = run(*reset, "--execute", "--snapshot", str(snapshot))
+    warning = f"group {group} has the mark of a migration to kafka:{group}: its consumers continue there"
+    assert (done.exit_code, warning in done.stderr) == (0, True)
+    undone = run("offsets", "restore", str(snapshot))
+    assert (undone.exit_code, warning in undone.stderr) == (0, True)

@@ -69,7 +69,7 @@ class GroupZnodes:
     @property
     def migrated_to(self) -> str | None:
         """Where the consumers of a migrated group continue; None for a group that is not, or that is under way."""
-        return self.mark.target if self.mark is not None and self.mark.state == "migrated" else None
+        return self.mark.where if self.mark is not None and self.mark.state == "migrated" else None
 
     @property
     def is_commanded(self) -> bool:

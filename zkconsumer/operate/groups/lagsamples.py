@@ -27,6 +27,7 @@ from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stret
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.operate.offsets.recordtimes import Position, RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 from zkconsumer.zookeeper.session import ZkSession
 
 _LEAST_PATIENCE_S: Final = 1.0
@@ -118,9 +119,9 @@ class SampleSeries:
         """The samples that are kept of a group, oldest first."""
         return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
 
-    def evaluate(self, group: str, members: int, migrated: str | None = None) -> GroupLag:
+    def evaluate(self, group: str, members: int, mark: MigrationMark | None = None) -> GroupLag:
         """Evaluate the last window of a group that has so many members; see :func:`evaluate_group`."""
-        return evaluate_group(self.of(group), self._window, members=members, migrated=migrated)
+        return evaluate_group(self.of(group), self._window, members=members, mark=mark)
 
 
 def _unasked(_: Collection[Position]) -> dict[Position, int]:
@@ -259,7 +260,7 @@ class LagSampler:
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
         znodes = self.znodes[group]
-        return self._series.evaluate(group, len(znodes.live), znodes.migrated_to)
+        return self._series.evaluate(group, len(znodes.live), znodes.mark)
 
     def moments(self) -> dict[str, GroupMoment]:
         """Each group of the last sample, evaluated."""

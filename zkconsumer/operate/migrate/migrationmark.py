@@ -31,14 +31,14 @@ def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
     return None if node is None else MigratedNode.decode(path, node.data)
 
 
-def write_mark(session: ZkSession, group: str, state: MarkState, target: str) -> None:
+def write_mark(session: ZkSession, group: str, mark: MigrationMark) -> None:
     """Mark a group; replaces an earlier mark.
 
     Raises:
         ZkConsumerError: ZooKeeper refuses it, or does not answer; then whether it is marked is unknown.
     """
     paths = GroupPaths(group)
-    data = MigratedNode.encode(MigrationMark(state, target, int(time.time() * 1000)))
+    data = MigratedNode.encode(mark)
     session.ensure_path(paths.ours, b"", open_to_all=True)
     done = session.transact(_ANY_NODE, [Operation("create", paths.migrated, data)])
     if done.get(paths.migrated) == "exists":
@@ -62,9 +62,11 @@ def marked_group(plan: MigrationPlan) -> str | None:
 def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -> Iterator[MarkedWrite]:
     """Mark the group of a plan around its writes.
 
-    1. It is marked before the first offset is written; 2. offsets are written; 3. the mark says that this is done, or
-    is removed after a way back. A tool that is killed leaves the mark of step 1, and the same command goes on. If
-    nothing was written the mark is what it was before. A group without a mark is marked by a run to Kafka alone.
+    1. The group is held, and every guard has passed; 2. :meth:`MarkedWrite.begin` marks it; 3. offsets are written;
+    4. the mark shows that this is done, or is removed after a way back. A tool that is killed leaves the mark of step
+    2, and the same command completes it. If nothing was written the mark is what it was before. A group without a mark
+    is marked by a run to Kafka alone. A write that is refused never marks the group: a member that registers meanwhile
+    would end for good.
 
     Args:
         session: an open session.
@@ -74,51 +76,78 @@ def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -
     Raises:
         ZkConsumerError: the mark cannot be written.
     """
-    write = MarkedWrite()
-    group = marked_group(plan)
-    before = None if group is None else read_mark(session, group)
-    is_run_to_kafka = plan.target.kind == "kafka" and not undoing
-    if group is None or (before is None and not is_run_to_kafka):
-        yield write
-        return
-    to_kafka = (plan.target.kind == "kafka") is not undoing
-    elsewhere = str(plan.target if plan.target.kind == "kafka" else plan.source)
-    write_mark(session, group, "migrating" if to_kafka else "undoing", elsewhere)
+    marked = MarkedWrite(session, plan, undoing=undoing)
     try:
-        yield write
+        yield marked
     except (ZkConsumerError, OSError):  # nothing was written
-        _restore(session, group, before)
+        marked.restore()
         raise
-    if write.is_void:
-        _restore(session, group, before)
-    elif write.is_complete and to_kafka:
-        write_mark(session, group, "migrated", elsewhere)
-    elif write.is_complete:
-        remove_mark(session, group)
+    marked.settle()
 
 
 class MarkedWrite:
-    """What is known of the writes inside :func:`marking`.
+    """The mark of a group while the offsets of a plan are written; see :func:`marking`.
 
     Attributes:
         is_complete: everything is written.
         is_void: nothing was written.
     """
 
-    is_complete = False
-    is_void = False
+    def __init__(self, session: ZkSession, plan: MigrationPlan, *, undoing: bool) -> None:
+        self._session = session
+        self._group = marked_group(plan)
+        self._to_kafka = (plan.target.kind == "kafka") is not undoing
+        self._marks_first = plan.target.kind == "kafka" and not undoing
+        self._target = str(plan.target if plan.target.kind == "kafka" else plan.source)
+        self._before: MigrationMark | None = None
+        self._has_begun = False
+        self.is_complete = False
+        self.is_void = False
+
+    def begin(self) -> None:
+        """Mark the group, right before the first offset is written.
+
+        Raises:
+            ZkConsumerError: the mark cannot be written.
+        """
+        if self._group is None:
+            return
+        self._before = read_mark(self._session, self._group)
+        if self._before is None and not self._marks_first:
+            return
+        self._has_begun = True
+        self._write(self._group, "migrating" if self._to_kafka else "undoing")
 
     def report(self, report: WriteReport) -> None:
         """Take over what a write reports."""
         self.is_complete = not report.faults
         self.is_void = bool(report.faults) and not (report.written or report.unknown)
 
+    def settle(self) -> None:
+        """After the write: the mark is that of what is reported; raises as :func:`write_mark`."""
+        if self._group is None:
+            return
+        if self.is_void:
+            self.restore()
+        elif self.is_complete and self._to_kafka:
+            if self._marks_first or self._has_begun or read_mark(self._session, self._group) is not None:
+                self._write(self._group, "migrated")
+        elif self.is_complete:
+            remove_mark(self._session, self._group)
 
-def _restore(session: ZkSession, group: str, before: MigrationMark | None) -> None:
-    try:
-        if before is None:
-            remove_mark(session, group)
-        else:
-            write_mark(session, group, before.state, before.target)
-    except ZkConsumerError as error:
-        _log.warning("the mark of group %s stays, so that no member registers: %s; run the command again", group, error)
+    def restore(self) -> None:
+        """Nothing was written: the mark is what it was."""
+        if self._group is None or not self._has_begun:
+            return
+        try:
+            if self._before is None:
+                remove_mark(self._session, self._group)
+            else:
+                write_mark(self._session, self._group, self._before)
+        except ZkConsumerError as error:
+            _log.warning(
+                "the mark of group %s stays, so that no member registers: %s; run the command again", self._group, error
+            )
+
+    def _write(self, group: str, state: MarkState) -> None:
+        write_mark(self._session, group, MigrationMark(state, self._target, int(time.time() * 1000)))

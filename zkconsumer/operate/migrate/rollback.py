@@ -84,7 +84,7 @@ def roll_back(
     run.mark(WriteState.UNDOING)
     try:
         with marking(session, plan, undoing=True) as marked:
-            report = execute(session, cluster, undo, file, **options)
+            report = execute(session, cluster, replace(undo, begins=marked.begin), file, **options)
             marked.report(report)
     except (ZkConsumerError, OSError):  # nothing was written
         run.mark(after_rollback(before, wrote=False))

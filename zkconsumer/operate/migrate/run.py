@@ -88,7 +88,7 @@ def run_plan(
                     file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found)
-            writes = _plan_writes(ends, plan, file)
+            writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
             marked.report(report)
     return RunReport(

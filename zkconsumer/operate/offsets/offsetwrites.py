@@ -120,6 +120,7 @@ class _Writer:
         """Put what is changed on the disk, before the first write of all groups."""
         if self.report.snapshot is not None:
             return
+        self.plan.begins()
         self.begin_file()
         self.report.snapshot = self.path
         self.announce(self.path)

@@ -19,7 +19,7 @@ from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import OffsetNode
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _RECENT_MS: Final = 60_000
@@ -56,6 +56,10 @@ def _nothing_else(_is_written: bool, /) -> Sequence[str]:
     return ()
 
 
+def _no_step() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """What a command writes.
@@ -71,6 +75,7 @@ class WritePlan:
         still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
             why it is not, one sentence each. It is called with False before the first write, and with True after the
             last one.
+        begins: called once under the hold, after that, before anything is written; if it raises, nothing is.
         sets_again: set what another client overwrites before the hold is released; otherwise report it.
         source: where the offsets are from, if members that register meanwhile would consume its records twice.
         resume: what the operator does to complete a write that failed.
@@ -84,6 +89,7 @@ class WritePlan:
     snapshot: Snapshot | None = None
     retention_ms: int | None = None
     still_refused: Callable[[bool], Sequence[str]] = _nothing_else
+    begins: Callable[[], None] = _no_step
     sets_again: bool = True
     source: str = ""
     resume: str = "complete it by `offsets restore --complete`"
@@ -142,6 +148,16 @@ class Guards:
             self.warnings.append(
                 f"offsets of group {group} were written in the last minute although no member is registered: "
                 f"{name_some(recent)}; a member has just left, or a SimpleConsumer is at work"
+            )
+
+    def warn_of_mark(self, group: str) -> None:
+        """A group that was migrated does not read what is written to ZooKeeper."""
+        path = GroupPaths(group).migrated
+        if (node := self.session.get(path)) is not None:
+            mark = MigratedNode.decode(path, node.data)
+            self.warnings.append(
+                f"group {group} has the mark of a migration to {mark.where}: its consumers continue there, and read "
+                "nothing of what is written to ZooKeeper; to take them back, use `zkconsumer migrate reverse`"
             )
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:
@@ -209,6 +225,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     kafka: tuple[KafkaChange, ...] = ()
     if "zookeeper" in target.stores:
         nodes = offset_changes(session, target.group, wanted, target.nodes)
+        guards.warn_of_mark(target.group)
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
         kafka = tuple(

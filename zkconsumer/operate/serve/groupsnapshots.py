@@ -91,7 +91,7 @@ class GroupSnapshot:
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
         znodes = self.znodes
-        return evaluate_group(self.samples, self.window, members=len(znodes.live), migrated=znodes.migrated_to)
+        return evaluate_group(self.samples, self.window, members=len(znodes.live), mark=znodes.mark)
 
     @cached_property
     def members(self) -> tuple[DescribedGroupMember, ...]:

@@ -7,6 +7,7 @@ The paths of a group's znodes are in ``zookeeper/rules/grouppaths.py``. No other
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -180,13 +181,18 @@ class MigrationMark(NamedTuple):
     Attributes:
         state: ``migrating`` from before the first offset is written, ``migrated`` after the last one, ``undoing`` while
             offsets are written back.
-        target: where its consumers continue, such as ``kafka:g``.
+        target: where its consumers continue, such as ``kafka:g``; empty if the mark cannot be read.
         at_ms: when the mark was written, in ms since the epoch.
     """
 
     state: MarkState
     target: str
     at_ms: int
+
+    @property
+    def where(self) -> str:
+        """The target as text; a mark that cannot be read has none."""
+        return self.target or "another store"
 
 
 class MigratedNode:
@@ -211,15 +217,15 @@ class MigratedNode:
 
 def describe_mark(group: str, mark: MigrationMark) -> str:
     """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
-    where = mark.target or "another store"
     if mark.state == "migrated":
-        what = f"group {group} was migrated to {where}, where its consumers continue: start this one there"
+        what = f"group {group} was migrated to {mark.where}, where its consumers continue: start this one there"
     elif mark.state == "migrating":
-        what = f"group {group} is being migrated to {where}: complete it with `zkconsumer migrate run`"
+        what = f"group {group} is being migrated to {mark.where}: complete it with `zkconsumer migrate run`"
     else:
-        what = f"the migration of group {group} to {where} is being undone: complete the rollback or reverse"
+        what = f"the migration of group {group} to {mark.where} is being undone: complete the rollback or reverse"
     back = "to come back, use `zkconsumer migrate rollback` or `reverse`"
-    return f"{what}; {back}; a mark that is wrong is removed with `zkconsumer migrate unmark --group {group}`"
+    unmark = shlex.join(["zkconsumer", "migrate", "unmark", "--group", group])
+    return f"{what}; {back}; a mark that is wrong is removed with `{unmark}`"
 
 
 class StampNode:

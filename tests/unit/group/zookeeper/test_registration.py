@@ -10,6 +10,7 @@ from zkconsumer.errors import GroupMigrated
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.operate.migrate.migrationmark import remove_mark, write_mark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 MARK = "/consumers/g/zkconsumer/migrated"
 
@@ -34,7 +35,7 @@ def register(session, protocol="zookeeper"):
 @pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
 @pytest.mark.parametrize("state", ["migrating", "migrated", "undoing"])
 def test_no_member_joins_a_group_with_a_mark(server, session, protocol, state):
-    write_mark(session, "g", state, "kafka:g")
+    write_mark(session, "g", MigrationMark(state, "kafka:g", 1))
     with pytest.raises(GroupMigrated, match=r"kafka:g.*migrate unmark --group g"):
         register(session, protocol)
     assert not [path for path in server.nodes if path.startswith("/consumers/g/ids/")]
@@ -44,7 +45,7 @@ def test_no_member_joins_a_group_with_a_mark(server, session, protocol, state):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state":7}', b"\xff"])
 def test_a_mark_that_cannot_be_read_counts(server, session, content):
-    write_mark(session, "g", "migrated", "kafka:g")
+    write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
     server.nodes[MARK].data = content
     with pytest.raises(GroupMigrated, match="was migrated to another store"):
         register(session)

@@ -10,20 +10,26 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from zkconsumer.errors import WriteRefused
 from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark, write_mark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
+WRITTEN_MS = 7
 FORMER = {PARTITIONS[0]: 3}
 
 
 def marked(servers, state, target="kafka:g"):
     with closing(session_in_memory(servers.server)) as session:
-        write_mark(session, "g", state, target)
+        write_mark(session, "g", MigrationMark(state, target, WRITTEN_MS))
+
+
+def mark_of(servers):
+    with closing(session_in_memory(servers.server)) as session:
+        return read_mark(session, "g")
 
 
 def test_a_run_to_kafka_marks_the_group_and_a_rollback_removes_the_mark(servers):
     servers.begin(*TO_KAFKA)
     servers.run()
-    with closing(session_in_memory(servers.server)) as session:
-        mark = read_mark(session, "g")
+    mark = mark_of(servers)
     assert (mark.state, mark.target) == ("migrated", "kafka:g")
     assert mark.at_ms > 1_700_000_000_000
     servers.roll_back()
@@ -59,7 +65,30 @@ def test_a_run_that_is_refused_leaves_the_mark_as_it_was(servers):
     marked(servers, "migrating")
     with pytest.raises(WriteRefused):
         servers.run()
-    assert servers.mark() == "migrating"
+    assert mark_of(servers) == MigrationMark("migrating", "kafka:g", WRITTEN_MS)
+
+
+def test_a_run_marks_the_group_once_no_guard_can_refuse_it(servers):
+    """A member that registers again meanwhile would end for good, though the run is refused."""
+    seen = []
+
+    def register():
+        seen.append(servers.mark())
+        servers.register()
+
+    servers.begin(*TO_KAFKA)
+    with pytest.raises(WriteRefused):
+        servers.run(before_hold=register)
+    assert seen == [None]
+
+
+def test_a_write_that_fails_at_once_restores_the_mark_with_its_time(servers):
+    servers.store(FORMER)
+    servers.begin(*TO_ZOOKEEPER)
+    marked(servers, "migrated")
+    with pytest.raises(WriteRefused):
+        servers.run(before_hold=servers.register)
+    assert mark_of(servers) == MigrationMark("migrated", "kafka:g", WRITTEN_MS)
 
 
 def test_a_way_back_removes_the_mark_and_its_rollback_sets_it_again(servers):

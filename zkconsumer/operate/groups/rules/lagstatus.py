@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 OWNERLESS_S: Final = 30.0
 """A partition may have lag and no live owner for this long, in seconds: rebalances and session timeouts take time."""
@@ -239,19 +240,24 @@ class GroupLag:
 
 
 def evaluate_group(
-    partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int, *, members: int, migrated: str | None = None
+    partitions: Mapping[TopicPartition, Sequence[LagSample]],
+    window: int,
+    *,
+    members: int,
+    mark: MigrationMark | None = None,
 ) -> GroupLag:
     """Evaluate the samples of each partition; those without a sample are ignored.
 
-    The group is what the worst of its partitions is, OK if there are none. Without members it is MIGRATED if it has the
-    mark of a migration, else NO MEMBERS, unless a partition shows what is worse than WARN. With the mark and with
-    members it is WARN at least.
+    The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
+    partition shows what is worse than WARN. With the mark of a migration it is MIGRATED without members, whatever its
+    partitions show, since nobody consumes at these offsets; with members, or where the migration or the way back is not
+    complete, it is WARN at least.
 
     Args:
         partitions: samples of each, oldest first.
         window: see :func:`evaluate_partition`.
         members: number of registered members at the last sample.
-        migrated: where the consumers of a migrated group continue; None for other groups.
+        mark: of a group that was migrated, or is being; None of others.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
     lag = sum(partition_lag.lag or 0 for partition_lag in evaluated.values())
@@ -260,17 +266,26 @@ def evaluate_group(
     reason = f"{concerned[0]}: {evaluated[concerned[0]].reason}" if concerned else "there are no partitions"
     if len(concerned) > 1:
         reason = f"{len(concerned)} of {len(evaluated)} partitions, {reason}"
-    if migrated is not None:
-        if not members:
-            status, reason = LagStatus.MIGRATED, f"its consumers continue at {migrated}"
+    if mark is not None:
+        if mark.state == "migrated" and not members:
+            status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
         elif not status.is_problem:
-            status, reason = LagStatus.WARN, f"{members} members are registered, though it was migrated to {migrated}"
+            status, reason = LagStatus.WARN, _marked(mark, members)
     elif not members and not status.is_error:
         status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
     complete = (
         sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0
     )
     return GroupLag(status, reason, complete, lag, evaluated)
+
+
+def _marked(mark: MigrationMark, members: int) -> str:
+    match mark.state:
+        case "migrated":
+            return f"{members} members are registered, though it was migrated to {mark.where}"
+        case "migrating":
+            return f"a migration to {mark.where} is not complete, and keeps members out: run it again"
+    return f"a way back from {mark.where} is not complete, and keeps members out: run it again"
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:

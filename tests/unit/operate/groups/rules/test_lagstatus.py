@@ -13,6 +13,7 @@ from zkconsumer.operate.groups.rules.lagstatus import (
     time_lag,
     worst,
 )
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 def samples(committed, ends, *, live=True, mzxids=None, starts=0, every=25.0):
@@ -282,3 +283,26 @@ def test_the_time_lag_in_the_oldest_interval_is_known():
 def test_the_time_lag_without_a_log_end_is_unknown():
     series = samples([0, 0, 15], [10, 20, None], every=10.0)
     assert time_lag(series[-1], series) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "status", "reason"),
+    [
+        ("migrated", 0, LagStatus.MIGRATED, "its consumers continue at kafka:g"),
+        ("migrated", 2, LagStatus.WARN, "2 members are registered, though it was migrated to kafka:g"),
+        ("migrating", 0, LagStatus.WARN, "a migration to kafka:g is not complete, and keeps members out"),
+        ("migrating", 1, LagStatus.WARN, "a migration to kafka:g is not complete"),
+        ("undoing", 0, LagStatus.WARN, "a way back from kafka:g is not complete, and keeps members out"),
+    ],
+)
+def test_a_group_with_the_mark_of_a_migration(state, members, status, reason):
+    mark = MigrationMark(state, "kafka:g", 1)
+    group = evaluate_group({TopicPartition("t", 0): samples([5] * 4, 5)}, 4, members=members, mark=mark)
+    assert (group.status, group.reason.startswith(reason)) == (status, True)
+
+
+def test_a_migrated_group_has_no_fault_by_its_old_offsets():
+    """Retention overtakes what nobody consumes from."""
+    outside = [sample._replace(log_start=50) for sample in samples([1] * 4, 60, live=None)]
+    group = evaluate_group({TopicPartition("t", 0): outside}, 4, members=0, mark=MigrationMark("migrated", "", 1))
+    assert (group.status, group.reason) == (LagStatus.MIGRATED, "its consumers continue at another store")
