@@ -228,6 +228,10 @@ class InstanceIdInUse(ZkConsumerError):
     """
 
 
+class GroupMissing(ZkConsumerError):
+    """A group that a tool was asked for does not exist where the tool looked for it."""
+
+
 class GroupMigrated(ZkConsumerError):
     """The group was migrated off ZooKeeper (``zkconsumer migrate run``), so this consumer does not join it there.
 

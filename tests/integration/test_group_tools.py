@@ -19,6 +19,7 @@ from zkconsumer import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
@@ -119,6 +120,9 @@ def test_the_long_list_has_members_lag_and_layout(run, group, healthy, produce):
         "unknown": 0,
         "status": "UNKNOWN",
         "reason": f"{healthy}-1: lag 4; 1 sample covers 0 s, and a verdict needs 2 that cover 65 s",
+        "protocol": None,
+        "state": None,
+        "strategy": None,
     }
     heading, row = run("list", "--long", "--match", group.name).stdout.splitlines()
     assert heading.split()[:5] == ["GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG"]
@@ -284,7 +288,7 @@ def lag(sandbox, group):
     )
     with closing(ZkSession.from_config(config)) as session:
         session.open()
-        with LagSampler(session, config, window=5) as sampler:
+        with LagSampler(ZooKeeperGroups(session, config), window=5) as sampler:
             yield Lag(sampler, group.name)
 
 

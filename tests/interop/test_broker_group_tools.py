@@ -10,6 +10,7 @@ from confluent_kafka import Consumer
 
 from tests.fixtures.consumers import collect, consumers, owned
 from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.sandbox import Sandbox
@@ -120,6 +121,51 @@ def test_a_group_that_falls_behind_is_judged(box, unique_name, ours):
     ended = CliRunner().invoke(command, [*arguments, "--bootstrap-server", box.bootstrap_servers])
     found = json.loads(ended.stdout)
     assert (ended.exit_code, found["status"], found["lag"]) == (3, "NO MEMBERS", 5)
+
+
+def test_a_group_is_verified_and_explained(box, consumed):
+    group, _ = consumed
+    options = ("--group", group, "--bootstrap-server", box.bootstrap_servers)
+    eventually(lambda: CliRunner().invoke(command, ["groups", "verify", *options]).exit_code == 0)
+    verified = CliRunner().invoke(command, ["groups", "verify", *options])
+    assert (verified.exit_code, verified.stdout) == (0, "Rebalance operation successful !\n")
+    explained = CliRunner().invoke(command, ["groups", "explain", *options])
+    assert (explained.exit_code, explained.stdout) == (0, f"{group}: nothing was found that keeps it from consuming\n")
+
+
+def test_a_topic_that_does_not_exist_is_reported(box, unique_name):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    gone = f"{unique_name}-gone"
+    settings = {"group_protocol": "kafka"}
+    options = ("--group", unique_name, "--bootstrap-server", box.bootstrap_servers)
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        one = make()
+        one.create_message_streams({topic: 1, gone: 1})
+        eventually(lambda: len(owned(one)) == 1)
+        ended = CliRunner().invoke(command, ["groups", "explain", *options, "--json"])
+        assert [(f["kind"], f["subject"]) for f in json.loads(ended.stdout)["findings"]] == [("unknown-topic", gone)]
+        assert ended.exit_code == 3
+        verified = CliRunner().invoke(command, ["groups", "verify", *options])
+        assert (verified.exit_code, f"topic {gone} does not exist" in verified.stderr) == (3, True)
+        described = CliRunner().invoke(command, ["groups", "describe", *options])
+        assert f"log ends of {gone} are unknown: no such topic" in described.stderr
+
+
+def test_the_page_has_groups_of_brokers(box, consumed):
+    """Lag and members are those of describe, and the findings those of explain."""
+    group, _ = consumed
+    options = ("--bootstrap-server", box.bootstrap_servers, "--interval", "100ms", "--samples", "2")
+    with serving(None, *options) as served:
+
+        def line():
+            return (served.document(f"/api/groups?search={group}").get("groups") or [{}])[0]
+
+        eventually(lambda: (line().get("status"), line().get("state")) == ("OK", "Stable"))
+        fields = ("layout", "members", "partitions", "owned", "lag")
+        assert [line()[field] for field in fields] == ["kafka", 2, 3, 3, 0]
+        assert [member["host"] for member in served.group(group)["members"]] == ["/127.0.0.1"] * 2
+        assert served.group(group, "/findings")["findings"] == []
+        assert f'kafka_consumergroup_members{{consumergroup="{group}"}} 2' in served.get("/metrics")[1]
 
 
 def test_a_group_that_does_not_exist_is_an_error(box, unique_name):

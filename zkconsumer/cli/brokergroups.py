@@ -1,9 +1,9 @@
-"""``groups list`` and ``groups describe`` of groups that brokers coordinate, without a ZooKeeper."""
+"""``groups describe`` of groups that brokers coordinate, without a ZooKeeper."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -33,41 +33,6 @@ class Shown(NamedTuple):
     as_json: bool
 
 
-def list_broker_groups(
-    config: ConsumerConfig, pattern: str | None, topic: str | None, *, is_long: bool, as_json: bool
-) -> None:
-    """Print the groups that brokers coordinate: names, or with state, strategy, members and lag."""
-    from zkconsumer.operate.groups.brokergroups import BrokerGroups, describe_broker_groups
-    from zkconsumer.operate.groups.grouplist import matching
-
-    problems: list[str] = []
-
-    def choose(brokers: BrokerGroups) -> list[str]:
-        names, unlisted = brokers.names()
-        problems.extend(unlisted)
-        return matching(names, pattern)
-
-    with progress("reading"):
-        if is_long or topic is not None:
-            described, failures = describe_broker_groups(config, choose)
-            problems += [f"group {name} cannot be read: {error}" for name, error in failures.items()]
-        else:
-            with BrokerGroups(config) as brokers:
-                names = choose(brokers)
-    if not is_long and topic is None:
-        click.echo(json.dumps([{"group": name} for name in names])) if as_json else echo_lines(map(printable, names))
-    else:
-        chosen = [group for group in described if topic is None or group.observed.consumes(topic)]
-        problems += [problem for group in chosen for problem in group.problems]
-        if as_json:
-            click.echo(json.dumps([_listing_document(group, is_long=is_long) for group in chosen]))
-        elif is_long:
-            echo_lines(_listing_table(chosen))
-        else:
-            echo_lines(printable(group.observed.group) for group in chosen)
-    warn(problems)
-
-
 def describe_broker_groups_command(config: ConsumerConfig, names: Sequence[str], shown: Shown) -> None:
     """Print groups as kafka-consumer-groups of Kafka 4 does.
 
@@ -86,8 +51,8 @@ def describe_broker_groups_command(config: ConsumerConfig, names: Sequence[str],
     def choose(brokers: BrokerGroups) -> Sequence[str]:
         if names:
             return names
-        listed, problems = brokers.names()
-        unlisted.extend(problems)
+        listed = brokers.names()
+        unlisted.extend(brokers.unlisted)
         return listed
 
     with progress("reading"):
@@ -190,6 +155,8 @@ def state_table(group: BrokerGroup) -> Iterator[str]:
 
 def description_document(group: BrokerGroupDescription) -> dict[str, Any]:
     """The document of ``groups describe`` for a group of brokers: the names of other groups, and more of them."""
+    from zkconsumer.operate.groups.groupdocuments import member_documents
+
     observed, described = group.observed, group.observed.described
     names = ("topic", "partition", "owner", "owner_live", "committed", "log_end", "lag")
     return {
@@ -198,71 +165,9 @@ def description_document(group: BrokerGroupDescription) -> dict[str, Any]:
         "state": described.state,
         "strategy": described.strategy or None,
         "coordinated_by": None if observed.coordinator is None else observed.coordinator._asdict(),
-        "members": [_member_document(member) for member in described.members],
+        "members": member_documents(observed.describe_members()),
         "partitions": [{name: getattr(row, name) for name in names} for row in group.partitions],
     }
-
-
-def _member_document(member: DescribedMember) -> dict[str, Any]:
-    return {
-        "id": member.member_id,
-        "client": None if member.streams is None else "zkconsumer",
-        "threads": None if member.streams is None else dict(member.streams),
-        "pattern": None,
-        "registered_ms": None,
-        "host": member.host,
-        "client_id": member.client_id,
-        "instance_id": member.instance_id,
-        "topics": sorted(member.topics),
-        "partitions": len(member.assigned),
-    }
-
-
-def _listing_document(group: BrokerGroupDescription, *, is_long: bool) -> dict[str, Any]:
-    observed, described = group.observed, group.observed.described
-    if not is_long:
-        return {"group": observed.group}
-    lag, unknown = _lag(group.partitions)
-    return {
-        "group": observed.group,
-        "protocol": described.kind,
-        "state": described.state,
-        "strategy": described.strategy or None,
-        "members": len(described.members),
-        "topics": len(_topics(observed)),
-        "lag": lag,
-        "unknown": unknown,
-    }
-
-
-def _topics(group: BrokerGroup) -> set[str]:
-    subscribed = {topic for member in group.described.members for topic in member.topics}
-    return subscribed | {partition.topic for partition in group.partitions}
-
-
-def _lag(rows: Collection[PartitionDescription]) -> tuple[int, int]:
-    """The sum of what is known, and how many are not."""
-    known = [max(0, row.lag) for row in rows if row.lag is not None]
-    return sum(known), len(rows) - len(known)
-
-
-def _listing_table(groups: Sequence[BrokerGroupDescription]) -> Iterator[str]:
-    heading = ("GROUP", "PROTOCOL", "STATE", "STRATEGY", "#MEMBERS", "#TOPICS", "LAG", "#UNKNOWN")
-    rows = [
-        (
-            printable(group.observed.group),
-            group.observed.described.kind,
-            group.observed.described.state,
-            printable(group.observed.described.strategy) or _MISSING,
-            str(len(group.observed.described.members)),
-            str(len(_topics(group.observed))),
-            *map(str, _lag(group.partitions)),
-        )
-        for group in groups
-    ]
-    from zkconsumer.cli.grouptables import columns
-
-    yield from columns(heading, rows)
 
 
 def _width(cells: Iterable[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import shlex
@@ -220,6 +221,11 @@ class ToolConnection:
             bootstrap_servers=self.bootstrap_servers,
             group_protocol="kafka",
         )
+
+    def at_chroot(self, servers: str, chroot: str) -> ToolConnection:
+        """The same with another ZooKeeper: these servers, and a chroot of them, which may be empty."""
+        others = tuple(text for text in self.properties if "zookeeper.connect" not in _parse_properties((text,)))
+        return dataclasses.replace(self, zookeeper=servers + chroot, properties=others)
 
     def complete(self, text: str) -> str:
         """A text that ends with a command of this program, with the servers added, so that it can be pasted.

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import echo_lines, group_option, json_option, storage_option
+from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
+from zkconsumer.errors import GroupMissing, ProtocolError
 
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.brokerexplanation import Explained
     from zkconsumer.operate.groups.finding import Finding
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -40,15 +43,16 @@ def explain(
     Members that own nothing, partitions without an owner, dead owners, a missing coordinator and members that do not
     obey it (group.protocol=coordinator), offsets outside the log, unknown topics, unreachable brokers, partitions
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
-    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings.
+    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings. With
+    --bootstrap-server alone it is for a group that brokers coordinate: its state, members and partitions without each
+    other, offsets, topics, brokers and leaders.
     """
     names = connection.group_names(groups)
-    config = connection.config()
     findings_by_group: dict[str, list[Finding]] = {}
-    with tool_session(config) as session, progress("reading") as advance:
+    with open_groups(connection, storage) as opened, progress("reading") as advance:
         for number, name in enumerate(names):
             advance(number, len(names))
-            findings_by_group[name] = explain_one(session, config, connection, name, storage, metrics)
+            findings_by_group[name] = explain_one(opened, connection, name, storage, metrics)
     if as_json:
         documents = [
             {"group": name, "findings": [finding._asdict() for finding in findings]}
@@ -63,8 +67,7 @@ def explain(
 
 
 def explain_one(
-    session: ZkSession,
-    config: ConsumerConfig,
+    opened: OpenedGroups,
     connection: ToolConnection,
     group: str,
     storage: OffsetStorage,
@@ -72,10 +75,38 @@ def explain_one(
 ) -> list[Finding]:
     """What keeps a group from consuming; commands that are named have the servers of ``connection``.
 
+    Where brokers are named beside a ZooKeeper, a group of both is looked at in both.
+
     Raises:
-        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+        GroupMissing: there is no such group.
+        ZkConsumerError: ZooKeeper or the coordinator cannot be asked.
     """
+    at_brokers = in_znodes = None
+    missing: GroupMissing | None = None
+    if opened.session is not None:
+        try:
+            in_znodes = _explain_znodes(opened.session, storage, opened.config, group, metrics)
+        except GroupMissing as error:
+            missing = error
+    if opened.config.bootstrap_servers is not None:
+        try:
+            at_brokers = _explain_at_brokers(opened.config, group, metrics)
+        except (GroupMissing, ProtocolError) as error:  # brokers before 0.9 have no groups
+            if in_znodes is None:
+                raise missing or error from None
+    elif missing is not None:
+        raise missing
+    from zkconsumer.operate.groups.brokerexplanation import explain_both
+
+    findings = explain_both(group, in_znodes, at_brokers)
+    return [finding._replace(next_command=connection.complete(finding.next_command)) for finding in findings]
+
+
+def _explain_znodes(
+    session: ZkSession, storage: OffsetStorage, config: ConsumerConfig, group: str, metrics: tuple[str, ...]
+) -> Explained:
     from zkconsumer.assembly.clusterchoice import open_group_reader
+    from zkconsumer.operate.groups.brokerexplanation import Explained
     from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
     from zkconsumer.operate.groups.explanation import explain_group
     from zkconsumer.operate.groups.groupznodes import read_group
@@ -83,10 +114,18 @@ def explain_one(
     group_reader = open_group_reader(session, config, without_brokers=True)
     znodes = read_group(session, group_reader, group)
     facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
-    return [
-        finding._replace(next_command=connection.complete(finding.next_command))
-        for finding in explain_group(znodes, facts)
-    ]
+    return Explained(znodes.live, explain_group(znodes, facts))
+
+
+def _explain_at_brokers(config: ConsumerConfig, group: str, metrics: tuple[str, ...]) -> Explained:
+    from zkconsumer.operate.groups.brokerexplanation import Explained, explain_broker_group
+    from zkconsumer.operate.groups.brokergroups import BrokerGroups
+    from zkconsumer.operate.groups.clusterfacts import read_broker_facts
+
+    with BrokerGroups(config) as brokers:
+        observed = brokers.required(group)
+        facts = read_broker_facts(config, brokers.asked, observed, metrics=metrics)
+    return Explained(observed.live, explain_broker_group(observed, facts))
 
 
 def _print(group: str, findings: list[Finding]) -> None:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
     echo_lines,
     group_option,
     json_option,
-    require_kafka,
     storage_option,
     warn,
 )
+from zkconsumer.cli.groupsource import open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
 from zkconsumer.errors import TRANSIENT
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupchanges import GroupMoment
-    from zkconsumer.operate.groups.lagsamples import GroupSampler
+    from zkconsumer.operate.groups.lagsamples import LagSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -128,24 +128,11 @@ def status(
 
 
 @contextlib.contextmanager
-def _open_sampler(connection: ToolConnection, window: int, storage: OffsetStorage) -> Iterator[GroupSampler]:
-    """Samples groups in ZooKeeper, or those that brokers coordinate if no ZooKeeper is named."""
-    of_brokers = connection.broker_config()
-    if of_brokers is not None:
-        from zkconsumer.operate.groups.brokerlag import BrokerLagSampler
-
-        require_kafka(storage)
-        with BrokerLagSampler(of_brokers, window=window) as sampler_of_brokers:
-            yield sampler_of_brokers
-        return
+def _open_sampler(connection: ToolConnection, window: int, storage: OffsetStorage) -> Iterator[LagSampler]:
     from zkconsumer.operate.groups.lagsamples import LagSampler
 
-    config = connection.config()
-    with (
-        tool_session(config) as session,
-        LagSampler(session, config, window=window, storage=storage) as sampler,
-    ):
-        yield sampler
+    with open_groups(connection, storage) as opened:
+        yield LagSampler(opened.source, window=window)
 
 
 def _ticks(interval: float, count: int) -> Iterator[float]:
@@ -216,7 +203,7 @@ class _View(ABC):
         """For the time in which samples are shown."""
         return contextlib.nullcontext()
 
-    def show(self, sampler: GroupSampler) -> None:
+    def show(self, sampler: LagSampler) -> None:
         """Show a sample."""
         from zkconsumer.operate.groups.groupchanges import Change, group_changes
 

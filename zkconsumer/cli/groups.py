@@ -24,16 +24,16 @@ from zkconsumer.cli.groupoptions import (
     storage_option,
     warn,
 )
+from zkconsumer.cli.groupsource import open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupdescription import GroupDescription
     from zkconsumer.operate.groups.grouplist import GroupListing
-    from zkconsumer.zookeeper.session import ZkSession
+    from zkconsumer.operate.groups.observedgroup import GroupSource
 
 _HINT = (
     "hint: the offset of an owned partition is shown as - until its consumer's first commit, which comes after "
@@ -75,23 +75,17 @@ def list_command(
 ) -> None:
     """List the groups that ever existed in ZooKeeper; with --bootstrap-server alone those that brokers coordinate.
 
-    The status in the long form is that of a single look, which finds groups without members (NO MEMBERS), offsets
-    outside the log (RANGE) and what is consumed to the end (OK). Lag is UNKNOWN until `groups status` judges it.
+    With --zookeeper and --bootstrap-server both kinds are in the list; a group of one name in both is one line. The
+    status in the long form is that of a single look, which finds groups without members (NO MEMBERS), offsets outside
+    the log (RANGE) and what is consumed to the end (OK). Lag is UNKNOWN until `groups status` judges it.
     """
-    of_brokers = connection.broker_config()
-    if of_brokers is not None:
-        from zkconsumer.cli.brokergroups import list_broker_groups
-
-        if all_chroots:
-            raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
-        list_broker_groups(of_brokers, pattern, topic, is_long=is_long, as_json=as_json)
-        return
-    config = connection.config()
+    if all_chroots and connection.broker_config() is not None:
+        raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
     problems: list[str] = []
-    for chroot, chroot_config in _clusters(config, all_chroots=all_chroots):
-        with tool_session(chroot_config) as session, progress("reading"):
-            listed, new_problems = _list(session, chroot_config, pattern, topic, is_long=is_long)
+    for chroot, of_chroot in _clusters(connection, all_chroots=all_chroots):
+        with open_groups(of_chroot) as opened, progress("reading"):
+            listed, new_problems = _list(opened.source, pattern, topic, is_long=is_long)
         listed_groups += [(chroot, name, listing) for name, listing in listed]
         problems += new_problems
     if as_json:
@@ -109,28 +103,31 @@ def list_command(
     warn(problems)
 
 
-def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, ConsumerConfig]]:
-    """Chroots, and the configuration for each."""
+def _clusters(connection: ToolConnection, *, all_chroots: bool) -> list[tuple[str, ToolConnection]]:
+    """Chroots, and what the options name for each."""
     if not all_chroots:
-        return [("", config)]
+        return [("", connection)]
     from zkconsumer.operate.groups.grouplist import find_chroots
 
+    config = connection.config()
     servers = config.zookeeper_servers().partition("/")[0]
-    root = dataclasses.replace(config, zookeeper_connect=servers)
-    with tool_session(root) as session, progress("searching"):
+    with (
+        tool_session(dataclasses.replace(config, zookeeper_connect=servers)) as session,
+        progress("searching"),
+    ):
         chroots = list(find_chroots(session))
-    return [(chroot, dataclasses.replace(root, zookeeper_connect=servers + chroot)) for chroot in chroots]
+    return [(chroot, connection.at_chroot(servers, chroot)) for chroot in chroots]
 
 
 def _list(
-    session: ZkSession, config: ConsumerConfig, pattern: str | None, topic: str | None, *, is_long: bool
+    source: GroupSource, pattern: str | None, topic: str | None, *, is_long: bool
 ) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...]]:
-    from zkconsumer.operate.groups.grouplist import list_groups, matching_groups
+    from zkconsumer.operate.groups.grouplist import list_groups, matching
 
-    names = matching_groups(session, pattern)
+    names = matching(source.names(), pattern)
     if not is_long and topic is None:
-        return [(name, None) for name in names], ()
-    listings, problems = list_groups(session, config, names, topic=topic)
+        return [(name, None) for name in names], source.unlisted
+    listings, problems = list_groups(source, names, topic=topic)
     return [(listing.group, listing if is_long else None) for listing in listings], problems
 
 
@@ -250,13 +247,21 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
     """Verify that every partition of the subscribed topics is owned by a live member.
 
     The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
+    With --bootstrap-server alone it is a group that brokers coordinate.
     """
     from zkconsumer.operate.groups.groupverification import verify_group
 
     names = connection.group_names(groups)
-    config = connection.config()
-    with tool_session(config) as session, progress("reading"):
-        results = [verify_group(session, config, name) for name in names]
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        from zkconsumer.operate.groups.brokerexplanation import verify_broker_group
+
+        with progress("reading"):
+            results = [verify_broker_group(of_brokers, name) for name in names]
+    else:
+        config = connection.config()
+        with tool_session(config) as session, progress("reading"):
+            results = [verify_group(session, config, name) for name in names]
     if as_json:
         documents = [
             {"group": result.group, "successful": result.is_successful, "findings": result.findings}

@@ -113,11 +113,11 @@ def member_table(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
             (
                 printable(description.group),
                 printable(member.id),
-                member.client,
-                member.pattern,
+                member.client or _MISSING,
+                member.pattern or _MISSING,
                 str(member.partitions),
                 _time(member.registered_ms),
-                printable(",".join(f"{topic}:{count}" for topic, count in sorted(member.threads.items()))) or _MISSING,
+                printable(",".join(f"{topic}:{n}" for topic, n in sorted((member.threads or {}).items()))) or _MISSING,
             )
             for description in descriptions
             for member in description.members
@@ -145,9 +145,10 @@ def coordinator_lines(descriptions: Iterable[GroupDescription]) -> Iterator[str]
 
 
 def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *, with_chroot: bool) -> Iterator[str]:
-    """A line for each group, after the chroot where there may be several."""
+    """A line for each group, after the chroot where there may be several; with what brokers report of their groups."""
     heading: tuple[str, ...] = ("GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG", "#UNKNOWN", "NEWEST-COMMIT")
-    heading += ("STATUS", "REASON")
+    of_brokers = any(listing.protocol is not None for _, listing in listings)
+    heading += ("PROTOCOL", "STATE", "STRATEGY", "STATUS", "REASON") if of_brokers else ("STATUS", "REASON")
     rows: list[tuple[str, ...]] = [
         (
             printable(listing.group),
@@ -159,6 +160,7 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
             _MISSING
             if listing.newest_commit_ms is None
             else f"{duration((now_ms - listing.newest_commit_ms) / 1000)} ago",
+            *(_broker_cells(listing) if of_brokers else ()),
             listing.status.value,
             printable(listing.reason),
         )
@@ -168,6 +170,10 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
         heading = ("CHROOT", *heading)
         rows = [(printable(chroot or "/"), *row) for (chroot, _), row in zip(listings, rows, strict=True)]
     yield from columns(heading, rows)
+
+
+def _broker_cells(listing: GroupListing) -> tuple[str, str, str]:
+    return listing.protocol or _MISSING, listing.state or _MISSING, printable(listing.strategy or _MISSING)
 
 
 def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.ending import EndedEarly, Ending
 from zkconsumer.cli.extras import require_extra
 from zkconsumer.cli.grouplag import duration_option, interval_option, samples_option
 from zkconsumer.cli.groupoptions import match_option, storage_option
+from zkconsumer.cli.groupsource import open_groups
 from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def serve(
 ) -> None:
     """Serve a web page, an API and metrics of the lag of all groups, until Ctrl-C.
 
+    With --bootstrap-server alone the groups are those that brokers coordinate, and no ZooKeeper is needed; with
+    --zookeeper as well both kinds are shown.
+
     The address of the page is printed. /metrics has the names of kafka_exporter, /v3/kafka is Burrow's API, /api/groups
     has the documents of the group commands, and /healthz answers 503 if the last sample is older than three intervals.
     Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
@@ -107,7 +111,6 @@ def serve(
 
     window = samples or samples_for(interval)
     ending = Ending()
-    config = connection.config()
     with (
         contextlib.suppress(EndedEarly),
         ending.by_signals(),
@@ -115,8 +118,8 @@ def serve(
         contextlib.ExitStack() as opened,
     ):
         with ending.raising():
-            session = opened.enter_context(tool_session(config))
-        sampler = opened.enter_context(LagSampler(session, config, window=window, storage=storage, interval=interval))
+            groups = opened.enter_context(open_groups(connection, storage, interval=interval))
+        sampler = LagSampler(groups.source, window=window)
         file = None if history_file is None else HistoryFile(history_file, round(1000 * history))
         earlier: dict[str, EarlierGroup] = {}
         if file is not None:
@@ -128,7 +131,7 @@ def serve(
         sampling = GroupSampling(sampler, recorder, interval, file=file, pattern=pattern, on_failure=ending.ask)
 
         def explain(group: str) -> list[Finding]:
-            return explain_one(session, config, connection, group, storage)
+            return explain_one(groups, connection, group, storage)
 
         _serve(sampling, listener, cluster, {address.host, *hosts}, ending, explain)
 

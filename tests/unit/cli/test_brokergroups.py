@@ -55,8 +55,3 @@ def test_members_of_ours_are_recognised_by_their_streams():
     ]
     assert document["coordinated_by"]["host"] == "b"
     assert [row["owner"] for row in document["partitions"]] == ["m2", "m2", "m1"]
-
-
-def test_a_group_consumes_what_it_owns_has_committed_or_subscribes_to():
-    observed = group(ONE, offsets=[(U0, 7)])
-    assert [observed.consumes(topic) for topic in ("t", "u", "v")] == [True, True, False]

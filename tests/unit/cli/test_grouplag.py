@@ -7,7 +7,7 @@ from kazoo.exceptions import SessionExpiredError
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.cli import grouplag
+from zkconsumer.cli import grouplag, groupsource
 
 
 def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
@@ -20,7 +20,7 @@ def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
             return SessionExpiredError() if len(asked) == 1 else ask(request)
 
         monkeypatch.setattr(session._client, "_ask", expired_at_first)
-        monkeypatch.setattr(grouplag, "tool_session", lambda _config: nullcontext(session))
+        monkeypatch.setattr(groupsource, "tool_session", lambda _config: nullcontext(session))
         options = ["--zookeeper", "h:1", "--interval", "100ms", "--for", "150ms"]
         ended = CliRunner().invoke(grouplag.watch, options)
     assert ended.exit_code == 0, ended.exception

@@ -3,7 +3,8 @@
 import pytest
 
 from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
-from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, GroupDescription, PartitionDescription
+from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 
 EVIL = "\x1b[2J\n"
 ESCAPED = r"\x1b[2J\n"

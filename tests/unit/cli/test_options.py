@@ -115,7 +115,7 @@ def test_a_reader_that_closes_its_pipe_is_a_normal_end(arguments):
 
 
 def test_a_command_for_groups_in_zookeeper_refuses_a_group_that_brokers_coordinate():
-    arguments = ["groups", "verify", "--group", "g", "--bootstrap-server", "h:1", "-p", "group.protocol=kafka"]
+    arguments = ["migrate", "survey", "--group", "g", "--bootstrap-server", "h:1", "-p", "group.protocol=kafka"]
     ended = CliRunner().invoke(command, arguments)
     assert ended.exit_code != 0
     assert "kafka-consumer-groups" in str(ended.exception or ended.output)

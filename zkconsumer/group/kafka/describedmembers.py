@@ -15,6 +15,9 @@ from zkconsumer.wire.findcoordinator import CoordinatorClient, expect_coordinato
 from zkconsumer.wire.refusals import DESCRIBE, group_refused
 from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember
 
+OF_CONSUMERS: Final = frozenset({"", PROTOCOL_TYPE})
+"""Protocol types: members are consumers, or there were simple commits only."""
+
 _OTHER_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -74,7 +77,7 @@ def describe_classic(connection: BrokerConnection, group: str) -> tuple[int, Des
         ProtocolError: no common version, or the answer is malformed.
     """
     described = describe(connection, group)
-    is_of_consumers = described.protocol_type in ("", PROTOCOL_TYPE)
+    is_of_consumers = described.protocol_type in OF_CONSUMERS
     strategy = (described.protocol_data or "") if is_of_consumers else ""
     members = tuple(_member(strategy, member) for member in described.members or ()) if is_of_consumers else ()
     return described.error_code, DescribedGroup("classic", described.group_state or DEAD, strategy, members)

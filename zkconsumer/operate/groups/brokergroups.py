@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ConfigError, ProtocolError, ZkConsumerError
-from zkconsumer.group.kafka.describedmembers import described_group
+from zkconsumer.errors import BrokerUnavailable, ConfigError, GroupMissing, ProtocolError, ZkConsumerError
+from zkconsumer.group.kafka.describedmembers import OF_CONSUMERS, described_group
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.groupdescription import PartitionDescription
-from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
+from zkconsumer.operate.groups.observedgroup import (
+    BrokerState,
+    DescribedGroupMember,
+    GroupsLook,
+    Layout,
+    missing_topics,
+)
+from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.zookeepergroups import patience_ms
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
 from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember
-
-_OF_CONSUMERS: Final = frozenset({"consumer", ""})
-"""Protocol types: members are consumers, or there were simple commits only."""
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BrokerGroup:
-    """A group that brokers coordinate, at one moment.
+    """A group that brokers coordinate, at one moment; an :class:`ObservedGroup`.
 
     Attributes:
         group: its name.
@@ -37,6 +45,7 @@ class BrokerGroup:
         coordinator: the broker that coordinates it.
         offsets: what it has committed, by partition.
         problems: what cannot be read, one sentence each.
+        existing: partition numbers of those of its topics that exist, as far as it was asked.
     """
 
     group: str
@@ -44,22 +53,83 @@ class BrokerGroup:
     coordinator: Broker | None
     offsets: Mapping[TopicPartition, StoredOffset]
     problems: tuple[str, ...] = ()
+    existing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
-    def owners(self) -> dict[TopicPartition, DescribedMember]:
-        """The member of each assigned partition."""
-        return {partition: member for member in self.described.members for partition in member.assigned}
+    def layout(self) -> Layout:
+        """It has no znodes."""
+        return "kafka"
 
     @property
-    def partitions(self) -> list[TopicPartition]:
+    def in_brokers(self) -> BrokerState | None:
+        """What the coordinator reports."""
+        return BrokerState(self.described.kind, self.described.state, self.described.strategy)
+
+    @cached_property
+    def live(self) -> frozenset[str]:
+        """Member ids."""
+        return frozenset(member.member_id for member in self.described.members)
+
+    @cached_property
+    def owners(self) -> Mapping[TopicPartition, str]:
+        """The member id of each assigned partition."""
+        return {partition: member.member_id for member in self.described.members for partition in member.assigned}
+
+    @cached_property
+    def partitions(self) -> tuple[TopicPartition, ...]:
         """Those that are assigned or have an offset, sorted."""
-        return sorted({*self.offsets, *self.owners})
+        return tuple(sorted({*self.offsets, *self.owners}))
 
-    def consumes(self, topic: str) -> bool:
-        """True if it has partitions or offsets of a topic, or a member that subscribes to it."""
-        return any(partition.topic == topic for partition in self.partitions) or any(
-            topic in member.topics for member in self.described.members
-        )
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """Topics that members subscribe to, as far as the coordinator describes them."""
+        return frozenset(topic for member in self.described.members for topic in member.topics)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return self.subscribed.union(partition.topic for partition in self.partitions)
+
+    @property
+    def newest_commit_ms(self) -> int | None:
+        """Unknown: coordinators do not report it."""
+        return None
+
+    @property
+    def mark(self) -> MigrationMark | None:
+        """None: groups in ZooKeeper are marked."""
+        return None
+
+    def is_live(self, partition: TopicPartition) -> bool:
+        """True if a member has the partition: a coordinator forgets those that are gone."""
+        return partition in self.owners
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """True if the cluster has the partition."""
+        return partition.partition in self.existing.get(partition.topic, ())
+
+    def in_zookeeper(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - as that of a group in ZooKeeper
+        """None."""
+        return None
+
+    def describe_members(self) -> tuple[DescribedGroupMember, ...]:
+        """Its members, in the order of their ids."""
+        return tuple(map(_member, sorted(self.described.members, key=lambda member: member.member_id)))
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member.member_id,
+        None if member.streams is None else "zkconsumer",
+        None if member.streams is None else dict(member.streams),
+        None,
+        None,
+        len(member.assigned),
+        tuple(sorted(member.topics)),
+        member.host,
+        member.client_id,
+        member.instance_id,
+    )
 
 
 class BrokerGroupDescription(NamedTuple):
@@ -81,21 +151,25 @@ class BrokerGroups:
 
     Args:
         config: how brokers are reached.
-        timeout_ms: how long a broker may be silent, in ms.
+        interval: seconds between looks, if a look should not take much longer where a broker is silent.
 
     Attributes:
+        asked: the brokers, for other questions.
         times: when records of the groups' partitions were written.
+        unlisted: why brokers did not list their groups at the last :meth:`names`, one sentence each.
 
     Raises:
         ConfigError: no brokers are given.
     """
 
-    def __init__(self, config: ConsumerConfig, timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(self, config: ConsumerConfig, *, interval: float = math.inf) -> None:
         bootstrap = bootstrap_brokers(config.bootstrap_servers)
         if not bootstrap:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
-        self._asked = BrokerOffsets(config, lambda: bootstrap, timeout_ms=timeout_ms)
-        self.times: Final = RecordTimes(self._asked.client, config)
+        self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
+        self._has_begun = False
+        self.unlisted: tuple[str, ...] = ()
+        self.times: Final = RecordTimes(self.asked.client, config)
 
     def __enter__(self) -> Self:
         return self
@@ -107,20 +181,23 @@ class BrokerGroups:
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
-        self._asked.close()
+        self.asked.close()
 
-    def begin_round(self) -> None:
-        """Ask brokers again that did not answer."""
-        self._asked.begin_round()
+    def _begin_round(self) -> None:
+        """Ask brokers again that did not answer: once for the names of groups and for the look that follows."""
+        if not self._has_begun:
+            self.asked.begin_round()
 
-    def names(self) -> tuple[list[str], tuple[str, ...]]:
-        """Names of all groups of consumers, sorted; and why a broker has not listed its groups.
+    def names(self) -> list[str]:
+        """Names of all groups of consumers, sorted. Why a broker has not listed its groups is :attr:`unlisted`.
 
         Raises:
             BrokerUnavailable: no broker answers.
             ProtocolError: the brokers coordinate no groups.
         """
-        client, names, problems = self._asked.client, set(), []
+        client, names, problems = self.asked.client, set(), []
+        self._begin_round()
+        self._has_begun = True
         brokers = client.metadata([]).brokers.values()
         errors: list[ZkConsumerError] = []
         for broker in sorted(brokers):
@@ -130,26 +207,64 @@ class BrokerGroups:
                 problems.append(f"groups of broker {broker.id} are missing: {error}")
                 errors.append(error)
             else:
-                names |= {name for name, kind in listed.items() if kind in _OF_CONSUMERS}
+                names |= {name for name, kind in listed.items() if kind in OF_CONSUMERS}
         if errors and len(errors) == len(brokers):
             raise errors[0]
-        return sorted(names), tuple(problems)
+        self.unlisted = tuple(problems)
+        return sorted(names)
+
+    def look(self, groups: Sequence[str], at: float) -> GroupsLook:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        self._begin_round()
+        self._has_begun = False
+        observed, failures = self.read(groups)
+        logs, problems = self.logs(list(observed.values()))
+        samples = {name: _samples(group, at, logs) for name, group in observed.items()}
+        of_groups = (problem for group in observed.values() for problem in group.problems)
+        return GroupsLook(dict(observed), samples, failures, (*self.unlisted, *of_groups, *problems))
 
     def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
         """Groups by name, in the order given; and why others cannot be read, or that they do not exist."""
-        observed, failures = self._asked.ask_coordinators(groups, _observe)
+        observed, failures = self.asked.ask_coordinators(groups, _observe)
         for name, group in observed.items():
             if group.described.state == DEAD and not group.offsets:
-                failures[name] = ZkConsumerError(
+                failures[name] = GroupMissing(
                     f"group {name} does not exist at the brokers; check its name (`zkconsumer groups list`), or give "
                     "--zookeeper if it is a group in ZooKeeper"
                 )
-        return {name: observed[name] for name in groups if name not in failures}, failures
+        return self._with_existing({name: observed[name] for name in groups if name not in failures}), failures
+
+    def required(self, group: str) -> BrokerGroup:
+        """One group.
+
+        Raises:
+            GroupMissing: the brokers have no such group.
+            ZkConsumerError: its coordinator cannot be asked.
+        """
+        groups, failures = self.read([group])
+        if failures:
+            raise failures[group]
+        return groups[group]
+
+    def _with_existing(self, groups: dict[str, BrokerGroup]) -> dict[str, BrokerGroup]:
+        """Groups with the partitions of their topics, and what is missing of them."""
+        answer = self.asked.existing({topic for group in groups.values() for topic in group.topics})
+        completed = {}
+        for name, group in groups.items():
+            # Where brokers do not describe a topic, the partitions that the group names are taken to exist.
+            unknown = group.partitions if answer.problems else ()
+            existing: dict[str, list[int]] = {}
+            for topic, number in sorted({*(p for p in answer.found if p.topic in group.topics), *unknown}):
+                existing.setdefault(topic, []).append(number)
+            known = replace(group, existing={topic: tuple(numbers) for topic, numbers in existing.items()})
+            problems = answer.problems or missing_topics(known) if group.topics else ()
+            completed[name] = replace(known, problems=(*group.problems, *problems))
+        return completed
 
     def logs(self, groups: Collection[BrokerGroup], *, with_starts: bool = True) -> tuple[Logs, tuple[str, ...]]:
         """The logs of all partitions of groups, and what is unknown of them."""
-        partitions = {partition for group in groups for partition in group.partitions}
-        answer = self._asked.logs(partitions, with_starts=with_starts)
+        partitions = {partition for group in groups for partition in group.partitions if group.exists(partition)}
+        answer = self.asked.logs(partitions, with_starts=with_starts)
         return answer.found, answer.problems
 
 
@@ -160,6 +275,22 @@ def _observe(group: str, coordinator: OffsetCoordinator) -> BrokerGroup:
     problems = tuple(f"the offset of {p} cannot be read: {error_name(code)}" for p, code in stored.errors.items())
     offsets = {partition: offset for partition, offset in stored.found.items() if offset.offset is not None}
     return BrokerGroup(group, described, coordinator.coordinator.broker, offsets, problems)
+
+
+def _samples(group: BrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
+    samples = {}
+    for partition in group.partitions:
+        stored, owner = group.offsets.get(partition), group.owners.get(partition)
+        samples[partition] = LagSample(
+            at=at,
+            committed=None if stored is None else stored.offset,
+            mzxid=None,
+            log_start=logs.starts.get(partition),
+            log_end=logs.ends.get(partition),
+            owner=owner,
+            owner_live=owner is not None,
+        )
+    return samples
 
 
 def describe_broker_groups(
@@ -178,7 +309,7 @@ def describe_broker_groups(
     Raises:
         ConfigError, BrokerUnavailable, ProtocolError: as :class:`BrokerGroups`.
     """
-    with closing(BrokerGroups(config)) as brokers:
+    with BrokerGroups(config) as brokers:
         groups, failures = brokers.read(choose(brokers))
         logs, problems = brokers.logs(list(groups.values()), with_starts=with_log_starts)
     return [describe_group(group, logs, problems) for group in groups.values()], failures
@@ -192,20 +323,17 @@ def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) ->
         logs: of its partitions, read after it.
         problems: what is unknown of the logs.
     """
-    owners = group.owners
-    rows = tuple(_partition(group, partition, owners.get(partition), logs) for partition in group.partitions)
+    rows = tuple(_partition(group, partition, logs) for partition in group.partitions)
     return BrokerGroupDescription(group, rows, (*group.problems, *(problems if rows else ())))
 
 
-def _partition(
-    group: BrokerGroup, partition: TopicPartition, owner: DescribedMember | None, logs: Logs
-) -> PartitionDescription:
-    stored, log_end = group.offsets.get(partition), logs.ends.get(partition)
+def _partition(group: BrokerGroup, partition: TopicPartition, logs: Logs) -> PartitionDescription:
+    owner, stored, log_end = group.owners.get(partition), group.offsets.get(partition), logs.ends.get(partition)
     committed = None if stored is None else stored.offset
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
-        owner=None if owner is None else owner.member_id,
+        owner=owner,
         owner_live=None if owner is None else True,
         committed=committed,
         log_end=log_end,

@@ -15,9 +15,10 @@ from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+from zkconsumer.operate.groups.brokergroups import BrokerGroup
 from zkconsumer.operate.groups.clientquotas import describe_quotas
 from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, read_offsets_in_kafka
-from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, StoredOffsetNode
 from zkconsumer.operate.groups.replicas import ReplicaReport, describe_replicas
 from zkconsumer.operate.groups.rules.clusterznodes import (
     CONTROLLER,
@@ -59,6 +60,7 @@ class ClusterFacts:
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
         topic_created: the transaction of ZooKeeper that created each topic.
+        offset_nodes: the offsets in ZooKeeper, with the transactions that wrote them.
         committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
             Kafka has for the group, if offsets there count.
         log_starts: where the logs start.
@@ -80,6 +82,7 @@ class ClusterFacts:
     states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     states_before: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     topic_created: Mapping[str, int] = field(default_factory=dict)
+    offset_nodes: Mapping[TopicPartition, StoredOffsetNode] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -146,6 +149,7 @@ def read_cluster_facts(
         states=of_partitions.states,
         states_before=states_before,
         topic_created=topic_created,
+        offset_nodes=znodes.offsets,
         committed={p: offset for p, offset in committed.items() if offset is not None},
         log_starts=logs.starts,
         log_ends=logs.ends,
@@ -157,6 +161,47 @@ def read_cluster_facts(
         members_as=members_as,
         expiries=_expiries(metrics, problems),
         problems=tuple(problems),
+    )
+
+
+def read_broker_facts(
+    config: ConsumerConfig, asked: BrokerOffsets, group: BrokerGroup, *, metrics: Sequence[str] = ()
+) -> ClusterFacts:
+    """Look around a group of brokers; as :func:`read_cluster_facts`, without what ZooKeeper has.
+
+    Args:
+        config: how brokers are reached; it names some.
+        asked: the brokers.
+        group: the group.
+        metrics: addresses of members' metrics pages.
+
+    Raises:
+        BrokerUnavailable: no broker answers.
+    """
+    problems: list[str] = []
+    unreachable = _reach(asked.client, sorted(asked.client.metadata([]).brokers.values()))
+    partitions = [partition for partition in group.partitions if group.exists(partition)]
+    of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
+    before = _ask_for_replicas(config, asked.client, of_topics, [])
+    logs = asked.logs(partitions)
+    after = _ask_for_replicas(config, asked.client, of_topics, problems)
+    assert before is not None
+    assert after is not None
+    return ClusterFacts(
+        bootstrap_servers=config.bootstrap_servers or "",
+        controller=after.controller,
+        unreachable=unreachable,
+        replicas=after.replicas,
+        states=after.states,
+        states_before=before.states,
+        committed={p: stored.offset for p, stored in group.offsets.items() if stored.offset is not None},
+        log_starts=logs.found.starts,
+        log_ends=logs.found.ends,
+        quotas=_ask_for_quotas(config, asked.client, problems) or {},
+        brokers_report_quotas=True,
+        user=_user(config),
+        expiries=_expiries(metrics, problems),
+        problems=(*logs.problems, *problems),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from statistics import median
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding
-from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.observedgroup import ObservedGroup
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
 from zkconsumer.operate.groups.rules.znodeaccess import locked_out
 
@@ -23,26 +23,29 @@ _EPOCH_JUMP: Final = 10
 """So many elections more than the other partitions of a topic had do not come from restarts, which concern all."""
 
 
-def explain_surroundings(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+def explain_surroundings(
+    group: ObservedGroup, facts: ClusterFacts, *, reported: Container[str] = ()
+) -> Iterator[Finding]:
     """What around a group keeps it from consuming, in the order in which an operator would look.
 
     Args:
-        znodes: the group.
+        group: in ZooKeeper, or of brokers.
         facts: what is around it.
+        reported: those of its problems that are findings already.
     """
-    yield from _offsets(znodes, facts)
-    yield from _topics(znodes)
+    yield from _offsets(group, facts)
+    yield from _topics(group)
     yield from _brokers(facts)
-    yield from _leaders(znodes, facts)
+    yield from _leaders(group, facts)
     yield from _leader_epochs(facts)
-    yield from _unreadable(znodes, facts)
-    yield from _access(znodes, facts)
+    yield from _unreadable(group, facts, reported)
+    yield from _access(group, facts)
     yield from _clocks(facts)
     yield from _sessions(facts)
-    yield from _quotas(znodes, facts)
+    yield from _quotas(group, facts)
 
 
-def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
         outside = outside_log(offset, start, end)
@@ -52,21 +55,21 @@ def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
                 str(partition),
                 f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
                 "before they were consumed",
-                _reset(znodes, partition, "earliest"),
+                _reset(group, partition, "earliest"),
             )
         elif outside == AFTER_LOG:
-            why = _why_log_is_shorter(znodes, facts, partition)
+            why = _why_log_is_shorter(facts, partition)
             yield Finding(
                 "offset-outside-log",
                 str(partition),
                 f"committed offset {offset} lies {outside} {end}: {why}",
-                _reset(znodes, partition, "latest"),
+                _reset(group, partition, "latest"),
             )
 
 
-def _why_log_is_shorter(znodes: GroupZnodes, facts: ClusterFacts, partition: TopicPartition) -> str:
+def _why_log_is_shorter(facts: ClusterFacts, partition: TopicPartition) -> str:
     """A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it."""
-    state, node = facts.states.get(partition), znodes.offsets.get(partition)
+    state, node = facts.states.get(partition), facts.offset_nodes.get(partition)
     created = facts.topic_created.get(partition.topic)
     epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
     if node is not None and created is not None and node.offset == facts.committed[partition]:
@@ -76,14 +79,14 @@ def _why_log_is_shorter(znodes: GroupZnodes, facts: ClusterFacts, partition: Top
     return f"the log was truncated by an unclean leader election, or the topic was created again{epoch}"
 
 
-def _reset(znodes: GroupZnodes, partition: TopicPartition, where: Literal["earliest", "latest"]) -> str:
+def _reset(group: ObservedGroup, partition: TopicPartition, where: Literal["earliest", "latest"]) -> str:
     words = ["zkconsumer", "offsets", "reset"]
-    words += ["--group", znodes.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
+    words += ["--group", group.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
     return f"stop all members, then {shlex.join(words)}"
 
 
-def _topics(znodes: GroupZnodes) -> Iterator[Finding]:
-    for topic in sorted(znodes.view.threads_by_topic(exclude_internal=True).keys() - znodes.existing.keys()):
+def _topics(group: ObservedGroup) -> Iterator[Finding]:
+    for topic in sorted(group.subscribed - group.existing.keys()):
         yield Finding(
             "unknown-topic",
             topic,
@@ -120,9 +123,10 @@ def _no_controller(facts: ClusterFacts) -> Finding:
     )
 
 
-def _leaders(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
-    only_in_kafka = (p for p in facts.committed.keys() - set(znodes.partitions) if p in facts.replicas)
-    for partition in sorted({*(p for p in znodes.partitions if znodes.exists(p)), *only_in_kafka}):
+def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    existing = (p for p in group.partitions if p.partition in group.existing.get(p.topic, ()))
+    only_in_kafka = (p for p in facts.committed.keys() - set(group.partitions) if p in facts.replicas)
+    for partition in sorted({*existing, *only_in_kafka}):
         state = facts.states.get(partition)
         replicas = facts.replicas.get(partition, ())
         where = f"replicas {_numbers(replicas)}, in sync {_numbers(() if state is None else state.isr)}"
@@ -166,13 +170,13 @@ _CHECK_READING: Final = (
 )
 
 
-def _unreadable(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
-    for problem in dict.fromkeys((*znodes.problems, *facts.problems)):
-        if problem not in znodes.view.unreadable.values():
-            yield Finding("unreadable", znodes.group, problem, _CHECK_READING)
+def _unreadable(group: ObservedGroup, facts: ClusterFacts, reported: Container[str]) -> Iterator[Finding]:
+    for problem in dict.fromkeys((*group.problems, *facts.problems)):
+        if problem not in reported:
+            yield Finding("unreadable", group.group, problem, _CHECK_READING)
 
 
-def _access(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+def _access(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     """Members write offsets, and create what is below the parents; all of them log in as one principal."""
     for kind, nodes in facts.access.items():
         permission: Literal["write", "create"] = "write" if kind == "offset" else "create"
@@ -184,7 +188,7 @@ def _access(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
                 f"only {name_some(allowed) if allowed else 'no principal'} may {deed}, not {expected}, as whom the "
                 "group's members write",
                 "as a principal that may, give it the ACL of its siblings (zookeeper-shell getAcl, setAcl), or delete "
-                f"it so that a member of group {znodes.group} creates it again",
+                f"it so that a member of group {group.group} creates it again",
             )
 
 
@@ -211,8 +215,8 @@ def _sessions(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def _quotas(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
-    for path in quotas_that_apply(facts.quotas, facts.user, znodes.group):
+def _quotas(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    for path in quotas_that_apply(facts.quotas, facts.user, group.group):
         yield Finding(
             "quota",
             quota_title(path) if facts.brokers_report_quotas else path,

@@ -32,7 +32,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         *_idle_members(znodes),
         *_ownerless(znodes),
         *_dead_owners(znodes),
-        *explain_surroundings(znodes, facts),
+        *explain_surroundings(znodes, facts, reported=frozenset(znodes.view.unreadable.values())),
     ]
 
 

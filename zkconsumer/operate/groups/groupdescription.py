@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import name_some
-from zkconsumer.group.rules.groupview import GroupView
-from zkconsumer.group.rules.subscription import Blacklist, Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
@@ -28,34 +24,13 @@ from zkconsumer.offsets.rules.storedoffsets import (
     counts_in_kafka,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, missing_topics
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
 from zkconsumer.wire.bootstrap import bootstrap_brokers
-from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedGroupMember:
-    """One member.
-
-    Attributes:
-        id: its consumer id.
-        client: ``jvm`` or ``zkconsumer``.
-        threads: number of its threads, by topic.
-        pattern: the kind of its subscription.
-        registered_ms: since when it is registered, in ms since the epoch by its own clock; None if it did not write it.
-        partitions: number of partitions that it owns.
-    """
-
-    id: str
-    client: str
-    threads: dict[str, int]
-    pattern: str
-    registered_ms: int | None
-    partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +148,7 @@ def describe_groups(
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
     unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
     return [
-        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
+        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else missing_topics(znodes))
         for znodes in groups_znodes
     ]
 
@@ -232,12 +207,6 @@ def read_offsets_in_kafka(
     return asked.committed(partitions, with_others=counts_in_kafka(storage))
 
 
-def in_zookeeper(znodes: GroupZnodes, partition: TopicPartition) -> int | None:
-    """The offset that a group has in ZooKeeper; None if there is none, or if it cannot be read."""
-    stored = znodes.offsets.get(partition)
-    return None if stored is None else stored.offset
-
-
 def counting_stored(
     znodes: GroupZnodes, in_kafka: OffsetsInKafka, partition: TopicPartition, storage: OffsetStorage
 ) -> ChosenOffset:
@@ -246,7 +215,7 @@ def counting_stored(
     if partition in in_kafka.unknown:
         unknown_in.append("kafka")
     of_kafka = in_kafka.found.get(partition, NO_OFFSET).offset
-    return counting_offset(in_zookeeper(znodes, partition), of_kafka, storage, unknown_in)
+    return counting_offset(znodes.in_zookeeper(partition), of_kafka, storage, unknown_in)
 
 
 def _description(
@@ -260,7 +229,7 @@ def _description(
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
-        describe_members(znodes),
+        znodes.describe_members(),
         tuple(_partition(znodes, p, in_kafka, storage, ends.get(p), starts.get(p)) for p in partitions),
         (
             *znodes.problems,
@@ -270,36 +239,6 @@ def _description(
         ),
         znodes.coordinator,
     )
-
-
-def _missing_problem(znodes: GroupZnodes) -> list[str]:
-    missing = sorted({p.topic for p in znodes.partitions} - znodes.existing.keys())
-    return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
-
-
-def describe_members(znodes: GroupZnodes) -> tuple[DescribedGroupMember, ...]:
-    """The members of a group, in the order of their ids."""
-    owned = Counter(PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values())
-    return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
-
-
-def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> DescribedGroupMember:
-    view: GroupView = znodes.view
-    return DescribedGroupMember(
-        consumer_id,
-        "zkconsumer" if consumer_id in view.our_clients else "jvm",
-        view.members[consumer_id].expand(view.topics, exclude_internal=True),
-        pattern_of(view.members[consumer_id]),
-        view.registered_ms.get(consumer_id),
-        owned,
-    )
-
-
-def pattern_of(subscription: Subscription) -> str:
-    """The kind of a subscription, as members register it."""
-    if subscription.topic_filter is None:
-        return STATIC
-    return BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
 
 
 def _partition(
@@ -320,7 +259,7 @@ def _partition(
         log_end=log_end,
         lag=signed_lag(committed.offset, log_end),
         log_start=log_start,
-        in_zookeeper=in_zookeeper(znodes, partition),
+        in_zookeeper=znodes.in_zookeeper(partition),
         in_kafka=in_kafka.found.get(partition, NO_OFFSET).offset,
         is_readable=committed.is_known,
     )

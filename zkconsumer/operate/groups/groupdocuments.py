@@ -9,10 +9,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, GroupDescription
+from zkconsumer.operate.groups.groupdescription import GroupDescription
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 
-_MEMBER: Final = ("id", "client", "threads", "pattern", "registered_ms")
+_MEMBER: Final = (
+    *("id", "client", "threads", "pattern", "registered_ms", "host", "client_id", "instance_id", "topics"),
+    "partitions",
+)
 _PARTITION: Final = ("topic", "partition", "owner", "owner_live", "committed", "log_end", "lag")
 _STORES: Final = ("in_zookeeper", "in_kafka")
 

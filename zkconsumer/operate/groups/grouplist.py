@@ -1,25 +1,18 @@
-"""Lists the groups of a ZooKeeper, and on request of every chroot in it."""
+"""Lists groups in a line each, and the chroots of a ZooKeeper that have groups."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZooKeeperRefused
-from zkconsumer.model import Broker
-from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.observedgroup import GroupSource, Layout, ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS
 from zkconsumer.zookeeper.rules.znodes import BROKER_IDS
 from zkconsumer.zookeeper.session import ZkSession
-
-Layout = Literal["consumer", "offsets", "kafka-0.7", "empty"]
-"""What a group's znodes are: those of a group with members, offsets alone (a simple consumer's, or imported ones),
-those of Kafka 0.7, whose offset znodes are named broker-partition, or none."""
 
 _DEEPEST_CHROOT = 4
 _NO_CHROOTS = frozenset(
@@ -33,7 +26,7 @@ class GroupListing:
 
     Attributes:
         group: its name.
-        layout: see :data:`Layout`.
+        layout: see :data:`~zkconsumer.operate.groups.observedgroup.Layout`.
         members: number of registered members.
         topics: number of topics that it subscribes to, owned or committed.
         lag: in records, of the partitions where it is known.
@@ -42,6 +35,9 @@ class GroupListing:
         status: see :mod:`zkconsumer.operate.groups.rules.lagstatus`; one sample shows only UNKNOWN, NO MEMBERS, RANGE
             and OK.
         reason: the evidence for it, in words.
+        protocol: ``classic`` or ``consumer`` (KIP-848) of a group that brokers coordinate; None of others.
+        state: as brokers name it; None of others.
+        strategy: by which brokers' members are assigned; None of others, and if it is unknown.
     """
 
     group: str
@@ -53,6 +49,9 @@ class GroupListing:
     newest_commit_ms: int | None
     status: LagStatus
     reason: str
+    protocol: str | None = None
+    state: str | None = None
+    strategy: str | None = None
 
 
 def matching_groups(session: ZkSession, pattern: str | None = None) -> list[str]:
@@ -66,60 +65,43 @@ def matching(names: Iterable[str], pattern: str | None) -> list[str]:
 
 
 def list_groups(
-    session: ZkSession,
-    config: ConsumerConfig,
-    groups: Sequence[str],
-    *,
-    bootstrap: Sequence[Broker] = (),
-    topic: str | None = None,
+    source: GroupSource, groups: Sequence[str], *, topic: str | None = None
 ) -> tuple[list[GroupListing], tuple[str, ...]]:
     """Describe groups in a line each; and what could not be read, one sentence each.
 
     Args:
-        session: an open session.
-        config: how brokers are reached.
+        source: where they are read.
         groups: their names; one that cannot be read is a problem, not an error.
-        bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
         topic: only groups that subscribe to it, own it, or have committed it; None for all.
     """
-    with LagSampler(session, config, window=2, bootstrap=bootstrap, with_ages=False) as sampler:
-        sampler.sample(groups, 0.0)
-        every = [znodes for znodes in sampler.znodes.values() if topic is None or topic in topics_of(znodes)]
-        return [group_listing(znodes, sampler.evaluate(znodes.group)) for znodes in every], sampler.problems
+    sampler = LagSampler(source, window=2, with_ages=False)
+    sampler.sample(groups, 0.0)
+    chosen = [group for group in sampler.observed.values() if topic is None or topic in group.topics]
+    return [group_listing(group, sampler.evaluate(group.group)) for group in chosen], sampler.problems
 
 
-def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
+def group_listing(group: ObservedGroup, evaluated: GroupLag) -> GroupListing:
     """The line of one group.
 
     Args:
-        znodes: what was read of the group.
-        evaluated: the lag status of the group.
+        group: what was read of it.
+        evaluated: its lag status.
     """
+    in_brokers = group.in_brokers
     return GroupListing(
-        group=znodes.group,
-        layout=layout_of(znodes),
-        members=len(znodes.live),
-        topics=len(topics_of(znodes)),
+        group=group.group,
+        layout=group.layout,
+        members=len(group.live),
+        topics=len(group.topics),
         lag=evaluated.lag,
         unknown=sum(partition_lag.lag is None for partition_lag in evaluated.partitions.values()),
-        newest_commit_ms=max((stored.modified_ms for stored in znodes.offsets.values()), default=None),
+        newest_commit_ms=group.newest_commit_ms,
         status=evaluated.status,
         reason=evaluated.reason,
+        protocol=None if in_brokers is None else in_brokers.protocol,
+        state=None if in_brokers is None else in_brokers.state,
+        strategy=None if in_brokers is None else in_brokers.strategy or None,
     )
-
-
-def topics_of(znodes: GroupZnodes) -> set[str]:
-    """The topics that a group subscribes to, owned or committed."""
-    return {partition.topic for partition in znodes.partitions} | znodes.offset_topics | znodes.owned_topics
-
-
-def layout_of(znodes: GroupZnodes) -> Layout:
-    """What a group's znodes are."""
-    if znodes.foreign_offsets:
-        return "kafka-0.7"
-    if znodes.live or znodes.owned_topics:
-        return "consumer"
-    return "offsets" if znodes.offset_topics else "empty"
 
 
 def find_chroots(root: ZkSession) -> Iterator[str]:

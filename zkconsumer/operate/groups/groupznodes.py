@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import GroupMissing, MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.subscription import Blacklist, Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.observedgroup import BrokerState, DescribedGroupMember, ZnodeLayout
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
-from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark, OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import (
+    BLACK_LIST,
+    STATIC,
+    WHITE_LIST,
+    MigratedNode,
+    MigrationMark,
+    OffsetNode,
+    PartitionOwnerNode,
+)
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -31,7 +42,7 @@ class StoredOffsetNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupZnodes:
-    """A group's znodes at one moment.
+    """A group's znodes at one moment; an :class:`ObservedGroup`.
 
     Attributes:
         group: its name.
@@ -67,6 +78,35 @@ class GroupZnodes:
     mark: MigrationMark | None = None
 
     @property
+    def layout(self) -> ZnodeLayout:
+        """What the znodes are."""
+        if self.foreign_offsets:
+            return "kafka-0.7"
+        if self.live or self.owned_topics:
+            return "consumer"
+        return "offsets" if self.offset_topics else "empty"
+
+    @property
+    def in_brokers(self) -> BrokerState | None:
+        """None: members coordinate it in ZooKeeper."""
+        return None
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return frozenset(self.view.threads_by_topic(exclude_internal=True))
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return self.offset_topics.union(self.owned_topics, (partition.topic for partition in self.partitions))
+
+    @property
+    def newest_commit_ms(self) -> int | None:
+        """See :class:`ObservedGroup`."""
+        return max((stored.modified_ms for stored in self.offsets.values()), default=None)
+
+    @property
     def migrated_to(self) -> str | None:
         """Where the consumers of a migrated group continue; None for a group that is not, or that is under way."""
         return self.mark.where if self.mark is not None and self.mark.state == "migrated" else None
@@ -83,6 +123,36 @@ class GroupZnodes:
     def exists(self, partition: TopicPartition) -> bool:
         """True if the cluster has the partition."""
         return partition.partition in self.existing.get(partition.topic, ())
+
+    def in_zookeeper(self, partition: TopicPartition) -> int | None:
+        """The offset that is stored; None if there is none, or if it cannot be read."""
+        stored = self.offsets.get(partition)
+        return None if stored is None else stored.offset
+
+    def describe_members(self) -> tuple[DescribedGroupMember, ...]:
+        """The members, in the order of their ids."""
+        owned = Counter(PartitionOwnerNode.consumer_of(owner) for owner in self.owners.values())
+        return tuple(self._member(consumer_id, owned[consumer_id]) for consumer_id in sorted(self.view.members))
+
+    def _member(self, consumer_id: str, owned: int) -> DescribedGroupMember:
+        subscription = self.view.members[consumer_id]
+        threads = subscription.expand(self.view.topics, exclude_internal=True)
+        return DescribedGroupMember(
+            consumer_id,
+            "zkconsumer" if consumer_id in self.view.our_clients else "jvm",
+            threads,
+            pattern_of(subscription),
+            self.view.registered_ms.get(consumer_id),
+            owned,
+            tuple(sorted(threads)),
+        )
+
+
+def pattern_of(subscription: Subscription) -> str:
+    """The kind of a subscription, as members register it."""
+    if subscription.topic_filter is None:
+        return STATIC
+    return BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
 
 
 class GroupReads(NamedTuple):
@@ -178,7 +248,7 @@ def _existing_groups(
         group for group, group_paths in paths.items() if roots.nodes.get(group_paths.root, group_paths) is None
     ]:
         del paths[group]
-        failures[group] = ZkConsumerError(
+        failures[group] = GroupMissing(
             f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
             "Kafka and has no ZooKeeper member is not here)"
         )

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Self
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
-from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
-from zkconsumer.operate.groups.groupdescription import (
-    OffsetsInKafka,
-    all_partitions,
-    counting_stored,
-    existing_partitions,
-    read_offsets_in_kafka,
-)
-from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
-from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
-from zkconsumer.operate.offsets.recordtimes import Position, RecordTimes
-from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
-from zkconsumer.zookeeper.session import ZkSession
-
-_LEAST_PATIENCE_S: Final = 1.0
-
-
-class GroupSampler(Protocol):
-    """Samples groups of one kind again and again; one thread uses it."""
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What the last sample could not read, one sentence each."""
-
-    def groups(self) -> list[str]:
-        """Names of all groups that there are now."""
-
-    def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
-        """Look at groups once; see :meth:`LagSampler.sample`."""
-
-    def moments(self) -> dict[str, GroupMoment]:
-        """Each group of the last sample, evaluated."""
 
 
 class SampleSeries:
@@ -129,46 +95,24 @@ def _unasked(_: Collection[Position]) -> dict[Position, int]:
 
 
 class LagSampler:
-    """Samples groups; one thread uses it. It keeps its connections to brokers until it is closed.
+    """Samples groups; one thread uses it. It closes its source.
 
     Args:
-        session: an open session.
-        config: how brokers are reached.
+        source: where the groups are read.
         window: number of samples that are compared.
-        storage: whose committed offset counts.
-        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         history: number of samples that are kept, at least ``window``.
-        interval: seconds between samples, if a sample should not take much longer where a broker is silent.
         with_ages: also ask when records were written that are older than the samples.
 
     Attributes:
-        znodes: what the last sample found in ZooKeeper, by group.
+        observed: the groups of the last sample, by name.
         problems: what the last sample could not read, one sentence each.
     """
 
-    def __init__(
-        self,
-        session: ZkSession,
-        config: ConsumerConfig,
-        *,
-        window: int,
-        storage: OffsetStorage = "auto",
-        bootstrap: Sequence[Broker] = (),
-        history: int | None = None,
-        interval: float = math.inf,
-        with_ages: bool = True,
-    ) -> None:
-        self._session = session
-        self._config = config
-        self._storage: OffsetStorage = storage
-        self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
-        self._brokers: Sequence[Broker] = self._bootstrap
-        patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
-        self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
-        self._written_ms = RecordTimes(self._asked.client, config).look_up if with_ages else _unasked
-        self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
+    def __init__(self, source: GroupSource, *, window: int, history: int | None = None, with_ages: bool = True) -> None:
+        self._source = source
+        self._written_ms = source.times.look_up if with_ages else _unasked
         self._series = SampleSeries(window, max(window, history or window))
-        self.znodes: dict[str, GroupZnodes] = {}
+        self.observed: dict[str, ObservedGroup] = {}
         self.problems: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -181,7 +125,7 @@ class LagSampler:
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
-        self._asked.close()
+        self._source.close()
 
     def continue_from(self, samples: Mapping[str, Mapping[TopicPartition, Sequence[LagSample]]]) -> None:
         """See :meth:`SampleSeries.continue_from`."""
@@ -189,7 +133,7 @@ class LagSampler:
 
     def groups(self) -> list[str]:
         """Names of all groups that there are now."""
-        return self._open_registry().groups()
+        return self._source.names()
 
     def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
         """Look at groups once. Groups that are not named are forgotten; one that cannot be read keeps its samples.
@@ -203,55 +147,14 @@ class LagSampler:
             ZooKeeperUnavailable: no server answers.
             ZkConsumerError: a required group cannot be read.
         """
-        group_reader = self._open_registry()
-        reads = read_groups(self._session, group_reader, groups)
-        if required:
-            reads.required()
-        problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
-        groups_znodes = list(reads.groups.values())
-        self._brokers = self._bootstrap or group_reader.live_brokers()
-        self._asked.begin_round()
-        elsewhere = bool(self._bootstrap)
-        in_kafka = read_offsets_in_kafka(
-            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
-        )
-        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
-        logs = self._asked.logs(partitions)
-        newest = {}
-        for znodes in groups_znodes:
-            problems += (*znodes.problems, *in_kafka[znodes.group].problems)
-            newest[znodes.group] = self._newest(znodes, at, in_kafka[znodes.group], logs.found)
-        self._series.append(newest, self._written_ms, time.time() * 1000)
-        self.znodes = {znodes.group: znodes for znodes in groups_znodes}
-        self._series.keep({*self.znodes, *reads.failures})
-        self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
-        self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
-
-    def _open_registry(self) -> GroupReader:
-        """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_group_reader(self._session, self._config, without_brokers=True)
-
-    def _newest(
-        self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
-    ) -> dict[TopicPartition, LagSample]:
-        if in_kafka.error is not None:
-            in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
-        self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
-        newest = {}
-        for partition in all_partitions(znodes, in_kafka):
-            stored = znodes.offsets.get(partition)
-            counts = counting_stored(znodes, in_kafka, partition, self._storage)
-            is_stored = counts.offset is not None and not counts.in_kafka
-            newest[partition] = LagSample(
-                at=at,
-                committed=counts.offset,
-                mzxid=stored.mzxid if stored is not None and is_stored else None,
-                log_start=logs.starts.get(partition),
-                log_end=logs.ends.get(partition),
-                owner=znodes.owners.get(partition),
-                owner_live=znodes.is_live(partition),
-            )
-        return newest
+        look = self._source.look(groups, at)
+        if required and look.failures:
+            raise next(iter(look.failures.values()))
+        self._series.append(look.samples, self._written_ms, time.time() * 1000)
+        self._series.keep({*look.groups, *look.failures})
+        self.observed = look.groups
+        unread = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
+        self.problems = tuple(dict.fromkeys((*unread, *look.problems)))
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""
@@ -259,12 +162,11 @@ class LagSampler:
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        znodes = self.znodes[group]
-        return self._series.evaluate(group, len(znodes.live), znodes.mark)
+        observed = self.observed[group]
+        return self._series.evaluate(group, len(observed.live), observed.mark)
 
     def moments(self) -> dict[str, GroupMoment]:
         """Each group of the last sample, evaluated."""
         return {
-            group: GroupMoment(znodes.live, znodes.owners, self.evaluate(group))
-            for group, znodes in self.znodes.items()
+            name: GroupMoment(group.live, group.owners, self.evaluate(name)) for name, group in self.observed.items()
         }

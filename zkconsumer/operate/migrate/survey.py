@@ -11,9 +11,8 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
-from zkconsumer.operate.groups.groupdescription import existing_partitions, pattern_of, read_offsets_in_kafka
-from zkconsumer.operate.groups.grouplist import layout_of
-from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -169,7 +168,7 @@ def _partitions(
 
 
 def _layout(session: ZkSession, znodes: GroupZnodes) -> Layout:
-    return "last-processed" if stores_last_processed(session, znodes) else layout_of(znodes)
+    return "last-processed" if stores_last_processed(session, znodes) else znodes.layout
 
 
 def stores_last_processed(session: ZkSession, znodes: GroupZnodes) -> bool:

@@ -211,12 +211,12 @@ class _Groups:
         if not self._explaining.acquire(blocking=False):
             return _error("another request for findings is in progress; try again", 503)
         try:
-            findings = self._explain(group.znodes.group)
+            findings = self._explain(group.observed.group)
         except ZkConsumerError as error:
             return _error(str(error), 503)
         finally:
             self._explaining.release()
-        return _json({"group": group.znodes.group, "findings": [finding._asdict() for finding in findings]})
+        return _json({"group": group.observed.group, "findings": [finding._asdict() for finding in findings]})
 
     def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
         def answer(request: Request) -> Response:

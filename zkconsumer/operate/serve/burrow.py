@@ -51,7 +51,7 @@ def status_document(
     total = len(group.lag.partitions)
     status = {
         "cluster": cluster,
-        "group": group.znodes.group,
+        "group": group.observed.group,
         "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
         "complete": sum(partition["complete"] == 1.0 for partition in partitions) / total if total else 0.0,
         "partitions": [partition for partition in partitions if every_partition or partition["status"] != "OK"],

@@ -49,9 +49,9 @@ def group_document(
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     return {
         **_sampled(snapshot, now, failure),
-        **lag_document(group.znodes.group, group.lag),
+        **lag_document(group.observed.group, group.lag),
         "members": member_documents(group.members),
-        "problems": list(group.znodes.problems),
+        "problems": list(group.observed.problems),
     }
 
 
@@ -72,7 +72,7 @@ def history_pieces(
     newest = group.history[-1]
     head = {
         **_sampled(snapshot, now),
-        "group": group.znodes.group,
+        "group": group.observed.group,
         "at_ms": [row.at_ms for row in group.history],
         "rebalances": [rebalance._asdict() for rebalance in group.rebalances],
         "partition_count": len(newest.partitions),
@@ -118,7 +118,7 @@ def group_line(group: GroupSnapshot) -> dict[str, Any]:
     ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown.
     """
     ages = [evaluated.lag_s for evaluated in group.lag.partitions.values() if evaluated.lag]
-    listing = group_listing(group.znodes, group.lag)
+    listing = group_listing(group.observed, group.lag)
     return {
         **dataclasses.asdict(listing),
         "status": listing.status.value,
@@ -126,8 +126,8 @@ def group_line(group: GroupSnapshot) -> dict[str, Any]:
         "is_problem": group.lag.is_problem,
         "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
         "complete": group.lag.complete,
-        "partitions": len(group.znodes.partitions),
-        "owned": sum(map(group.znodes.is_live, group.znodes.partitions)),
+        "partitions": len(group.observed.partitions),
+        "owned": sum(map(group.observed.is_live, group.observed.partitions)),
         "consumed_per_s": _sum(group.lag, "consumed_per_s"),
         "produced_per_s": _sum(group.lag, "produced_per_s"),
         "rebalances": len(group.rebalances),

@@ -73,7 +73,7 @@ def _series(snapshot: GroupsSnapshot, now: float) -> Iterator[Series]:
     logs: dict[TopicPartition, tuple[int | None, int | None]] = {}
     for group in snapshot.groups.values():
         yield from _group_series(group)
-        topics.update({topic: len(partitions) for topic, partitions in group.znodes.existing.items()})
+        topics.update({topic: len(partitions) for topic, partitions in group.observed.existing.items()})
         logs.update({p: (series[-1].log_end, series[-1].log_start) for p, series in group.samples.items()})
     for topic, count in sorted(topics.items()):
         yield "kafka_topic_partitions", f'topic="{_escaped(topic)}"', count
@@ -86,8 +86,8 @@ def _series(snapshot: GroupsSnapshot, now: float) -> Iterator[Series]:
 
 
 def _group_series(group: GroupSnapshot) -> Iterator[Series]:
-    of_group = f'consumergroup="{_escaped(group.znodes.group)}"'
-    yield "kafka_consumergroup_members", of_group, len(group.znodes.live)
+    of_group = f'consumergroup="{_escaped(group.observed.group)}"'
+    yield "kafka_consumergroup_members", of_group, len(group.observed.live)
     yield "zkconsumer_consumergroup_status", f'{of_group},status="{group.lag.status.value}"', 1
     for partition, evaluated in group.lag.partitions.items():
         if evaluated.lag_s is not None:
@@ -103,8 +103,8 @@ def _group_series(group: GroupSnapshot) -> Iterator[Series]:
         if newest.lag is not None:
             lags.setdefault(partition.topic, []).append(newest.lag)
             yield "kafka_consumergroup_lag", labels, newest.lag
-        stored = group.znodes.offsets.get(partition)
-        if stored is not None and (in_zookeeper := lag(stored.offset, newest.log_end)) is not None:
+        in_zookeeper = lag(group.observed.in_zookeeper(partition), newest.log_end)
+        if in_zookeeper is not None:
             yield "kafka_consumergroupzookeeper_lag_zookeeper", labels, in_zookeeper
     yield from _sums("kafka_consumergroup_lag_sum", of_group, lags.items())
     yield from _sums("kafka_consumergroup_current_offset_sum", of_group, offsets.items())

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupdescription import DescribedGroupMember, describe_members
-from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
 
 STALE_INTERVALS: Final = 3
@@ -72,14 +71,14 @@ class GroupSnapshot:
     """One group.
 
     Attributes:
-        znodes: what ZooKeeper holds of it.
+        observed: what was read of it.
         samples: the last window of each partition, oldest first.
         window: number of samples in a full window.
         history: a row for each sample, oldest first.
         rebalances: those within the history, oldest first.
     """
 
-    znodes: GroupZnodes
+    observed: ObservedGroup
     samples: Mapping[TopicPartition, Sequence[LagSample]]
     window: int
     history: tuple[LagRow, ...]
@@ -90,13 +89,13 @@ class GroupSnapshot:
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
-        znodes = self.znodes
-        return evaluate_group(self.samples, self.window, members=len(znodes.live), mark=znodes.mark)
+        observed = self.observed
+        return evaluate_group(self.samples, self.window, members=len(observed.live), mark=observed.mark)
 
     @cached_property
     def members(self) -> tuple[DescribedGroupMember, ...]:
         """The members, in the order of their ids."""
-        return describe_members(self.znodes)
+        return self.observed.describe_members()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +129,12 @@ class RecordedGroup(NamedTuple):
     Attributes:
         rows: a row for each sample, oldest first; at least one.
         rebalances: those within the rows, oldest first.
-        znodes: of the last sample; None if another process took it.
+        observed: in the last sample; None if another process took it.
     """
 
     rows: tuple[LagRow, ...]
     rebalances: tuple[Rebalance, ...]
-    znodes: GroupZnodes | None = None
+    observed: ObservedGroup | None = None
 
 
 class LagRecorder:
@@ -162,14 +161,14 @@ class LagRecorder:
     def record(self, sampler: LagSampler, *, at: float, at_ms: int, seconds: float) -> GroupsSnapshot:
         """The snapshot of the last sample; for the arguments see :class:`GroupsSnapshot`."""
         groups = {}
-        for name, znodes in sampler.znodes.items():
+        for name, observed in sampler.observed.items():
             samples = sampler.samples(name)
             recorded = self._recorded.get(name)
             rows = () if recorded is None else recorded.rows
             rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
-            rebalances = () if recorded is None else _rebalances(recorded, znodes, at_ms, rows[0].at_ms)
-            groups[name] = GroupSnapshot(znodes, samples, self._window, rows, rebalances)
-            self._recorded[name] = RecordedGroup(rows, rebalances, znodes)
+            rebalances = () if recorded is None else _rebalances(recorded, observed, at_ms, rows[0].at_ms)
+            groups[name] = GroupSnapshot(observed, samples, self._window, rows, rebalances)
+            self._recorded[name] = RecordedGroup(rows, rebalances, observed)
         oldest_ms = at_ms - round(1000 * self._kept * self._interval)
         self._recorded = {name: group for name, group in self._recorded.items() if group.rows[-1].at_ms > oldest_ms}
         return GroupsSnapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
@@ -183,15 +182,15 @@ def _row(
     return LagRow(at_ms, former if former == partitions else partitions, lags)
 
 
-def _rebalances(recorded: RecordedGroup, znodes: GroupZnodes, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
-    newest = None if recorded.znodes is None else rebalance_between(recorded.znodes, znodes, at_ms)
+def _rebalances(recorded: RecordedGroup, observed: ObservedGroup, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:
+    newest = None if recorded.observed is None else rebalance_between(recorded.observed, observed, at_ms)
     known = recorded.rebalances
     if newest is None and (not known or known[0].at_ms >= since_ms):
         return known
     return (*(rebalance for rebalance in known if rebalance.at_ms >= since_ms), *(() if newest is None else (newest,)))
 
 
-def rebalance_between(before: GroupZnodes, after: GroupZnodes, at_ms: int) -> Rebalance | None:
+def rebalance_between(before: ObservedGroup, after: ObservedGroup, at_ms: int) -> Rebalance | None:
     """The rebalance between two samples of a group; None if every partition kept its owner.
 
     Args:

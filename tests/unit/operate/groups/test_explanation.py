@@ -109,8 +109,11 @@ def test_an_offset_outside_the_log(offset, where):
     ],
 )
 def test_why_an_offset_lies_after_the_log_end(committed, created, why):
-    around = facts(committed={P0: committed}, log_ends={P0: 9}, topic_created={"t": created})
-    (finding,) = explain_group(healthy(offsets={"t-0": 10}), around)
+    group = healthy(offsets={"t-0": 10})
+    around = facts(
+        committed={P0: committed}, log_ends={P0: 9}, topic_created={"t": created}, offset_nodes=group.offsets
+    )
+    (finding,) = explain_group(group, around)
     assert why in finding.evidence
 
 

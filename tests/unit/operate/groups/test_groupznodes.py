@@ -1,6 +1,7 @@
 """What is read of a group's znodes, and what is made of those that cannot be read."""
 
 import json
+from contextlib import closing
 
 import pytest
 
@@ -16,10 +17,11 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.groupdescription import describe_groups
-from zkconsumer.operate.groups.grouplist import find_chroots, layout_of, list_groups, matching_groups
+from zkconsumer.operate.groups.grouplist import find_chroots, list_groups, matching_groups
 from zkconsumer.operate.groups.groupznodes import read_group, read_groups
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.operate.offsets.groupstores import partitions_to_hold
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -112,11 +114,11 @@ def test_a_missing_group_is_an_error(znodes):
 
 
 def test_the_layout_of_a_group(znodes):
-    assert layout_of(read(znodes)) == "consumer"
+    assert read(znodes).layout == "consumer"
     znodes.write("/consumers/simple/offsets/t/0", b"1")
     znodes.write("/consumers/old/offsets/t/0-3", b"1")
     znodes.write("/consumers/none", b"")
-    assert [layout_of(read(znodes, name)) for name in ("simple", "old", "none")] == ["offsets", "kafka-0.7", "empty"]
+    assert [read(znodes, name).layout for name in ("simple", "old", "none")] == ["offsets", "kafka-0.7", "empty"]
     assert matching_groups(znodes) == ["g", "none", "old", "simple"]
     assert matching_groups(znodes, "[go].*") == ["g", "old"]
 
@@ -134,7 +136,8 @@ def test_groups_are_described_with_what_brokers_report(znodes):
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end = 9, 5
         (found,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker], with_log_starts=True)
-        (listed,), problems = list_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker])
+        with closing(ZooKeeperGroups(znodes, CONFIG, bootstrap=[stub.broker])) as source:
+            (listed,), problems = list_groups(source, ["g"])
     assert [(p.committed, p.log_start, p.log_end, p.lag) for p in found.partitions] == [(5, 0, 9, 4), (5, 0, 5, 0)]
     assert (listed.lag, listed.members, listed.status, problems) == (4, 1, LagStatus.UNKNOWN, ())
 
@@ -204,11 +207,11 @@ def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
 
 
 def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):
-    with LagSampler(without_brokers, asking(f"127.0.0.1:{stub.port}"), window=2) as sampler:
+    with LagSampler(ZooKeeperGroups(without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2) as sampler:
         sampler.sample(["g"], at=0.0)
         stub.log(TopicPartition("t", 2)).end = 1
         sampler.sample(["g"], at=1.0)
-        assert sampler.znodes["g"].existing == {"t": (0, 1, 2)}
+        assert sampler.observed["g"].existing == {"t": (0, 1, 2)}
 
 
 def test_topics_are_read_from_brokers(without_brokers, stub):

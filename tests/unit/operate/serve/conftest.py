@@ -12,15 +12,15 @@ MEMBERS = {"g_c": Subscription.static({"t": 1})}
 
 
 class Sampled:
-    """What a recorder needs of a sampler; tests set ``znodes`` and add samples."""
+    """What a recorder needs of a sampler; tests set ``observed`` and add samples."""
 
     def __init__(self):
-        self.znodes = {}
+        self.observed = {}
         self.problems = ()
         self._samples = {}
 
     def sample(self, name, znodes, samples):
-        self.znodes[name] = znodes
+        self.observed[name] = znodes
         self._samples[name] = samples
 
     def samples(self, name):
@@ -44,7 +44,7 @@ def group_snapshot(samples, *, window=2, znodes=None, history=(), rebalances=())
 
 
 def snapshot(*groups, at=100.0, problems=()):
-    return GroupsSnapshot(at, 1_700_000_100_000, 0.5, 10.0, {one.znodes.group: one for one in groups}, problems)
+    return GroupsSnapshot(at, 1_700_000_100_000, 0.5, 10.0, {one.observed.group: one for one in groups}, problems)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_rows_share_the_partitions_that_stay(sampled):
 def test_a_group_that_vanishes_keeps_its_history_for_as_long_as_it_would_last(sampled, gone_ms, rows):
     recorder = LagRecorder(2, 3, 1.0)
     record(recorder, sampled, 5)
-    sampled.znodes.clear()
+    sampled.observed.clear()
     record.at_ms += gone_ms
     assert recorder.record(sampled, at=1, at_ms=record.at_ms, seconds=0).groups == {}
     assert len(record(recorder, sampled, 5).history) == rows

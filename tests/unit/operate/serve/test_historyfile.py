@@ -198,7 +198,7 @@ def test_a_group_of_which_nothing_is_left_leaves_the_file(path, monkeypatch):
     monkeypatch.setattr(historyfile, "_APPENDED_BETWEEN", 4)
     process = Process(path, kept_ms=15_000)
     process.sample((5, 9), group="gone")
-    del process._sampled.znodes["gone"]
+    del process._sampled.observed["gone"]
     for count in (1, 2, 1, 2, 1):
         process.sample(*[(5, 9)] * count)
     process.end()

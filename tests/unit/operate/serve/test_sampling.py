@@ -7,6 +7,7 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder
 from zkconsumer.operate.serve.sampling import GroupSampling
 
@@ -14,7 +15,7 @@ CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 
 
 def test_what_a_sample_cannot_read_is_logged_once(caplog):
-    with closing(LagSampler(znodes_of_a_group(), CONFIG, window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
         sampling = GroupSampling(sampler, LagRecorder(2, 9, 0.01), 0.01)
         sampling.start()
         eventually(lambda: sampling.newest and len(sampling.newest.groups["g"].history) > 2)
@@ -38,7 +39,7 @@ class FullDisk:
 
 def test_sampling_goes_on_while_the_history_cannot_be_written(caplog):
     file = FullDisk()
-    with closing(LagSampler(znodes_of_a_group(), CONFIG, window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
         sampling = GroupSampling(sampler, LagRecorder(2, 9, 0.01), 0.01, file=file)
         sampling.start()
         eventually(lambda: sampling.newest and len(sampling.newest.groups["g"].history) > 2)

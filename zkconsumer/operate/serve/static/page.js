@@ -185,9 +185,10 @@ function ownerText(one) {
   return printable(one.owner) + (one.owner_live ? "" : " (not a live member)");
 }
 
-/** The consumer id in the id of a thread, which ends in its number. */
-function consumerOf(owner) {
-  return owner === null ? null : owner.slice(0, owner.lastIndexOf("-"));
+/** The threads of a member by topic; of a member that does not tell them, its topics. */
+function threadsOf(member) {
+  const threads = Object.entries(member.threads ?? {}).map(([topic, count]) => `${printable(topic)}: ${count}`);
+  return threads.join(", ") || member.topics.map((topic) => printable(topic)).join(", ") || UNKNOWN;
 }
 
 function showGroup(found, history) {
@@ -214,10 +215,11 @@ function showGroup(found, history) {
     "members",
     found.members.map((one) => [
       cell(printable(one.id)),
-      cell(one.client),
-      cell(one.pattern),
-      cell(String(found.partitions.filter((p) => consumerOf(p.owner) === one.id).length), "number"),
-      cell(Object.entries(one.threads).map(([topic, count]) => `${printable(topic)}: ${count}`).join(", ") || UNKNOWN),
+      cell(one.client ?? UNKNOWN),
+      cell(one.host === null ? UNKNOWN : printable(one.host.replace(/^\//, ""))),
+      cell(one.pattern ?? UNKNOWN),
+      cell(String(one.partitions), "number"),
+      cell(threadsOf(one)),
     ]),
   );
   fill(

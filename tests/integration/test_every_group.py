@@ -1,0 +1,76 @@
+"""Groups in ZooKeeper and groups of brokers of one cluster, in one list."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fixtures.consumers import collect, consumers, owned
+from tests.fixtures.serve import serving
+from tests.fixtures.waiting import eventually
+from zkconsumer.cli.main import command
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def run(sandbox):
+    """Run a command that names ZooKeeper and brokers; its result."""
+    named = ("--zookeeper", sandbox.zookeeper_connect, "--bootstrap-server", sandbox.bootstrap_servers)
+    return lambda *words: CliRunner().invoke(command, [*words, *named])
+
+
+@pytest.fixture
+def both(sandbox, group_nodes, filled_topic, unique_name):
+    """A group with znodes, and a group of brokers whose name begins with the same; the names, and their topic."""
+    topic, of_brokers = filled_topic(3), f"{group_nodes.name}-at-brokers"
+    group_nodes.consume(topic, (0, 1), 3)
+    settings = {"group_protocol": "kafka", "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, of_brokers, **settings) as make:
+        received = collect(make().create_message_streams({topic: 1})[topic])
+        eventually(lambda: len(received) == 6)
+        yield group_nodes.name, of_brokers, topic
+
+
+def test_both_kinds_are_in_one_list(both, run, sandbox):
+    in_znodes, of_brokers, topic = both
+    listed = json.loads(run("groups", "list", "--long", "--topic", topic, "--json").stdout)
+    rows = [(one["group"], one["layout"], one["state"], one["members"]) for one in listed]
+    assert rows == [(in_znodes, "consumer", None, 1), (of_brokers, "kafka", "Stable", 1)]
+    table = run("groups", "list", "--long", "--topic", topic).stdout.splitlines()
+    assert "PROTOCOL" in table[0]
+    assert len(table) == 3
+    assert {in_znodes, of_brokers} <= set(run("groups", "list").stdout.splitlines())
+    eventually(lambda: _status(run, of_brokers)["status"] == "OK")
+    assert _status(run, in_znodes)["lag"] == 0
+    with serving(
+        sandbox.zookeeper_connect, "--bootstrap-server", sandbox.bootstrap_servers, "--interval", "200ms"
+    ) as served:
+        eventually(lambda: served.document(f"/api/groups?search={in_znodes}").get("total") == 2)
+
+
+def _status(run, group):
+    return json.loads(
+        run("groups", "status", "--group", group, "--interval", "50ms", "--samples", "2", "--json").stdout
+    )
+
+
+def test_a_group_with_members_in_both_is_one_and_is_found(run, sandbox, group_nodes, filled_topic):
+    """Somebody has started the new consumers, and has not stopped the old ones: each record is read twice."""
+    topic = filled_topic(3)
+    group_nodes.consume(topic, (0, 1), 1)
+    settings = {"group_protocol": "kafka", "auto_offset_reset": "smallest"}
+    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, group_nodes.name, **settings) as make:
+        one = make()
+        one.create_message_streams({topic: 1})
+        eventually(lambda: len(owned(one)) == 2)
+        (listed,) = json.loads(run("groups", "list", "--long", "--match", group_nodes.name, "--json").stdout)
+        assert (listed["members"], listed["layout"], listed["state"]) == (2, "consumer", "Stable")
+        explained = run("groups", "explain", "--group", group_nodes.name, "--json")
+        assert (explained.exit_code, json.loads(explained.stdout)["findings"][0]["kind"]) == (3, "two-homes")
+
+
+def test_a_group_that_exists_nowhere_is_an_error(run, unique_name):
+    for words in (("explain",), ("status", "--interval", "50ms", "--samples", "2")):
+        ended = run("groups", *words, "--group", unique_name)
+        assert f"group {unique_name}" in str(ended.exception), ended.output

@@ -1,0 +1,114 @@
+"""Groups in ZooKeeper and at brokers, in one list."""
+
+import pytest
+
+from tests.fixtures.groups import group_znodes
+from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.brokergroups import BrokerGroup
+from zkconsumer.operate.groups.everygroup import EveryGroup, GroupInBoth
+from zkconsumer.operate.groups.observedgroup import GroupsLook
+from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+MARK = MigrationMark("migrated", "kafka:g", 1)
+
+
+def at_brokers(*assigned, name="g", offsets=(), topics=("t",), existing=None):
+    """A group of one member that has these partitions; of none without them."""
+    members = (DescribedMember("m", "c", None, frozenset(assigned), "/h", topics),) if assigned else ()
+    described = DescribedGroup("classic", "Stable" if assigned else "Empty", "range", members)
+    stored = {partition: StoredOffset(offset) for partition, offset in offsets}
+    return BrokerGroup(name, described, None, stored, existing={"t": (0, 1)} if existing is None else existing)
+
+
+def sample(partition_owner=None, committed=5):
+    return LagSample(0.0, committed, None, 0, 9, partition_owner, partition_owner is not None)
+
+
+class Source:
+    """Groups that are there, with a sample of each of their partitions."""
+
+    times = None
+    unlisted = ()
+
+    def __init__(self, groups=(), failures=None, *, unavailable=False):
+        self.groups = {group.group: group for group in groups}
+        self.failures = failures or {}
+        self.unavailable = unavailable
+        self.asked = []
+        self.closed = False
+
+    def names(self):
+        if self.unavailable:
+            raise BrokerUnavailable("no broker answers")
+        return sorted(self.groups)
+
+    def look(self, groups, at):
+        self.asked.append(list(groups))
+        found = {name: self.groups[name] for name in groups if name in self.groups}
+        samples = {name: {p: sample(group.owners.get(p)) for p in group.partitions} for name, group in found.items()}
+        missing = {name: GroupMissing("no") for name in groups if name not in found}
+        return GroupsLook(found, samples, {**missing, **self.failures}, ())
+
+    def close(self):
+        self.closed = True
+
+
+def test_both_kinds_are_in_one_list_and_a_group_of_both_is_one():
+    owned = group_znodes(members={"g_a": Subscription({"t": 1})}, topics={"t": 2}, owners={"t-0": "g_a-0"})
+    zookeeper, brokers = Source([owned]), Source([at_brokers(T1), at_brokers(T0, name="h")])
+    every = EveryGroup(zookeeper, brokers)
+    assert every.names() == ["g", "h"]
+    look = every.look(every.names(), 0.0)
+    assert (list(look.groups), look.failures) == (["g", "h"], {})
+    both = look.groups["g"]
+    assert both.live == {"g_a", "m"}
+    assert both.owners == {T0: "g_a-0", T1: "m"}
+    assert [row.id for row in both.describe_members()] == ["g_a", "m"]
+    assert {p: one.owner for p, one in look.samples["g"].items()} == {T0: "g_a-0", T1: "m"}
+    assert (both.layout, both.in_brokers.state) == ("consumer", "Stable")
+    every.close()
+    assert zookeeper.closed
+    assert brokers.closed
+
+
+def test_brokers_are_asked_for_their_groups_only():
+    """They answer for each group on its own, and a cluster may have thousands in ZooKeeper."""
+    zookeeper, brokers = Source([group_znodes()]), Source([at_brokers(T0, name="h")])
+    every = EveryGroup(zookeeper, brokers)
+    every.look(every.names(), 0.0)
+    every.look(["g", "h"], 1.0)
+    assert brokers.asked == [["h"], ["h"]]
+    EveryGroup(zookeeper, brokers).look(["g"], 0.0)
+    assert brokers.asked[-1] == ["g"], "named without a list"
+
+
+def test_brokers_that_list_nothing_are_a_problem():
+    every = EveryGroup(Source([group_znodes()]), Source(unavailable=True))
+    assert every.names() == ["g"]
+    assert every.look(["g"], 0.0).problems == ("groups that brokers coordinate are missing: no broker answers",)
+
+
+def test_why_a_group_cannot_be_read():
+    refused = ZkConsumerError("refused")
+    every = EveryGroup(Source([group_znodes()]), Source(failures={"g": refused, "h": refused}))
+    look = every.look(["g", "h", "i"], 0.0)
+    assert look.problems == ("refused",)
+    assert look.failures["h"] is refused
+    assert "neither in ZooKeeper nor at the brokers" in str(look.failures["i"])
+
+
+@pytest.mark.parametrize(
+    ("members", "assigned", "mark"),
+    [({}, (T0,), None), ({}, (), MARK), ({"g_a": Subscription({"t": 1})}, (T0,), MARK)],
+)
+def test_a_migrated_group_that_continues_at_brokers_needs_no_mark(members, assigned, mark):
+    from dataclasses import replace
+
+    znodes = replace(group_znodes(members=members, topics={"t": 2}), mark=MARK)
+    assert GroupInBoth(znodes, at_brokers(*assigned)).mark == mark

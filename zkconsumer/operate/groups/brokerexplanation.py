@@ -1,0 +1,160 @@
+"""What keeps a group that brokers coordinate from consuming, and whether its last rebalance has succeeded."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import name_some
+from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.brokergroups import BrokerGroup, BrokerGroups
+from zkconsumer.operate.groups.clusterfacts import ClusterFacts
+from zkconsumer.operate.groups.clusterfindings import explain_surroundings
+from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.groupverification import RebalanceVerification
+from zkconsumer.operate.groups.observedgroup import missing_topics
+
+_SETTLED = frozenset({"Stable", "Empty"})
+
+
+def verify_broker_group(config: ConsumerConfig, group: str) -> RebalanceVerification:
+    """Verify that a member has each partition that the group's members subscribe to. Nothing is written.
+
+    Raises:
+        GroupMissing: the brokers have no such group.
+        ZkConsumerError: its coordinator cannot be asked.
+    """
+    with BrokerGroups(config) as brokers:
+        observed = brokers.required(group)
+    return RebalanceVerification(group, tuple(assignment_findings(observed)))
+
+
+def assignment_findings(group: BrokerGroup) -> Iterator[str]:
+    """What is wrong with the assignment of a group, one sentence each."""
+    if not group.live:
+        yield f"no consumer of group {group.group} is a member"
+        return
+    if group.described.state not in _SETTLED:
+        yield f"the group is {group.described.state}"
+    for topic in sorted(group.subscribed - group.existing.keys()):
+        yield f"topic {topic} does not exist"
+    for partition in _unassigned(group):
+        yield f"no member has partition {partition}"
+
+
+def _unassigned(group: BrokerGroup) -> list[TopicPartition]:
+    every = (TopicPartition(topic, n) for topic in sorted(group.subscribed) for n in group.existing.get(topic, ()))
+    return [partition for partition in every if partition not in group.owners]
+
+
+def explain_broker_group(group: BrokerGroup, facts: ClusterFacts) -> list[Finding]:
+    """Everything that keeps a group of brokers from consuming, in the order in which an operator would look.
+
+    Args:
+        group: as its coordinator describes it.
+        facts: what is around it.
+    """
+    reported = frozenset(missing_topics(group))
+    return [
+        *_state(group),
+        *_without_partitions(group),
+        *_without_member(group),
+        *explain_surroundings(group, facts, reported=reported),
+    ]
+
+
+class Explained(NamedTuple):
+    """The members of a group where it was looked for, and what keeps them from consuming."""
+
+    live: frozenset[str]
+    findings: list[Finding]
+
+
+def explain_both(group: str, in_znodes: Explained | None, at_brokers: Explained | None) -> list[Finding]:
+    """The findings of a group that may be in ZooKeeper, at brokers, or in both.
+
+    A group in ZooKeeper that stores offsets in Kafka is one at brokers, too, without members: that is no finding.
+
+    Args:
+        group: its name.
+        in_znodes: None if it has no znodes.
+        at_brokers: None if the brokers do not have it, or were not asked.
+    """
+    if in_znodes is None or at_brokers is None:
+        return [] if (only := in_znodes or at_brokers) is None else only.findings
+    if not at_brokers.live:
+        return in_znodes.findings
+    if not in_znodes.live:
+        return at_brokers.findings
+    twice = Finding(
+        "two-homes",
+        group,
+        f"it has members in ZooKeeper ({name_some(sorted(in_znodes.live))}) and at brokers "
+        f"({name_some(sorted(at_brokers.live))}): both read every record",
+        "stop the members of one of them; to move from one to the other, use `zkconsumer migrate`",
+    )
+    return list(dict.fromkeys((twice, *in_znodes.findings, *at_brokers.findings)))
+
+
+def _command(group: BrokerGroup, *words: str) -> str:
+    return shlex.join(["zkconsumer", *words, "--group", group.group])
+
+
+def _state(group: BrokerGroup) -> Iterator[Finding]:
+    if not group.live:
+        yield Finding(
+            "no-member",
+            group.group,
+            f"the group is {group.described.state}: no consumer is a member",
+            "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
+        )
+    elif group.described.state not in _SETTLED:
+        coordinator = "" if group.coordinator is None else f"; its coordinator is {group.coordinator}"
+        yield Finding(
+            "rebalancing",
+            group.group,
+            f"the group is {group.described.state}, so members wait{coordinator}",
+            "wait for max.poll.interval.ms of its members, then " + _command(group, "groups", "verify"),
+        )
+
+
+def _without_partitions(group: BrokerGroup) -> Iterator[Finding]:
+    """Members that own nothing although the group is stable."""
+    if group.described.state not in _SETTLED:
+        return
+    idle: Sequence[str] = [member.member_id for member in group.described.members if not member.assigned]
+    for member in group.described.members:
+        if member.assigned:
+            continue
+        existing = [topic for topic in member.topics if topic in group.existing]
+        if member.topics and not existing:
+            yield Finding(
+                "idle-member",
+                member.member_id,
+                f"none of its topics exists ({name_some(sorted(member.topics))})",
+                _command(group, "groups", "describe") + " --members",
+            )
+        else:
+            counts = ", ".join(f"{topic} has {len(group.existing[topic])}" for topic in existing)
+            yield Finding(
+                "more-threads-than-partitions",
+                member.member_id,
+                f"{len(group.live)} members share {len(group.owners)} partitions, and {len(idle)} have none"
+                + (f": {counts}" if counts else ""),
+                "end members, or add partitions",
+            )
+
+
+def _without_member(group: BrokerGroup) -> Iterator[Finding]:
+    unassigned = _unassigned(group) if group.described.state in _SETTLED else []
+    if unassigned:
+        yield Finding(
+            "no-owner",
+            format_partitions(unassigned),
+            "members subscribe to the topic, and none of them has the partition",
+            "wait for metadata.max.age.ms, after which members notice new partitions; then "
+            + _command(group, "groups", "verify"),
+        )

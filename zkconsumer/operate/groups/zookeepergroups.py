@@ -1,0 +1,124 @@
+"""ZooKeeperGroups: where groups in ZooKeeper are read, with their offsets in both stores and their logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from zkconsumer.assembly.clusterchoice import open_group_reader
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+from zkconsumer.operate.groups.groupdescription import (
+    OffsetsInKafka,
+    all_partitions,
+    counting_stored,
+    existing_partitions,
+    read_offsets_in_kafka,
+)
+from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
+from zkconsumer.operate.groups.observedgroup import GroupsLook
+from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
+from zkconsumer.operate.offsets.recordtimes import RecordTimes
+from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.zookeeper.session import ZkSession
+
+_LEAST_PATIENCE_S: Final = 1.0
+
+
+def patience_ms(interval: float) -> int:
+    """How long a broker may be silent, in ms, where samples are taken every ``interval`` seconds."""
+    return round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
+
+
+class ZooKeeperGroups:
+    """A :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`. It keeps its connections to brokers.
+
+    Args:
+        session: an open session.
+        config: how brokers are reached.
+        storage: whose committed offset counts.
+        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
+        interval: seconds between samples, if a sample should not take much longer where a broker is silent.
+
+    Attributes:
+        unlisted: nothing, all groups are listed.
+        times: when records of the groups' partitions were written.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        config: ConsumerConfig,
+        *,
+        storage: OffsetStorage = "auto",
+        bootstrap: Sequence[Broker] = (),
+        interval: float = math.inf,
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._storage: OffsetStorage = storage
+        self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
+        self._brokers: Sequence[Broker] = self._bootstrap
+        self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
+        self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
+        self.unlisted: Final = ()
+        self.times: Final = RecordTimes(self._asked.client, config)
+
+    def close(self) -> None:
+        """Close the connections to brokers. Idempotent."""
+        self._asked.close()
+
+    def names(self) -> list[str]:
+        """Names of all groups that ever existed in ZooKeeper, sorted."""
+        return self._open_registry().groups()
+
+    def look(self, groups: Sequence[str], at: float) -> GroupsLook:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        group_reader = self._open_registry()
+        reads = read_groups(self._session, group_reader, groups)
+        groups_znodes = list(reads.groups.values())
+        self._brokers = self._bootstrap or group_reader.live_brokers()
+        self._asked.begin_round()
+        elsewhere = bool(self._bootstrap)
+        in_kafka = read_offsets_in_kafka(
+            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
+        )
+        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
+        logs = self._asked.logs(partitions)
+        problems: list[str] = []
+        samples = {}
+        for znodes in groups_znodes:
+            problems += (*znodes.problems, *in_kafka[znodes.group].problems)
+            samples[znodes.group] = self._samples(znodes, at, in_kafka[znodes.group], logs.found)
+        self._in_kafka = {group: self._in_kafka[group] for group in reads.groups}
+        return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))
+
+    def _open_registry(self) -> GroupReader:
+        """A new one for each sample, since it describes the cluster as of its first question."""
+        return open_group_reader(self._session, self._config, without_brokers=True)
+
+    def _samples(
+        self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
+    ) -> dict[TopicPartition, LagSample]:
+        if in_kafka.error is not None:
+            in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
+        self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
+        samples = {}
+        for partition in all_partitions(znodes, in_kafka):
+            stored = znodes.offsets.get(partition)
+            counts = counting_stored(znodes, in_kafka, partition, self._storage)
+            is_stored = counts.offset is not None and not counts.in_kafka
+            samples[partition] = LagSample(
+                at=at,
+                committed=counts.offset,
+                mzxid=stored.mzxid if stored is not None and is_stored else None,
+                log_start=logs.starts.get(partition),
+                log_end=logs.ends.get(partition),
+                owner=znodes.owners.get(partition),
+                owner_live=znodes.is_live(partition),
+            )
+        return samples
