@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.fixtures.consumers import collect, consumers, owned
 from tests.fixtures.sandbox import Topics, produce_records
@@ -166,6 +166,68 @@ def test_the_page_has_groups_of_brokers(box, consumed):
         assert [member["host"] for member in served.group(group)["members"]] == ["/127.0.0.1"] * 2
         assert served.group(group, "/findings")["findings"] == []
         assert f'kafka_consumergroup_members{{consumergroup="{group}"}} 2' in served.get("/metrics")[1]
+
+
+@pytest.fixture
+def ended(box, unique_name):
+    """A topic with 10 records in each of 2 partitions, and a group that has committed 4 and 7 and has ended."""
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 2)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n % 2} for n in range(20)])
+    client = Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name})
+    client.commit(offsets=[TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 7)], asynchronous=False)
+    client.close()
+    return unique_name, topic
+
+
+@pytest.fixture
+def offsets(box, tmp_path, monkeypatch):
+    """Run ``zkconsumer offsets`` on the brokers alone, where it may write snapshots; its result."""
+    monkeypatch.chdir(tmp_path)
+    named = ("--bootstrap-server", box.bootstrap_servers)
+    return lambda *arguments: CliRunner().invoke(command, ["offsets", *arguments, *named])
+
+
+def stored(box, group, topic):
+    client = Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": group})
+    found = client.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30)
+    client.close()
+    return [one.offset for one in found]
+
+
+def test_offsets_are_reset_and_restored(box, ended, offsets, tmp_path):
+    group, topic = ended
+    snapshot = str(tmp_path / "snapshot")
+    reset = ("reset", "--group", group, "--all-topics", "--to-earliest")
+    assert "dry run" in offsets(*reset).stderr
+    assert stored(box, group, topic) == [4, 7]
+    done = offsets(*reset, "--execute", "--snapshot", snapshot)
+    assert (done.exit_code, stored(box, group, topic)) == (0, [0, 0]), done.output
+    undone = offsets("restore", snapshot, "--execute")
+    assert (undone.exit_code, stored(box, group, topic)) == (0, [4, 7]), undone.output
+    assert offsets("reset", "--group", group, "--topic", f"{topic}:1", "--shift-by", "-2", "--execute").exit_code == 0
+    assert stored(box, group, topic) == [4, 5]
+
+
+def test_offsets_are_exported_imported_and_copied(box, ended, offsets, tmp_path):
+    group, topic = ended
+    file = tmp_path / "offsets.csv"
+    assert offsets("export", "--group", group, "--format", "csv", "--output", str(file)).exit_code == 0
+    assert sorted(file.read_text().splitlines()) == [f"{topic},0,4", f"{topic},1,7"]
+    imported = offsets("import", str(file), "--group", f"{group}-2", "--execute")
+    assert (imported.exit_code, stored(box, f"{group}-2", topic)) == (0, [4, 7]), imported.output
+    copied = offsets("copy", "--from-group", group, "--to-group", f"{group}-3", "--topic", f"{topic}:1", "--execute")
+    assert (copied.exit_code, stored(box, f"{group}-3", topic)) == (0, [-1001, 7]), copied.output
+
+
+def test_offsets_of_a_group_with_members_are_not_written(consumed, ours, offsets):
+    group, topic = consumed
+    eventually(lambda: committed(ours, group))
+    refused = offsets("reset", "--group", group, "--all-topics", "--to-earliest", "--execute", "--force-live")
+    assert (refused.exit_code, f"group {group} has members at the brokers" in refused.stderr) == (3, True), refused.exception
+    exported = offsets("export", "--group", group, "--format", "csv")
+    assert exported.stdout.count(topic) == 3
+    wrong = offsets("reset", "--group", group, "--all-topics", "--to-earliest", "--store", "both")
+    assert (wrong.exit_code, "no ZooKeeper is named" in wrong.stderr) == (2, True)
 
 
 def test_a_group_that_does_not_exist_is_an_error(box, unique_name):

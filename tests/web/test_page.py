@@ -193,7 +193,7 @@ def test_the_table_is_what_the_api_answers(browser, serve, group, lagging):
         return found == expected() and [row[5] for row in found] == ["1", "2", "3"]
 
     eventually(same)
-    assert [(row[0], row[3]) for row in rows(browser, "#members")] == [(f"{group.name}_c", "3")]
+    assert [(row[0], row[4]) for row in rows(browser, "#members")] == [(f"{group.name}_c", "3")]
 
 
 def test_each_partition_has_a_trace_with_the_points_of_the_api(browser, serve, group, lagging):

@@ -11,7 +11,7 @@ from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
-from zkconsumer.cli.writing import STORE, Writing, parse_topics, refuse, run, writing_options
+from zkconsumer.cli.writing import STORE, Writing, connected_to_stores, parse_topics, refuse, run, writing_options
 
 if TYPE_CHECKING:
     from zkconsumer.operate.offsets.groupstores import Cluster
@@ -55,17 +55,22 @@ def export(
     kind: Literal["zk", "csv", "json"],
     output: Path | None,
 ) -> None:
-    """Write the offsets that ZooKeeper stores to a file.
+    """Write the offsets that ZooKeeper stores to a file; with --bootstrap-server alone those that Kafka stores.
 
     The rows of `csv` have the group as their first column unless exactly one group is given. What cannot be exported
     (groups and znodes that may not be read, names that the format cannot express) is reported, and the exit code is 3.
     """
-    from zkconsumer.operate.offsets.offsetexport import export_offsets
+    from zkconsumer.operate.offsets.offsetexport import export_broker_offsets, export_offsets
     from zkconsumer.operate.offsets.offsetfiles import format_offsets
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
-    with tool_session(connection.config()) as session, progress("reading") as advance:
-        exported = export_offsets(session, groups, advance=advance)
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        with progress("reading"):
+            exported = export_broker_offsets(of_brokers, groups)
+    else:
+        with tool_session(connection.config()) as session, progress("reading") as advance:
+            exported = export_offsets(session, groups, advance=advance)
     problems = [*exported.problems]
     text = format_offsets(exported.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
     if output is None:
@@ -102,13 +107,13 @@ def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool,
             session,
             cluster,
             content,
-            store=store,
+            store=writing.store(store),
             live=writing.force_live,
             skip_missing=skip_missing,
             clamp=clamp,
         )
 
-    run(writing, make)
+    run(writing, make, connect=connected_to_stores)
 
 
 @offsets.command()
@@ -142,7 +147,7 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
             live=writing.force_live,
         )
 
-    run(writing, make)
+    run(writing, make, connect=connected_to_stores)
 
 
 @offsets.command()
@@ -171,7 +176,10 @@ def reset(
     store: Any,
     **options: Any,
 ) -> None:
-    """Move the offsets of a group (KIP-122). Its members must be stopped."""
+    """Move the offsets of a group (KIP-122). Its members must be stopped.
+
+    With --bootstrap-server alone it is a group that brokers coordinate, as for export, import, restore and copy.
+    """
     from zkconsumer.operate.offsets.resetplan import plan_reset
 
     # By identity: offset 0 equals False.
@@ -193,13 +201,13 @@ def reset(
             group,
             wanted,
             spec,
-            store=store,
+            store=writing.store(store),
             live=writing.force_live,
             approximate=approximate,
             create=create,
         )
 
-    run(writing, make)
+    run(writing, make, connect=connected_to_stores)
 
 
 def _option(name: str) -> str:
@@ -251,12 +259,17 @@ def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1,2]", help="A topic, or some partitions of it.")
 @STORE
 def copy(writing: Writing, source: str, destination: str, topics: tuple[str, ...], store: Any) -> None:
-    """Store the offsets that one group has in ZooKeeper for another group, whose members must be stopped."""
+    """Store the offsets that one group has in ZooKeeper for another group, whose members must be stopped.
+
+    With --bootstrap-server alone the offsets are those in Kafka of both.
+    """
     from zkconsumer.operate.offsets.offsetimport import plan_copy
 
     wanted = parse_topics(topics) if topics else None
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
-        return plan_copy(session, cluster, source, destination, wanted, store=store, live=writing.force_live)
+        return plan_copy(
+            session, cluster, source, destination, wanted, store=writing.store(store), live=writing.force_live
+        )
 
-    run(writing, make)
+    run(writing, make, connect=connected_to_stores)

@@ -21,7 +21,7 @@ from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.operate.offsets.groupstores import Cluster, Store
     from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
     from zkconsumer.operate.offsets.writereport import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
@@ -52,6 +52,18 @@ class Writing:
     long_hold: bool
     force_live: bool
     as_json: bool
+
+    def store(self, given: Store | None) -> Store | None:
+        """The store that is named; Kafka where no ZooKeeper is.
+
+        Raises:
+            click.UsageError: ZooKeeper is to be written, and none is named.
+        """
+        if self.connection.broker_config() is None:
+            return given
+        if given in ("zookeeper", "both"):
+            raise click.UsageError(f"--store {given}: no ZooKeeper is named; give --zookeeper")
+        return "kafka"
 
 
 def writing_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -93,6 +105,25 @@ def connected(connection: ToolConnection) -> Iterator[tuple[ZkSession, Cluster]]
 
     config = connection.config()
     with tool_session(config) as session, closing(Cluster.of(session, config)) as cluster:
+        yield session, cluster
+
+
+@contextmanager
+def connected_to_stores(connection: ToolConnection) -> Iterator[tuple[ZkSession, Cluster]]:
+    """As :func:`connected`; brokers alone with --bootstrap-server alone.
+
+    The session is an :class:`~zkconsumer.zookeeper.absentzookeeper.AbsentZooKeeper` then.
+    """
+    of_brokers = connection.broker_config()
+    if of_brokers is None:
+        with connected(connection) as both:
+            yield both
+        return
+    from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
+
+    session = AbsentZooKeeper(of_brokers.bootstrap_servers or "")
+    with closing(Cluster.of(session, of_brokers)) as cluster:
         yield session, cluster
 
 

@@ -74,7 +74,10 @@ class ZkSession:
 
     Attributes:
         connections: incremented when a connection, and with it all watches, is made or lost; written by kazoo's thread.
+        is_absent: True where a command names no ZooKeeper; see :mod:`zkconsumer.zookeeper.absentzookeeper`.
     """
+
+    is_absent = False
 
     def __init__(
         self,

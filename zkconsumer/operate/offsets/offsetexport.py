@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.zookeeper.session import ZkSession
@@ -24,6 +26,33 @@ class Export:
 
     offsets: tuple[GroupOffset, ...]
     problems: tuple[str, ...]
+
+
+def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Export:
+    """Read the offsets that groups have committed to Kafka, without any ZooKeeper; it writes nothing.
+
+    Args:
+        config: how brokers are reached.
+        groups: names of groups; none stands for all, and then a group that may not be read is a problem.
+
+    Raises:
+        GroupMissing: a group of ``groups`` does not exist.
+        ZkConsumerError: one of them cannot be read, or no broker answers.
+    """
+    with BrokerGroups(config) as brokers:
+        found, failures = brokers.read(sorted(set(groups)) or brokers.names())
+        unlisted = brokers.unlisted
+    if groups and failures:
+        raise next(iter(failures.values()))
+    rows = [
+        GroupOffset(name, partition, stored.offset)
+        for name, group in found.items()
+        for partition, stored in sorted(group.offsets.items())
+        if stored.offset is not None
+    ]
+    unread = [f"group {name}: {error}" for name, error in failures.items()]
+    problems = (problem for group in found.values() for problem in group.problems)
+    return Export(tuple(rows), (*unlisted, *unread, *problems))
 
 
 def export_offsets(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
@@ -131,7 +132,7 @@ def plan_copy(
     Args:
         session: an open session.
         cluster: brokers, which have the logs and the offsets in Kafka.
-        source: group whose offsets in ZooKeeper are read; it may have members.
+        source: group whose offsets in ZooKeeper are read, or in Kafka where there is none; it may have members.
         destination: group that gets the offsets.
         topics: topic to its partitions, None for all of them; None for all topics.
         store: where to write; None for the store that the destination uses.
@@ -143,14 +144,18 @@ def plan_copy(
     """
     if source == destination:
         raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
-    stored = offset_nodes(session, source, None if topics is None else tuple(topics))
-    wanted = {p: offset for p, offset in stored.offsets().items() if _is_wanted(p, topics)}
+    if session.is_absent:
+        stored = offsets_of(cluster.committed_all(source))
+    else:
+        stored = offset_nodes(session, source, None if topics is None else tuple(topics)).offsets()
+    wanted = {p: offset for p, offset in stored.items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:
                 raise ZkConsumerError(f"group {source} has no offset of {TopicPartition(topic, number)}")
     if not wanted:
-        raise ZkConsumerError(f"group {source} has no such offsets in ZooKeeper; check its name and --topic")
+        where = "Kafka" if session.is_absent else "ZooKeeper"
+        raise ZkConsumerError(f"group {source} has no such offsets in {where}; check its name and --topic")
     existing = existing_partitions(session, cluster, wanted)
     if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
         raise ZkConsumerError(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold
@@ -83,8 +83,11 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
         commits_again: commit also the offsets that Kafka has already, so that their retention begins again.
 
     Raises:
+        WriteRefused: the snapshot is of znodes, and no ZooKeeper is named.
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
+    if session.is_absent and any(change.nodes for change in snapshot.groups):
+        raise WriteRefused(["the snapshot has znodes: give --zookeeper"])
     how = _How(complete, overwrite, outside, commits_again, snapshot.identities)
     plans = [
         _plan_group(session, cluster, change, how, Guards(session, live, forceable))
@@ -267,4 +270,6 @@ def _kafka(
             for offset in kept
         )
         changes = [offset for offset in changes if offset.after is not None]
+    if changes:
+        guards.check_members_in_kafka(cluster, change.group)
     return changes

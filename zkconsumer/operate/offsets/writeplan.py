@@ -150,6 +150,18 @@ class Guards:
                 f"{name_some(recent)}; a member has just left, or a SimpleConsumer is at work"
             )
 
+    def check_members_in_kafka(self, cluster: Cluster, group: str) -> None:
+        """A coordinator refuses commits of others while its group has members, so nothing can force them."""
+        try:
+            described = cluster.describe(group)
+        except ZkConsumerError:  # brokers before 0.9 have no groups; of others, the commit reports what is wrong
+            return
+        if described.has_members:
+            self.refusals.append(
+                f"group {group} has members at the brokers ({described.state}), which accept their commits alone; stop "
+                "them"
+            )
+
     def warn_of_mark(self, group: str) -> None:
         """A group that was migrated does not read what is written to ZooKeeper."""
         path = GroupPaths(group).migrated
@@ -236,7 +248,9 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     hold = partitions_to_hold(session, cluster.config, target.group, wanted)
     guards.check_group(target.group, hold, target.nodes)
     rows = tuple(target.rows[p] for p in sorted(target.rows))
-    change = GroupChange(target.group, nodes, kafka)
+    if kafka:
+        guards.check_members_in_kafka(cluster, target.group)
+    change = GroupChange(target.group, nodes, kafka).holding(None if session.is_absent else target.group)
     return GroupPlan(change, rows, frozenset(hold), tuple(guards.refusals), tuple(guards.warnings))
 
 
