@@ -28,6 +28,7 @@
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── InstanceIdInUse             another consumer has taken the same group.instance.id; this one has left its group
+    ├── GroupMissing                a tool was asked for a group that does not exist
     ├── GroupMigrated               the group's offsets were moved to another store; its consumers continue there
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotLeader                   the broker that was asked does not lead the partition; another one does

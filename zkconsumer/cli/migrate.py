@@ -23,6 +23,7 @@ from zkconsumer.cli.groupoptions import (
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.migrateback import reverse_command, rollback_command
 from zkconsumer.cli.migrateconfig import config_command
+from zkconsumer.cli.migratefleet import fleet
 from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
@@ -151,5 +152,6 @@ for _command in (
     unmark_command,
     guide_command,
     config_command,
+    fleet,
 ):
     migrate.add_command(_command)

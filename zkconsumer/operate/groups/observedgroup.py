@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from zkconsumer.errors import ZkConsumerError, name_some
-from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
-from zkconsumer.operate.offsets.recordtimes import RecordTimes
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.errors import name_some
+
+if TYPE_CHECKING:
+    from zkconsumer.errors import ZkConsumerError
+    from zkconsumer.model import TopicPartition
+    from zkconsumer.operate.groups.rules.lagstatus import LagSample
+    from zkconsumer.operate.offsets.recordtimes import RecordTimes
+    from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 ZnodeLayout = Literal["consumer", "offsets", "kafka-0.7", "empty"]
 """What a group's znodes are: those of a group with members, offsets alone (a simple consumer's, or imported ones),

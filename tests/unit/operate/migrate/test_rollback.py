@@ -200,9 +200,11 @@ def test_members_in_kafka_refuse_offsets_that_no_hold_protects(servers):
     servers.begin("storm:/s/id", "kafka:g")
     servers.run()
     snapshot = read_snapshot(servers.file.with_name("plan.snapshot.json"))
-    servers.brokers.live.add("g")
     with closing(session_in_memory(servers.server)) as session:
         undo = plan_restore(session, servers.brokers, snapshot)
+        servers.brokers.live.add("g")
+        (reason,) = plan_restore(session, servers.brokers, snapshot).refusals
+        assert "group g has members at the brokers" in reason
         assert len(execute(session, servers.brokers, undo, SnapshotFile(servers.file.with_name("undo"))).faults) == len(
             OFFSETS
         )

@@ -1,0 +1,132 @@
+"""Reads how far the groups of a fleet have come: their files, their znodes, and their groups in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zkconsumer.assembly.clusterchoice import open_group_reader
+from zkconsumer.errors import GroupMissing, ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.operate.groups.groupznodes import GroupReads, read_groups
+from zkconsumer.operate.migrate.fleet import GroupFiles, Job
+from zkconsumer.operate.migrate.mirror import mirrored
+from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
+from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, Judged, judge
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
+from zkconsumer.wire.rules.describedgroup import KafkaGroup
+from zkconsumer.zookeeper.session import ZkSession
+
+
+class FleetRow(NamedTuple):
+    """One group of a fleet.
+
+    Attributes:
+        cluster: name of its cluster.
+        group: what is wanted of it.
+        state: how far it has come.
+        reason: why, in words; empty where nothing has to be said.
+        members: how many it has in ZooKeeper; None if that is unknown.
+        partitions: of its plan; None without one.
+    """
+
+    cluster: str
+    group: FleetGroup
+    state: FleetState
+    reason: str
+    members: int | None
+    partitions: int | None
+
+
+class _Files(NamedTuple):
+    plan: MigrationPlan | None = None
+    run: WriteState | None = None
+    back: WriteState | None = None
+    mirrored: Mapping[TopicPartition, frozenset[int | None]] = {}
+    problem: str | None = None
+
+
+def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> list[FleetRow]:
+    """The rows of groups of one cluster, in the order given. Nothing is written.
+
+    Args:
+        session: an open session.
+        cluster: its brokers.
+        jobs: the groups.
+
+    Raises:
+        ZkConsumerError: ZooKeeper cannot be read.
+    """
+    files = {job.group.group: _read_files(job.files) for job in jobs}
+    group_reader = open_group_reader(session, cluster.config, without_brokers=True)
+    reads = read_groups(session, group_reader, [job.group.group for job in jobs])
+    planned = {
+        job.group.target.group: [row.partition for row in plan.partitions]
+        for job in jobs
+        if (plan := files[job.group.group].plan) is not None
+    }
+    described: Mapping[str, KafkaGroup | ZkConsumerError]
+    try:
+        described = cluster.describe_all(planned)
+        committed = cluster.offsets.committed(planned)
+    except ZkConsumerError as error:
+        described, committed = dict.fromkeys(planned, error), {}
+    return [_row(job, files[job.group.group], reads, described, committed) for job in jobs]
+
+
+def _read_files(files: GroupFiles) -> _Files:
+    try:
+        plan = files.plan()
+        if plan is None:
+            return _Files()
+        of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
+        return _Files(plan, files.run_state(), files.back_state(), of_mirror)
+    except (ZkConsumerError, OSError) as error:
+        return _Files(problem=str(error))
+
+
+def _row(
+    job: Job,
+    files: _Files,
+    reads: GroupReads,
+    described: Mapping[str, KafkaGroup | ZkConsumerError],
+    committed: Mapping[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]],
+) -> FleetRow:
+    group, target = job.group.group, job.group.target.group
+    znodes, failure = reads.groups.get(group), reads.failures.get(group)
+    kafka, stored = described.get(target), committed.get(target)
+    problems = [] if files.problem is None else [files.problem]
+    if failure is not None and not isinstance(failure, GroupMissing):
+        problems.append(str(failure))
+    if isinstance(kafka, ZkConsumerError):
+        problems.append(str(kafka))
+    problems += () if stored is None else stored.problems
+    facts = FleetFacts(
+        plan=files.plan,
+        run=files.run,
+        back=files.back,
+        mirrored=files.mirrored,
+        exists=znodes is not None,
+        members=() if znodes is None else tuple(sorted(znodes.live)),
+        mark=None if znodes is None else znodes.mark,
+        in_zookeeper={} if znodes is None else {p: node.offset for p, node in znodes.offsets.items()},
+        kafka=None if isinstance(kafka, ZkConsumerError) else kafka,
+        in_kafka={} if stored is None else offsets_of(stored.found),
+        problems=tuple(problems),
+    )
+    judged: Judged = judge(facts)
+    return FleetRow(
+        job.fleet.name,
+        job.group,
+        judged.state,
+        judged.reason,
+        None
+        if znodes is None and failure is not None and not isinstance(failure, GroupMissing)
+        else len(facts.members),
+        None if files.plan is None else len(files.plan.partitions),
+    )

@@ -1,0 +1,256 @@
+"""FleetFile: which groups of a cluster are to leave ZooKeeper, when and where to; a TOML file that people edit."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import quote
+
+from zkconsumer.errors import UsageError
+from zkconsumer.operate.migrate.rules.migrationend import End, parse_end
+from zkconsumer.operate.migrate.rules.migrationplan import Missing
+
+_CLUSTER_KEYS: Final = frozenset({"zookeeper", "bootstrap_servers", "config"})
+_GROUP_KEYS: Final = frozenset({"wave", "owner", "target", "protocol", "window", "missing", "retention", "rewind"})
+_PROTOCOLS: Final = ("kafka", "consumer")
+_HEAD: Final = """\
+# The groups of one cluster that leave ZooKeeper, for `zkconsumer migrate fleet`; edit it, and keep it in git.
+#
+# wave       groups of one wave are planned, run and verified by one command; those of wave 0 are left out
+# owner      whom to ask; shown by `fleet status`
+# target     kafka:NAME, where the offsets are written
+# protocol   group.protocol of the new consumers: kafka or consumer
+# window     when `fleet run` may write: 2026-12-01T22:00Z/2026-12-02T04:00Z; empty for any time
+# missing    fail, earliest or latest: where partitions begin of which there is no offset; fail if it is omitted
+# rewind     true accepts that offsets of the target move back
+"""
+
+
+class Window(NamedTuple):
+    """When the offsets of a group may be written: from, until."""
+
+    begin: datetime
+    end: datetime
+
+    def has(self, now: datetime) -> bool:
+        """True if a time with a zone lies inside."""
+        return self.begin <= now < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class FleetGroup:
+    """What is wanted of one group.
+
+    Attributes:
+        group: its name in ZooKeeper.
+        wave: groups of one wave are migrated together; those of wave 0 are left out.
+        owner: whom to ask.
+        target: where the offsets are written.
+        protocol: ``group.protocol`` of the new consumers.
+        window: when they may be written; None for any time.
+        missing: see :data:`~zkconsumer.operate.migrate.rules.migrationplan.Missing`.
+        rewind: offsets of the target may move back.
+    """
+
+    group: str
+    wave: int
+    owner: str
+    target: End
+    protocol: str = "kafka"
+    window: Window | None = None
+    missing: Missing = "fail"
+    rewind: bool = False
+
+    @property
+    def directory(self) -> str:
+        """Name of the directory of its plans: that of the group, percent-encoded where a file system needs it."""
+        name = quote(self.group, safe="")
+        return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFile:
+    """The groups of one cluster.
+
+    Attributes:
+        name: of the cluster: that of the file, without its ending.
+        zookeeper: servers and chroot; empty for those of the command.
+        bootstrap_servers: brokers; empty for those that are registered in ZooKeeper.
+        config: properties file, from the directory of the fleet; empty for none.
+        groups: in the order of the file.
+    """
+
+    name: str
+    zookeeper: str
+    bootstrap_servers: str
+    config: str
+    groups: tuple[FleetGroup, ...]
+
+
+class FoundGroup(NamedTuple):
+    """A group that a new file gets.
+
+    Attributes:
+        group: its name.
+        note: what was found of it, in a line.
+        is_ready: False if the survey has a blocker; then it gets wave 0.
+    """
+
+    group: str
+    note: str
+    is_ready: bool
+
+
+def format_fleet(cluster: Mapping[str, str], found: Sequence[FoundGroup], wave: int) -> str:
+    """The text of a new file.
+
+    Args:
+        cluster: ``zookeeper``, ``bootstrap_servers`` and ``config``, see :class:`FleetFile`.
+        found: the groups.
+        wave: number of groups in a wave; 0 for one wave of all.
+    """
+    lines = [_HEAD, "[cluster]", *(f"{key} = {_string(value)}" for key, value in cluster.items() if value)]
+    return "\n".join(lines) + "\n" + format_groups(found, wave)
+
+
+def format_groups(found: Sequence[FoundGroup], wave: int) -> str:
+    """The text of groups that a file gets, the ready ones in waves; for the arguments see :func:`format_fleet`."""
+    lines, ready = [], 0
+    for group in found:
+        number = 0
+        if group.is_ready:
+            number = ready // wave + 1 if wave else 1
+            ready += 1
+        target = _string(str(End("kafka", group.group)))
+        lines += [
+            "",
+            f"[groups.{_string(group.group)}]  # {_one_line(group.note)}",
+            f"wave = {number}",
+            'owner = ""',
+            f"target = {target}",
+            'protocol = "kafka"',
+            'window = ""',
+        ]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _string(value: str) -> str:
+    """A TOML string: that of JSON, whose escapes TOML has, too."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _one_line(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def parse_fleet(name: str, content: bytes) -> FleetFile:
+    """Read a file.
+
+    Args:
+        name: of the file, without its ending.
+        content: of the file.
+
+    Raises:
+        UsageError: with every fault of it.
+    """
+    try:
+        document = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # of the encoding, or TOML
+        raise UsageError(f"{name}.toml: {error}") from None
+    faults: list[str] = []
+    cluster = document.pop("cluster", {})
+    groups = document.pop("groups", {})
+    if not (isinstance(cluster, dict) and isinstance(groups, dict)):
+        raise UsageError(f"{name}.toml: [cluster] and [groups.NAME] are tables")
+    faults += (f"{key} is not known" for key in document)
+    faults += (f"cluster.{key} is not known" for key in cluster.keys() - _CLUSTER_KEYS)
+    faults += (f"cluster.{key} is a string" for key, value in cluster.items() if not isinstance(value, str))
+    parsed = [_group(group, entry, faults) for group, entry in groups.items()]
+    targets: dict[End, str] = {}
+    for one in parsed:
+        if one is not None and (other := targets.setdefault(one.target, one.group)) != one.group:
+            faults.append(f"groups {other} and {one.group} have one target, {one.target}")
+    if faults:
+        raise UsageError(f"{name}.toml: " + "; ".join(faults))
+    texts = {key: str(cluster.get(key, "")) for key in _CLUSTER_KEYS}
+    return FleetFile(name, **texts, groups=tuple(one for one in parsed if one is not None))
+
+
+def _group(group: str, entry: Any, faults: list[str]) -> FleetGroup | None:
+    if not isinstance(entry, dict):
+        faults.append(f"groups.{group} is a table")
+        return None
+    before = len(faults)
+    faults += (f"groups.{group}.{key} is not known" for key in entry.keys() - _GROUP_KEYS)
+    wave, protocol = entry.get("wave", 0), entry.get("protocol", "kafka")
+    missing: Missing | None = next((m for m in get_args(Missing) if m == entry.get("missing", "fail")), None)
+    if not isinstance(wave, int) or isinstance(wave, bool) or wave < 0:
+        faults.append(f"groups.{group}.wave is a number from 0 on")
+    if protocol not in _PROTOCOLS:
+        faults.append(f"groups.{group}.protocol is one of {', '.join(_PROTOCOLS)}")
+    if missing is None:
+        faults.append(f"groups.{group}.missing is one of {', '.join(get_args(Missing))}")
+    target, window = _target(group, entry, faults), _window(group, entry.get("window", ""), faults)
+    if len(faults) > before or target is None or missing is None:
+        return None
+    return FleetGroup(
+        group, wave, str(entry.get("owner", "")), target, protocol, window, missing, entry.get("rewind") is True
+    )
+
+
+def _target(group: str, entry: Mapping[str, Any], faults: list[str]) -> End | None:
+    try:
+        target = parse_end(str(entry.get("target", f"kafka:{group}")))
+    except ValueError as error:
+        faults.append(f"groups.{group}.target: {error}")
+        return None
+    if target.kind != "kafka":
+        faults.append(f"groups.{group}.target is kafka:NAME")
+        return None
+    return target
+
+
+def _window(group: str, text: Any, faults: list[str]) -> Window | None:
+    if text == "":
+        return None
+    try:
+        begin, end = (datetime.fromisoformat(part) for part in str(text).split("/"))
+        window = Window(*(t if t.tzinfo is not None else t.replace(tzinfo=UTC) for t in (begin, end)))
+        if window.begin < window.end:
+            return window
+    except ValueError:
+        pass
+    faults.append(f"groups.{group}.window: write it as 2026-12-01T22:00Z/2026-12-02T04:00Z")
+    return None
+
+
+def groups_of(
+    fleets: Iterable[FleetFile], wave: int | None, names: Iterable[str]
+) -> list[tuple[FleetFile, FleetGroup]]:
+    """The groups that a command is about: those of a wave, or those that are named.
+
+    Args:
+        fleets: of all clusters.
+        wave: its number; None for the groups that are named.
+        names: of groups.
+
+    Raises:
+        UsageError: there is no such group.
+    """
+    wanted = set(names)
+    every = [(fleet, group) for fleet in fleets for group in fleet.groups]
+    chosen = [
+        (fleet, group)
+        for fleet, group in every
+        if (group.group in wanted if wave is None else group.wave == wave and (not wanted or group.group in wanted))
+    ]
+    if not chosen:
+        waves = ", ".join(map(str, sorted({group.wave for _, group in every} - {0}))) or "none"
+        raise UsageError(f"no group is meant; the waves are {waves}")
+    if absent := sorted(wanted - {group.group for _, group in chosen}):
+        raise UsageError(f"the fleet has no group {', '.join(absent)} there")
+    return chosen
