@@ -32,7 +32,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("kinds", nargs=-1, type=click.Choice(list(KINDS)), metavar="[jvm|zkconsumer|mirrormaker]...")
+@click.argument("kinds", nargs=-1, type=click.Choice(list(KINDS)), metavar="[jvm|zkconsumer|fleet|mirrormaker]...")
 @click.option("--rounds", type=click.IntRange(min=1), default=50, show_default=True, help="Rounds of each group.")
 @_STORE
 def run(kinds: tuple[str, ...], rounds: int, store: Path | None) -> None:

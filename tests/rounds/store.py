@@ -20,6 +20,10 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
         "zkconsumer, and confluent-kafka at Kafka",
         "tests/interop/test_migration.py::test_a_group_moves_to_kafka_and_back_under_load[join]",
     ),
+    "fleet": (
+        "ten groups of a fleet, and confluent-kafka at Kafka; tools killed at random moments",
+        "tests/interop/test_fleet_rounds.py::test_a_fleet_moves_there_and_back_with_killed_tools",
+    ),
     "mirrormaker": (
         "MirrorMaker 1.1.1, with its old and its new consumer",
         "tests/interop/test_mirrormaker.py::test_a_mirrormaker_moves_to_the_new_consumer_and_back_under_load",
