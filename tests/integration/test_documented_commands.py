@@ -34,11 +34,13 @@ class Commands:
         servers = sandbox.zookeeper_connect
         lines = [line.replace("h1:2181/kafka", servers).replace("h1:2181", servers) for line in lines]
         lines = [line.replace("b1:9092", sandbox.bootstrap_servers) for line in lines]
+        lines = [line.replace(".*svc-.*", f"{unique_name}-svc-.*") for line in lines]
         self._lines = [line.replace("/storm/", f"/storm/{unique_name}-") for line in lines]
         self.directory = directory
         self.topic = topic
         self.orders = OffsetGroup(f"{unique_name}-orders", zookeeper)
         self.canary = OffsetGroup(f"{unique_name}-orders-canary", zookeeper)
+        self.fleet = [OffsetGroup(f"{unique_name}-svc-{name}", zookeeper) for name in ("a", "b")]
         self.mirror = OffsetGroup(f"{unique_name}-mirror", zookeeper)
         self.spout = f"/storm/{unique_name}-counts"
 
@@ -149,6 +151,21 @@ def test_the_command_of_serve_prints_an_address(commands):
     page.to_the_end()
 
 
+def move_the_fleet(page, in_kafka, cluster, partitions):
+    for group in page.fleet:
+        group.store(page.topic, {0: 3, 1: 4})
+    assert "2 not started" in page.until("fleet status")
+    page.until("fleet verify")
+    names = [group.name for group in page.fleet]
+    assert [in_kafka(name) for name in names] == [{0: 3, 1: 4}] * 2
+    for name in names:
+        assert cluster.commit(name, dict.fromkeys(partitions, StoredOffset(6))) == {}
+    assert "4 offsets of 2 groups copied" in page.until("fleet mirror")
+    assert cluster.commit(names[0], dict.fromkeys(partitions, StoredOffset(7))) == {}
+    page.until("fleet reverse", "--execute")
+    assert [group.offsets(page.topic) for group in page.fleet] == [{0: 7, 1: 7}, {0: 6, 1: 6}]
+
+
 @pytest.mark.slow
 def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     page = commands("docs/migration.md")
@@ -182,6 +199,7 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     assert page.orders.offsets(page.topic) == {0: 7, 1: 7}
     page.until("migrate config")
     assert "auto.offset.reset=earliest" in (page.directory / "next.properties").read_text(encoding="utf-8")
+    move_the_fleet(page, in_kafka, cluster, partitions)
     page.mirror.store(page.topic, {0: 3, 1: 2})
     page.until("migrate mirror", "mirror.plan.json")
     assert in_kafka(page.mirror.name) == {0: 3, 1: 2}

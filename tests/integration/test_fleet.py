@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.fixtures.groupnodes import GroupNodes
+from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 
@@ -119,6 +120,18 @@ def test_a_window_keeps_a_group_from_being_written(fleet):
     assert "its window is 2020-01-01" in fleet.run("run", "--wave", "1", "--execute", code=3).stderr
     fleet.run("run", "--wave", "1", "--execute", "--any-time")
     assert fleet.states() == ["written"] * GROUPS
+
+
+def test_the_page_of_a_fleet(fleet, sandbox):
+    fleet.init()
+    fleet.run("plan", "--wave", "1")
+    with serving(sandbox.zookeeper_connect, "--fleet", str(fleet.directory)) as served:
+        eventually(lambda: served.document("/api/groups").get("has_fleet"))
+        assert served.document("/api/fleet")["totals"] == {"planned": GROUPS}
+        assert "Migration of the fleet" in served.get("/fleet")[1]
+        (fleet.directory / "cluster.toml").write_text("[groups", encoding="utf-8")
+        status, text = served.get("/api/fleet")
+        assert (status, "cluster.toml" in text) == (503, True)
 
 
 def test_one_mirror_serves_all_groups(fleet):

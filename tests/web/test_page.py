@@ -248,6 +248,23 @@ def test_hostile_names_are_inert(browser, serve, group, zookeeper, unique_name):
     assert browser.title == "Consumer groups"
 
 
+def test_the_migration_of_a_fleet(browser, serve, sandbox, group, lagging, tmp_path):
+    """Names and owners come from a file that people edit."""
+    text = (
+        f'[cluster]\nzookeeper = "{sandbox.zookeeper_connect}"\n[groups."{group.name}"]\nwave = 1\nowner = "<b>ann"\n'
+    )
+    (tmp_path / "main.toml").write_text(f"{text}[groups.gone]\nwave = 2\n", encoding="utf-8")
+    served = serve("--fleet", str(tmp_path))
+    browser.get(f"{served.url}/")
+    eventually(lambda: browser.find_element("id", "fleet-link").is_displayed())
+    click(browser, "#fleet-link a")
+    eventually(lambda: rows(browser, "#fleet"))
+    first, second = rows(browser, "#fleet")
+    assert first[:6] == ["main", group.name, "1", "<b>ann", "not started", f"kafka:{group.name}"]
+    assert second[4] == "gone wrong"
+    assert browser.find_element("id", "totals").text == "1 not started, 1 gone wrong"
+
+
 def test_a_server_that_ends_is_reported(browser, serve, group, lagging):
     served = serve()
     browser.get(f"{served.url}/")

@@ -203,16 +203,12 @@ def status_command(chosen: _Chosen, as_json: bool, as_csv: bool) -> None:
     mirrored, done (and its znodes are deleted), came back, gone wrong (why), or unknown. The exit code is 3 if a group
     has gone wrong.
     """
-    from zkconsumer.operate.migrate.fleetstatus import read_status
     from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
-    rows: list[FleetRow] = []
     with progress("reading"):
-        for jobs in chosen.jobs(required=False).values():
-            with connected(chosen.connection_of(jobs[0].fleet)) as (session, cluster):
-                rows += read_status(session, cluster, jobs)
+        rows = _rows(chosen)
     if as_json:
         click.echo(json.dumps(status_document(rows)))
     elif as_csv:
@@ -221,6 +217,31 @@ def status_command(chosen: _Chosen, as_json: bool, as_csv: bool) -> None:
         echo_lines(status_lines(rows))
     if any(row.state is FleetState.WRONG for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _rows(chosen: _Chosen) -> list[FleetRow]:
+    from zkconsumer.operate.migrate.fleetstatus import read_status
+
+    rows: list[FleetRow] = []
+    for jobs in chosen.jobs(required=False).values():
+        with connected(chosen.connection_of(jobs[0].fleet)) as (session, cluster):
+            rows += read_status(session, cluster, jobs)
+    return rows
+
+
+def fleet_document(connection: ToolConnection, directory: Path) -> dict[str, Any]:
+    """The document of ``fleet status``, for the page of ``serve``, whose servers need not be those of the fleet.
+
+    Args:
+        connection: whose properties apply.
+        directory: of the fleet.
+
+    Raises:
+        ZkConsumerError: a file has faults, or ZooKeeper cannot be read.
+        OSError: a file cannot be read.
+    """
+    of_files = dataclasses.replace(connection, zookeeper=None, bootstrap_servers=None, config_file=None)
+    return status_document(_rows(_Chosen(of_files, directory, None, (), (), 1)))
 
 
 def status_document(rows: Sequence[FleetRow]) -> dict[str, Any]:

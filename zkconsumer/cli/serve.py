@@ -8,8 +8,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -78,6 +79,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str) -
 @click.option(
     "--cluster", metavar="NAME", help="Label of all metrics, and name in Burrow's paths, which is local without it."
 )
+@click.option(
+    "--fleet",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also serve how far the migration of the groups in this directory has come, see `migrate fleet`.",
+)
 def serve(
     connection: ToolConnection,
     address: Address,
@@ -90,6 +97,7 @@ def serve(
     pattern: str | None,
     storage: OffsetStorage,
     cluster: str | None,
+    fleet: Path | None,
 ) -> None:
     """Serve a web page, an API and metrics of the lag of all groups, until Ctrl-C.
 
@@ -102,6 +110,7 @@ def serve(
     """
     require_extra("web", *_PACKAGES)
     from zkconsumer.cli.groupexplain import explain_one
+    from zkconsumer.cli.migratefleet import fleet_document
     from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
     from zkconsumer.operate.serve.groupsnapshots import LagRecorder
@@ -133,7 +142,15 @@ def serve(
         def explain(group: str) -> list[Finding]:
             return explain_one(groups, connection, group, storage)
 
-        _serve(sampling, listener, cluster, {address.host, *hosts}, ending, explain)
+        on_demand = OnDemand(explain, None if fleet is None else partial(fleet_document, connection, fleet))
+        _serve(sampling, listener, cluster, {address.host, *hosts}, ending, on_demand)
+
+
+class OnDemand(NamedTuple):
+    """What is read anew for a request: what keeps a group from consuming, and the document of a fleet."""
+
+    explain: Callable[[str], list[Finding]]
+    fleet: Callable[[], dict[str, Any]] | None
 
 
 def _serve(
@@ -142,7 +159,7 @@ def _serve(
     cluster: str | None,
     hosts: Collection[str],
     ending: Ending,
-    explain: Callable[[str], list[Finding]],
+    on_demand: OnDemand,
 ) -> None:
     """Sample and answer until the end is asked for.
 
@@ -153,7 +170,7 @@ def _serve(
     from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
-    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled, explain)
+    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled, *on_demand)
     server = WebServer(app, listener)
     sampling.start()
     server.start()

@@ -96,6 +96,7 @@ def web_app(
     hosts: Collection[str],
     failure: Callable[[], str | None] = lambda: None,
     explain: Callable[[str], Sequence[Finding]] | None = None,
+    fleet: Callable[[], dict[str, Any]] | None = None,
 ) -> Starlette:
     """The application.
 
@@ -106,6 +107,7 @@ def web_app(
         hosts: names that requests may address this server by, besides IP addresses.
         failure: returns why the last sample failed, None if it did not.
         explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
+        fleet: reads how far the migration of many groups has come, likewise; None if that is not offered.
 
     Raises:
         UsageError: plotly is not installed.
@@ -123,7 +125,8 @@ def web_app(
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
         *_Monitoring(newest, clock, cluster).routes(),
-        *_Groups(newest, clock, failure, explain).routes(),
+        *_Groups(newest, clock, failure, explain, has_fleet=fleet is not None).routes(),
+        *(() if fleet is None else _Fleet(fleet).routes()),
         *_Burrow(newest, cluster or _UNNAMED_CLUSTER).routes(),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Protection, hosts=hosts)])
@@ -167,12 +170,15 @@ class _Groups:
         clock: Callable[[], float],
         failure: Callable[[], str | None],
         explain: Callable[[str], Sequence[Finding]] | None,
+        *,
+        has_fleet: bool,
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._failure = failure
         self._explain = explain
-        self._explaining = threading.Lock()
+        self._has_fleet = has_fleet
+        self._one_at_a_time = _OneAtATime("findings")
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -190,7 +196,8 @@ class _Groups:
             query = parse_query(request.query_params)
         except UsageError as error:
             return _error(str(error), 400)
-        return _json(groups_document(snapshot, self._clock(), query, self._failure()))
+        document = groups_document(snapshot, self._clock(), query, self._failure())
+        return _json({**document, "has_fleet": self._has_fleet})
 
     def _group(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
         return _json(group_document(snapshot, group, self._clock(), self._failure()))
@@ -207,16 +214,12 @@ class _Groups:
     def _findings(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:  # noqa: ARG002
         if self._explain is None:
             return _error("findings are not offered", 404)
-        # It asks ZooKeeper and brokers anew, for seconds if they are silent: not by several requests at a time.
-        if not self._explaining.acquire(blocking=False):
-            return _error("another request for findings is in progress; try again", 503)
-        try:
-            findings = self._explain(group.observed.group)
-        except ZkConsumerError as error:
-            return _error(str(error), 503)
-        finally:
-            self._explaining.release()
-        return _json({"group": group.observed.group, "findings": [finding._asdict() for finding in findings]})
+        explain, name = self._explain, group.observed.group
+
+        def document() -> dict[str, Any]:
+            return {"group": name, "findings": [finding._asdict() for finding in explain(name)]}
+
+        return self._one_at_a_time.answer(document)
 
     def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
         def answer(request: Request) -> Response:
@@ -229,6 +232,45 @@ class _Groups:
             return answered(request, snapshot, group)
 
         return answer
+
+
+class _OneAtATime:
+    """Questions that ask ZooKeeper and brokers anew, for seconds if they are silent: not several at a time.
+
+    Args:
+        what: is asked for, in the plural.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._asking = threading.Lock()
+
+    def answer(self, document: Callable[[], dict[str, Any]]) -> Response:
+        if not self._asking.acquire(blocking=False):
+            return _error(f"another request for {self._what} is in progress; try again", 503)
+        try:
+            return _json(document())
+        except (ZkConsumerError, OSError) as error:
+            return _error(str(error), 503)
+        finally:
+            self._asking.release()
+
+
+class _Fleet:
+    """The migration of many groups."""
+
+    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+        self._read = read
+        self._one_at_a_time = _OneAtATime("the fleet")
+
+    def routes(self) -> list[BaseRoute]:
+        return [Route("/fleet", self._page), Route("/api/fleet", self._document)]
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(_STATIC / "fleet.html", headers={"Cache-Control": "no-cache"})
+
+    def _document(self, _: Request) -> Response:
+        return self._one_at_a_time.answer(self._read)
 
 
 async def _in_turns(pieces: Iterable[str]) -> AsyncIterator[str]:

@@ -6,19 +6,11 @@
 // Names of groups, topics and members come from znodes that any client may write. They reach the document only through
 // textContent, and plotly only through `text()`, since plotly reads some HTML tags in labels.
 
-const UNKNOWN = "-";
+import { byId, cell, printable, UNKNOWN } from "./cells.js";
+
 const MOST_TRACES = 200;
-const SHOWN_CHARACTERS = 200;
 const GROUPS_OF_PAGE = 100;
 const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "MIGRATED", "UNKNOWN", "OK"];
-
-const byId = (id) => document.getElementById(id);
-
-/** Visible text of any name: characters without a shape are escaped, and very long names are cut. */
-function printable(name, most = SHOWN_CHARACTERS) {
-  const escaped = name.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
-  return escaped.length <= most ? escaped : `${escaped.slice(0, most)}... (${name.length} characters)`;
-}
 
 /** The same for plotly, whose labels are a subset of HTML. */
 function text(name) {
@@ -44,15 +36,6 @@ function duration(seconds) {
 
 function time(ms) {
   return new Date(ms).toLocaleString("sv");
-}
-
-function cell(content, kind) {
-  const made = document.createElement("td");
-  if (content instanceof Node) made.append(content);
-  else made.textContent = content;
-  if (kind) made.className = kind;
-  if (kind !== "text" && made.textContent.length > 30) made.title = made.textContent;
-  return made;
 }
 
 function statusBadge(status, reason, target = document.createElement("span")) {
@@ -157,6 +140,7 @@ function showOrder() {
 function showGroups(found) {
   const { first } = query();
   showCounts(found.counts);
+  byId("fleet-link").hidden = !found.has_fleet;
   showOrder();
   fill(
     "groups",
