@@ -39,8 +39,8 @@ def serve(browser, sandbox, unique_name):
     """Serve the groups of this test until its end, with a sample each second."""
     with ExitStack() as running:
 
-        def start():
-            options = ("--interval", "1s", "--samples", "3", "--match", f"{unique_name}.*")
+        def start(*more):
+            options = ("--interval", "1s", "--samples", "3", "--match", f"{unique_name}.*", *more)
             served = running.enter_context(serving(sandbox.zookeeper_connect, *options))
             # Before the first sample it answers 503, which the browser would log.
             eventually(lambda: served.get("/api/groups")[0] == 200)
