@@ -273,6 +273,29 @@ def spark(
 
 
 @bench.command()
+@click.option("--groups", type=click.IntRange(1, 2000), default=200, show_default=True, help="Groups to migrate.")
+@click.option(
+    "--partitions", type=click.IntRange(1, 500), default=50, show_default=True, help="Partitions of each group."
+)
+@click.option("--workers", type=click.IntRange(1, 32), default=4, show_default=True, help="Groups at a time.")
+@_json
+def fleet(groups: int, partitions: int, workers: int, as_json: bool) -> None:
+    """Seconds of the commands of `zkconsumer migrate fleet` for many groups."""
+    from benchmarks.fleet import FleetSizes, measure_fleet
+    from benchmarks.machine import Machine
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    seconds = measure_fleet(FleetSizes(groups, partitions, workers), Progress())
+    if as_json:
+        click.echo(json.dumps({"seconds": seconds, "machine": machine._asdict()}))
+        return
+    for name, took in seconds.items():
+        click.echo(f"{name:<22} {took:6.1f} s")
+    click.echo(str(machine))
+
+
+@bench.command()
 @click.option("--groups", type=click.IntRange(1, 2000), default=200, show_default=True, help="Groups to sample.")
 @click.option(
     "--partitions", type=click.IntRange(1, 500), default=50, show_default=True, help="Partitions of each group."

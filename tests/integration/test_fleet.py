@@ -148,3 +148,8 @@ def test_one_mirror_serves_all_groups(fleet):
     assert "has 1 live member" in ended.stderr
     assert [fleet.stored(number) for number in range(GROUPS)] == [3] * GROUPS
     eventually(lambda: fleet.states(code=3)[:4] == ["mirrored"] * 4)
+    back = fleet.run("reverse", "--group", fleet.names[0], "--json")
+    (outcome,) = json.loads(back.stdout)["groups"]
+    assert (outcome["outcome"], outcome["warnings"]) == ("done", []), (
+        "the mirror's own writes are no sign of a consumer"
+    )

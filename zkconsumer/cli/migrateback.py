@@ -112,10 +112,11 @@ def reverse_command(
             ends_of(connection_of(connection, plan), source, target) as ends,
             progress("reading"),
         ):
+            copied = mirrored(snapshot_of_plan(plan, plan_file, "mirror"))
             back = reverse_plan(
                 plan,
-                ends.observe([row.partition for row in plan.partitions]),
-                mirrored(snapshot_of_plan(plan, plan_file, "mirror")),
+                ends.observe([row.partition for row in plan.partitions], copied),
+                copied,
                 snapshot_of_plan(plan, plan_file).state,
                 missing=missing,
                 retention_ms=retention_ms,

@@ -239,10 +239,11 @@ def reverse_step(*, execute: bool, long_hold: bool = False) -> Step:
         plan, back = files.required_plan(), files.back()
         if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
             with exclusive(files.plan_file):
+                copied = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
                 back = reverse_plan(
                     plan,
-                    ends.observe([row.partition for row in plan.partitions]),
-                    mirrored(snapshot_of_plan(plan, files.plan_file, "mirror")),
+                    ends.observe([row.partition for row in plan.partitions], copied),
+                    copied,
                     files.run_state(),
                     missing=group.missing,
                     retention_ms=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
@@ -21,6 +22,9 @@ from zkconsumer.operate.offsets.writeplan import Guards, topic_identities
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
+
+OwnOffsets = Mapping[TopicPartition, Collection[int | None]]
+"""Offsets that tools of ours have written, by partition."""
 
 CLUSTER_ID: Final = "/cluster/id"
 """Znode of the cluster's id, which brokers since 0.10.1 write."""
@@ -49,8 +53,8 @@ class _EndReader(Protocol):
     def as_source(self) -> _Seen:
         """All offsets, read in a way that shows whether they still change."""
 
-    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
-        """The offsets of partitions, and whether they may be written."""
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:
+        """The offsets of partitions, and whether they may be written; ``own`` are those that a mirror has written."""
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         """See :meth:`MigrationEnds.offsets_of_source`."""
@@ -66,12 +70,12 @@ class _GroupInZooKeeper:
         seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
         return seen
 
-    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
-        return self._read({partition.topic for partition in existing})
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:
+        return self._read({partition.topic for partition in existing}, own)
 
-    def _read(self, topics: set[str]) -> _Seen:
+    def _read(self, topics: set[str], own: OwnOffsets = MappingProxyType({})) -> _Seen:
         group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
-        checked = Guards(self._session, forceable=False)
+        checked = Guards(self._session, forceable=False, own=own)
         checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
         text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
         guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
@@ -99,7 +103,7 @@ class _GroupInKafka:
             guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
         return _Seen({partition.topic for partition in offsets}, offsets, [guard])
 
-    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:  # noqa: ARG002
         topics = {partition.topic for partition in existing}
         reason = why_no_groups(self._cluster.releases())
         can_have_groups = Guard("brokers", reason is None, reason or "the brokers coordinate consumer groups")
@@ -139,7 +143,7 @@ class _Layout:
             guards.append(Guard("znodes", False, "; ".join(second.problems)))
         return _Seen({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
 
-    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:  # noqa: ARG002
         return _Seen({partition.topic for partition in existing}, self.offsets(existing, with_others=True))
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
@@ -182,11 +186,12 @@ class MigrationEnds:
         self._source = _end_reader(source, source_session or session, cluster)
         self._target = _end_reader(target, session, cluster)
 
-    def observe(self, planned: Collection[TopicPartition] = ()) -> Observation:
+    def observe(self, planned: Collection[TopicPartition] = (), own: OwnOffsets = MappingProxyType({})) -> Observation:
         """Read everything that a plan consists of, or is compared with. Nothing is written.
 
         Args:
             planned: partitions of a plan, which are read in any case.
+            own: offsets that a mirror has written to the target: that they are recent is no sign of a consumer.
 
         Raises:
             ZkConsumerError: a store or a log cannot be read.
@@ -195,7 +200,7 @@ class MigrationEnds:
         source = self._source.as_source()
         topics = source.topics | {partition.topic for partition in planned}
         existing = self.cluster.partitions(topics)
-        target = self._target.as_target(existing)
+        target = self._target.as_target(existing, own)
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")

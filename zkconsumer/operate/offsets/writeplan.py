@@ -114,6 +114,7 @@ class Guards:
         live: members are a warning and no refusal.
         forceable: the command has ``--force-live``, for messages.
         now_ms: current time in ms since the epoch.
+        own: offsets that a tool of ours has written, by partition.
     """
 
     session: ZkSession
@@ -122,6 +123,7 @@ class Guards:
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    own: Mapping[TopicPartition, Collection[int | None]] = field(default_factory=dict)
 
     def check_group(self, group: str, hold: Collection[TopicPartition], nodes: OffsetNodes) -> None:
         """Members, owners, other tools, and offsets that are being written."""
@@ -143,7 +145,11 @@ class Guards:
 
     def _warn_of_recent(self, group: str, nodes: OffsetNodes) -> None:
         since = self.now_ms() - _RECENT_MS
-        recent = [partition for partition, node in nodes.nodes.items() if node.modified_ms > since]
+        recent = [
+            partition
+            for partition, node in nodes.nodes.items()
+            if node.modified_ms > since and nodes.offset(partition) not in self.own.get(partition, ())
+        ]
         if recent:
             self.warnings.append(
                 f"offsets of group {group} were written in the last minute although no member is registered: "

@@ -19,15 +19,15 @@ function show(found) {
   const rows = found.groups.map((one) => {
     const row = document.createElement("tr");
     row.append(
-      cell(printable(one.cluster)),
       cell(printable(one.group)),
+      cell(badge(one.state)),
+      cell(printable(one.reason), "text"),
       cell(String(one.wave), "number"),
       cell(printable(one.owner) || UNKNOWN),
-      cell(badge(one.state)),
-      cell(printable(one.target)),
       cell(one.members === null ? UNKNOWN : String(one.members), "number"),
       cell(one.partitions === null ? UNKNOWN : String(one.partitions), "number"),
-      cell(printable(one.reason), "text"),
+      cell(printable(one.target)),
+      cell(printable(one.cluster)),
     );
     return row;
   });

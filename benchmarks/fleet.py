@@ -1,0 +1,72 @@
+"""``zkconsumer migrate fleet`` on many groups: seconds of each command, from the start of a process to its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.groupznodes import create_filled_topics, store_offsets
+from benchmarks.servers import bench_servers
+from zkconsumer.errors import SandboxError
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.progress import Progress
+
+_COMMAND_S = 600.0
+_RECORDS = 10
+
+
+@dataclass(frozen=True)
+class FleetSizes:
+    """The sizes of the measurement.
+
+    Attributes:
+        groups: number of groups, which have offsets in ZooKeeper and no members.
+        partitions: number of partitions of each of them, of one topic that all consume.
+        workers: groups that a command works on at a time.
+    """
+
+    groups: int = 200
+    partitions: int = 50
+    workers: int = 4
+
+
+def measure_fleet(sizes: FleetSizes, progress: Progress) -> dict[str, float]:
+    """Survey, plan, run and undo the migration of a cluster; seconds by command.
+
+    Raises:
+        SandboxError: a server did not start, or a command failed.
+    """
+    partitions = [TopicPartition("bench", number) for number in range(sizes.partitions)]
+    with bench_servers(progress) as (sandbox, session), tempfile.TemporaryDirectory() as directory:
+        create_filled_topics(sandbox, partitions, _RECORDS)
+        for number in range(sizes.groups):
+            store_offsets(session, f"svc-{number:04}", partitions)
+        fleet, servers = str(Path(directory, "fleet")), ("--zookeeper", sandbox.zookeeper_connect)
+        wave = ("--wave", "1", "--workers", str(sizes.workers))
+        lines = {
+            "migrate survey --all": ("survey", "--all", *servers),
+            "fleet init": ("fleet", "init", fleet, *servers),
+            "fleet plan": ("fleet", "plan", fleet, *wave),
+            "fleet run": ("fleet", "run", fleet, *wave, "--execute"),
+            "fleet status": ("fleet", "status", fleet),
+            "fleet verify": ("fleet", "verify", fleet, *wave),
+            "fleet rollback": ("fleet", "rollback", fleet, *wave, "--execute"),
+        }
+        return {name: _timed(words, Path(directory)) for name, words in lines.items()}
+
+
+def _timed(words: tuple[str, ...], directory: Path) -> float:
+    command = [sys.executable, "-m", "zkconsumer", "migrate", *words]
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(directory / "pycache")}
+    began = time.monotonic()
+    ended = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, timeout=_COMMAND_S, check=False
+    )
+    if ended.returncode:
+        raise SandboxError(f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr[-1000:]!r}")
+    return time.monotonic() - began
