@@ -11,6 +11,7 @@ from tests.fixtures.jvm import (
     make_jvm,
     newer_command,
     newer_tool,
+    newest_command,
     old_jvm,
     private_jvm,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "make_jvm",
     "newer_command",
     "newer_tool",
+    "newest_command",
     "old_jvm",
     "private_jvm",
 ]

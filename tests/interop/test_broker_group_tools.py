@@ -1,4 +1,4 @@
-"""Groups that brokers coordinate, beside Kafka's own tool on the same groups of a Kafka 4.2 without a ZooKeeper."""
+"""Groups that brokers coordinate, beside the tool of Kafka 4.2 on the same groups, without a ZooKeeper."""
 
 import json
 import subprocess
@@ -26,11 +26,11 @@ def box():
 
 
 @pytest.fixture
-def theirs(box, newer_command):
+def theirs(box, newest_command):
     """Lines that Kafka's tool prints."""
 
     def lines(*arguments):
-        line = newer_command(TOOL, "--bootstrap-server", box.bootstrap_servers, "--timeout", "60000", *arguments)
+        line = newest_command(TOOL, "--bootstrap-server", box.bootstrap_servers, "--timeout", "60000", *arguments)
         printed = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
         return [line for line in printed.splitlines() if line]
 

@@ -145,7 +145,8 @@ def state_table(group: BrokerGroup) -> Iterator[str]:
     """Lines of ``kafka-consumer-groups --describe --state``."""
     broker = group.coordinator
     coordinator = _MISSING if broker is None else f"{broker.host}:{broker.port}  ({broker.id})"
-    line = f"{{:<{max(25, len(coordinator))}}} {{:<25}} {{:<20}} {{:<15}} {{}}"
+    group_width, coordinator_width = _width([printable(group.group)]), max(25, len(coordinator))
+    line = f"{{:<{group_width}}} {{:<{coordinator_width}}} {{:<20}} {{:<20}} {{}}"
     described = group.described
     yield ""
     yield line.format("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
