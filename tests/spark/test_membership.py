@@ -6,9 +6,12 @@ import threading
 from collections import Counter
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.fixtures.jvm import SETTINGS, JvmMember, offsets_received
 from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, LONG_SESSION, Sink, await_until, start_application
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark
 
 PARTITIONS = 4
 
@@ -36,6 +39,20 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_the_next_owner(start_qu
         (p, offset) for p, offset in produced[:100] if p in taken
     }, "records of one batch that the other query took over are read twice"
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "all is committed")
+
+
+def test_a_query_of_a_group_that_was_migrated_ends_and_names_where_it_continues(
+    start_query, group, zookeeper, topic_factory, produce
+):
+    topic = topic_factory(partitions=1)
+    produce(topic, [b"v"] * 3)
+    mark = MigratedNode.encode(MigrationMark("migrated", f"kafka:{group.group}", 1))
+    zookeeper.create(GroupPaths(group.group).migrated, mark, makepath=True)
+    sink = Sink()
+    query = start_query(topic, sink)
+    with pytest.raises(StreamingQueryException, match=f"was migrated to kafka:{group.group}"):
+        query.awaitTermination(DEADLINE_S)
+    assert sink.rows() == []
 
 
 @BOTH_PROTOCOLS
