@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 
 from tests.chaos.broken import BREAKS
+from tests.chaos.campaign import PROTOCOLS, run_campaign, version_for
 from tests.chaos.group import Servers
-from tests.chaos.rows import COORDINATED, ROWS, Row, Verdict
+from tests.chaos.rows import ROWS, Row, Verdict
 from tests.chaos.schedule import Schedule
-from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, publish, table
+from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
 from tests.chaos.trial import run_trial, shrink_schedule
 from zkconsumer.sandbox.cache import cache_directory
 from zkconsumer.testing.checker import check
@@ -38,7 +39,11 @@ _STORE = click.option("--store", type=click.Path(path_type=Path), help="Director
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first trial.")
 @click.option("--trials", type=int, default=1, show_default=True, help="Number of trials, with consecutive seeds.")
 @click.option("--jvm", is_flag=True, help="One of the members is a JVM consumer.")
-@click.option("--coordinator", is_flag=True, help="Members of ours have group.protocol=coordinator.")
+@click.option(
+    "--protocol",
+    type=click.Choice(list(PROTOCOLS)),
+    help="group.protocol of the members of ours.  [default: zookeeper, or that of the row]",
+)
 @click.option("--offsets", type=click.Choice(["zookeeper", "kafka"]), default="zookeeper", help="Where members commit.")
 @click.option("--schedule", "given", help="Run this schedule, as a failed trial prints it, and store nothing.")
 @click.option("--shrink", "shrinking", is_flag=True, help="Look for a smaller schedule where a trial fails.")
@@ -54,7 +59,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
     seed: int,
     trials: int,
     jvm: bool,
-    coordinator: bool,
+    protocol: str | None,
     offsets: str,
     given: str | None,
     shrinking: bool,
@@ -65,8 +70,8 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
     """Run trials of a row; those that are stored for this very code are not repeated."""
     trial_store, (commit, product) = _store(store), code_identity()
     stores = not given and not broken
-    members = ("+coordinator" * coordinator) + ("+jvm" * jvm) + ("+kafka" * (offsets == "kafka"))
-    ours = COORDINATED if coordinator else ""  # else that of the row
+    members = PROTOCOLS.get(protocol or "", "") + ("+jvm" * jvm) + ("+kafka" * (offsets == "kafka"))
+    ours = "" if protocol in (None, "zookeeper") else protocol  # else that of the row
     seeds = list(range(seed, seed + trials))
     if stores:
         seeds = [one for one in seeds if not trial_store.has(row.name, members, one, product)]
@@ -74,7 +79,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
         return
     failed, began, ended = 0, time.monotonic(), False
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    servers = Servers(directory, row.kafka_version)
+    servers = Servers(directory, version_for(row, ours))
     try:
         for number in seeds:
             if minutes and time.monotonic() - began > 60 * minutes:
@@ -112,19 +117,34 @@ def _print(row: Row, seed: int, schedule: Schedule, verdict: Verdict) -> None:
         click.echo(f"  {schedule}\n  --schedule '{schedule.to_json()}'")
 
 
+@main.command(name="all")
+@click.option("--minutes", type=float, default=60.0, show_default=True, help="Begin no further trial after this time.")
+@click.option("--part", default="1/1", show_default=True, metavar="I/N", help="Of N processes that share the work.")
+@_STORE
+def run_all(minutes: float, part: str, store: Path | None) -> None:
+    """Run what is missing of the trials that docs/reliability.md requires: of each row and protocol, with new seeds.
+
+    Trials that are stored or published for this code are not repeated, so a run continues where another one ended.
+    """
+    number, _, parts = part.partition("/")
+    failed = run_campaign(_store(store), published(), minutes, int(number) - 1, int(parts))
+    sys.exit(1 if failed else 0)
+
+
 @main.command()
 @_STORE
 def report(store: Path | None) -> None:
-    """Print a table of the stored trials."""
-    click.echo(table(_store(store)))
+    """Print a table of the stored and the published trials."""
+    click.echo(table(merged(_store(store))))
 
 
 @main.command(name="publish")
 @_STORE
 def publish_trials(store: Path | None) -> None:
-    """Write the stored trials to benchmarks/results/trials.jsonl, and print the table of docs/reliability.md."""
-    publish(_store(store))
-    click.echo(f"{PUBLISHED}\n{table(_store(store))}")
+    """Add the stored trials to benchmarks/results/trials.jsonl, and write the table of docs/reliability.md."""
+    publish(merged(_store(store)))
+    write_page(published())
+    click.echo(f"{PUBLISHED}\n{table(published())}")
 
 
 @main.command(name="check")

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import RetriableError
+from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consumer_heartbeat, leave_beat
 from zkconsumer.group.kafka.describedmembers import group_members
+from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.testing.ledger import Claimed, Record, Registered, Released, SessionEnded
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.fields import Fields
@@ -25,6 +29,8 @@ _WITH_REBALANCE_TIMEOUT: Final = 1
 _WITH_TIMESTAMP: Final = 2
 _WITH_INSTANCE_ID: Final = 3
 _ANSWER_MS: Final = 10_000
+_LEAVES: Final = -1
+"""In place of the epoch of a member that leaves (KIP-848)."""
 _CONSUMER_MEMBER: Final = 5
 _CONSUMER_ASSIGNMENT: Final = 8
 """Versions of keys: a member of a group in which the broker assigns, and what it owns."""
@@ -212,6 +218,22 @@ class OwnersAtCoordinator:
         except RetriableError:
             return {}
         return {member.client_id: {p.partition for p in member.assigned} for member in members}
+
+    def remove(self, client_id: str, *, assigned_by_brokers: bool) -> None:
+        """Remove a member from the group, as an operator may, without its knowing; nothing if it is not there.
+
+        Args:
+            client_id: of the member.
+            assigned_by_brokers: True for ``group.protocol=consumer``.
+        """
+        for member in group_members(self._coordinator, self._group):
+            if member.client_id == client_id:
+                leaving = CommitIdentity(member.member_id, _LEAVES)
+                if assigned_by_brokers:
+                    settings = HeartbeatSettings(self._group, _ANSWER_MS, None)
+                    self._coordinator.ask(partial(consumer_heartbeat, settings=settings, beat=leave_beat(leaving)))
+                else:
+                    self._coordinator.ask(partial(leave_group, group=self._group, member=leaving))
 
     def close(self) -> None:
         """Close the connections."""

@@ -21,7 +21,7 @@ from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_history
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, JVM, SESSION_S, ZOOKEEPER
+from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
@@ -240,7 +240,7 @@ class Group:
             brokers = TcpProxy(self.servers.box.bootstrap_servers)
             if kind == COORDINATED:
                 properties["group.protocol"] = "coordinator"
-            elif kind in (IN_BROKERS, ASSIGNED_BY_BROKERS):
+            elif kind in OF_BROKERS:
                 del properties["zookeeper.connect"]
                 properties |= {**_OF_BROKERS, "bootstrap.servers": brokers.address, "client.id": name}
                 properties["group.protocol"] = "consumer" if kind == ASSIGNED_BY_BROKERS else "kafka"
@@ -273,8 +273,18 @@ class Group:
     def leave_joined(self, place: int) -> None:
         """The same, as soon as it has joined: before, a process does not know how to end in order."""
         member = self.members[place]
-        await_condition(lambda: self.registered_session(member.owner), f"{member.owner} has joined", SETTLING_S)
+        await_condition(lambda: self.has_joined(member), f"{member.owner} has joined", SETTLING_S)
         self.leave(place)
+
+    def has_joined(self, member: Member) -> bool:
+        """True if it is in the group."""
+        if member.kind in OF_BROKERS:
+            return member.name in self._at_coordinator.read()
+        return bool(self.registered_session(member.owner))
+
+    def remove(self, member: Member) -> None:
+        """Another client removes it from the group, which brokers coordinate; the member does not know."""
+        self._at_coordinator.remove(member.name, assigned_by_brokers=member.kind == ASSIGNED_BY_BROKERS)
 
     def _is_gone(self, member: Member) -> None:
         self._alive.discard(member.owner)
@@ -324,7 +334,7 @@ class Group:
 
     def settle(self) -> None:
         """Wait until exactly the live members are registered and each partition is owned by one of them."""
-        of_brokers = any(member.kind in (IN_BROKERS, ASSIGNED_BY_BROKERS) for member in self.members)
+        of_brokers = any(member.kind in OF_BROKERS for member in self.members)
         settled = self._is_settled_in_brokers if of_brokers else self._is_settled
         await_condition(settled, f"group {self.name} has shared its partitions", SETTLING_S)
 

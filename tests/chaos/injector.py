@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.chaos.environment import ClockSteps
 from tests.chaos.members import Member, OurMember
+from tests.chaos.rows import OF_BROKERS
 from tests.chaos.schedule import LEADER, Fault, Schedule
 from tests.fixtures.zookeeper import take_over
 from zkconsumer.errors import UsageError
@@ -44,7 +45,7 @@ KINDS: Final[Mapping[str, str]] = {
     "kill": "SIGKILL of a member; with a duration another one takes its place after that",
     "leave": "a member leaves in order; with a duration another one takes its place after that",
     "join": "a further member joins, whose kind is the mode; with a duration it leaves after that",
-    "expire": "another client takes over the session of a member and closes it",
+    "expire": "another client ends the session of a member; in a group of brokers it removes the member",
     "network": "a member's connection to ZooKeeper is hurt for a while, by mode: " + ", ".join(_NETWORK),
     "fetching": "a member's connections to brokers are hurt for a while, by the same modes",
     "clock": "the clocks of a member's process step by an hour, by mode: " + ", ".join(_CLOCKS),
@@ -192,6 +193,9 @@ class Injector:
     def _expire(self, place: int) -> None:
         """Until it has happened: the member connects again as soon as it was disconnected, and may be first."""
         member, group = self._ours(place), self._group
+        if member.kind in OF_BROKERS:
+            group.remove(member)
+            return
         former = group.registered_session(member.owner)
         deadline = time.monotonic() + _EXPIRING_S
         while former and group.registered_session(member.owner) == former:

@@ -40,6 +40,12 @@ ASSIGNED_BY_BROKERS: Final = "consumer"
 """Ours with ``group.protocol=consumer``."""
 JVM: Final = "jvm"
 
+OF_BROKERS: Final = frozenset({IN_BROKERS, ASSIGNED_BY_BROKERS})
+"""Members of groups that brokers coordinate."""
+
+HEARTBEAT_S: Final = SESSION_S / 6
+"""Their interval of heartbeats."""
+
 ZOOKEEPER: Final = "ZooKeeper"
 """In place of the owner in what is recorded of its server."""
 
@@ -56,6 +62,7 @@ class Evidence:
         ours: consumer ids of the members that are ours; others are JVMs, which do as they please.
         timeout: session timeout in seconds.
         manual: True if members committed explicitly.
+        kind: of the members that are ours.
     """
 
     ledger: Ledger
@@ -63,6 +70,7 @@ class Evidence:
     ours: frozenset[str]
     timeout: float
     manual: bool
+    kind: str = OURS
 
     @property
     def faults(self) -> tuple[Faulted, ...]:
@@ -131,7 +139,7 @@ class Row:
         A JVM consumer of ZooKeeper's is never in a group that brokers coordinate, whose offsets are always in Kafka.
         """
         ours = ours or self.ours
-        jvm, storage = (False, "kafka") if ours in (IN_BROKERS, ASSIGNED_BY_BROKERS) else (jvm, storage)
+        jvm, storage = (False, "kafka") if ours in OF_BROKERS else (jvm, storage)
         members = (ours, ours, JVM if jvm else ours)
         faults = self.plan(chance_of(f"{self.name}{'+jvm' if jvm else ''}", seed), members, timeout)
         return Schedule(members, faults, self.manual, storage)
@@ -205,7 +213,8 @@ def _plan_expiry(chance: random.Random, members: tuple[str, ...], timeout: float
 def _plan_outage(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
     seconds = chance.uniform(0.2, 5.0) * timeout
     mode = chance.choice(["cut", "refuse"])
-    return (Fault("network", chance.uniform(0.3, 2.0), _one_of_ours(chance, members), seconds, mode),)
+    way = "fetching" if members[0] in OF_BROKERS else "network"
+    return (Fault(way, chance.uniform(0.3, 2.0), _one_of_ours(chance, members), seconds, mode),)
 
 
 def _plan_pause(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
@@ -315,8 +324,10 @@ def _judge_kill(evidence: Evidence, verdict: Verdict) -> None:
     for fault in evidence.faults:
         _measure_recovery(evidence, verdict, fault.owner, fault.began)
     reassigned = verdict.figures.get("reassigned")
+    heartbeats = 2 * HEARTBEAT_S if evidence.kind in OF_BROKERS else 0.0
     verdict.require(
-        reassigned is None or reassigned <= evidence.timeout + 3.0, f"partitions were reassigned after {reassigned} s"
+        reassigned is None or reassigned <= evidence.timeout + heartbeats + 3.0,
+        f"partitions were reassigned after {reassigned} s",
     )
 
 

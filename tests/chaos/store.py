@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import subprocess
@@ -15,12 +16,20 @@ from tests.chaos.rows import ROWS
 
 _ROOT: Final = Path(__file__).parents[2]
 PUBLISHED: Final = _ROOT / "benchmarks" / "results" / "trials.jsonl"
+PAGE: Final = _ROOT / "docs" / "reliability.md"
+BEGIN: Final = "<!-- trials: made by `python -m tests.chaos publish` -->"
+END: Final = "<!-- end of trials -->"
+
+ROOMS: Final = ("group", "offsets", "fetch", "zookeeper", "wire")
+"""Packages of the product that decide what a trial shows: a change of others leaves stored trials valid."""
 
 _MEMBERS: Final[Mapping[str, str]] = {
     "": "ours",
     "+jvm": "ours and a JVM",
     "+kafka": "ours, offsets in Kafka",
     "+jvm+kafka": "ours and a JVM, offsets in Kafka",
+    "+brokers": "ours, group.protocol=kafka",
+    "+assigned": "ours, group.protocol=consumer",
     "+coordinator": "ours, with a coordinator",
     "+coordinator+jvm": "ours, with a coordinator, and a JVM",
     "+coordinator+kafka": "ours, with a coordinator, offsets in Kafka",
@@ -34,8 +43,9 @@ class Trial:
 
     Attributes:
         row: name of the row.
-        members: ``+coordinator`` if ours had ``group.protocol=coordinator``, ``+jvm`` if one of the members was a JVM,
-            ``+kafka`` if they committed to Kafka; empty otherwise.
+        members: ``+coordinator``, ``+brokers`` or ``+assigned`` if ours had ``group.protocol`` ``coordinator``,
+            ``kafka`` or ``consumer``, ``+jvm`` if one of the members was a JVM, ``+kafka`` if they committed to Kafka;
+            empty otherwise.
         seed: of the schedule.
         commit: of the project.
         product: hash of the product's code at that commit; trials of the same code need not be repeated.
@@ -90,6 +100,23 @@ def _trial(text: str) -> Trial:
     return Trial(**{**values, "failures": tuple(values["failures"])})
 
 
+def merged(store: Iterable[Trial]) -> list[Trial]:
+    """The trials to publish: of each row and kind of members those of this code, else those that are published."""
+    _, product = code_identity()
+    former = published()
+    trials = {(one.row, one.members, one.seed): one for one in (*former, *store) if one.product == product}
+    renewed = {(row, members) for row, members, _ in trials}
+    return [*(one for one in former if (one.row, one.members) not in renewed), *trials.values()]
+
+
+def write_page(trials: Iterable[Trial], page: Path = PAGE) -> None:
+    """Replace the table of docs/reliability.md."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table(trials)}\n{END}{after}", encoding="utf-8")
+
+
 def publish(trials: Iterable[Trial], file: Path = PUBLISHED) -> None:
     """Replace the published trials, from which the table of docs/reliability.md is made."""
     ordered = sorted(trials, key=lambda one: (list(ROWS).index(one.row), one.members, one.seed))
@@ -102,9 +129,11 @@ def published(file: Path = PUBLISHED) -> list[Trial]:
 
 
 def code_identity() -> tuple[str, str]:
-    """The commit, and a hash of the product's code; both end in ``-changed`` where that is not committed."""
-    commit, product = _git("rev-parse", "HEAD"), _git("rev-parse", "HEAD:zkconsumer")
-    changed = "-changed" if _git("status", "--porcelain", "--", "zkconsumer") else ""
+    """The commit, and a hash of the code that a trial is about; both end in ``-changed`` if that is not committed."""
+    commit = _git("rev-parse", "HEAD")
+    trees = [_git("rev-parse", f"HEAD:zkconsumer/{room}") for room in ROOMS]
+    product = hashlib.sha1("".join(trees).encode(), usedforsecurity=False).hexdigest()
+    changed = "-changed" if _git("status", "--porcelain", "--", *(f"zkconsumer/{room}" for room in ROOMS)) else ""
     return commit + changed, product[:9] + changed if changed else product
 
 
@@ -125,8 +154,8 @@ def table(trials: Iterable[Trial]) -> str:
         found[trial.row, trial.members].append(trial)
     lines = [
         "| row | fault | members | trials | passed | records | lost | duplicates per trial | overlaps | stale commits "
-        "| reassigned p50 / p99 (s) | delivering p50 / p99 (s) |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| reassigned p50 / p99 (s) | delivering p50 / p99 (s) | seeds | code |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
         _line(name, members, found[name, members]) for name in ROWS for members in _MEMBERS if (name, members) in found
@@ -152,6 +181,8 @@ def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
         str(total("stale commits")),
         _seconds(trials, "reassigned"),
         _seconds(trials, "delivering"),
+        f"{min(trial.seed for trial in trials)}-{max(trial.seed for trial in trials)}",
+        ", ".join(sorted({trial.product[:7] for trial in trials})),
     ]
     return f"| {' | '.join(cells)} |"
 

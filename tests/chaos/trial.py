@@ -11,7 +11,7 @@ from tests.chaos.feed import LedgerFeed
 from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
 from tests.chaos.members import JvmMember
-from tests.chaos.rows import SESSION_S, Evidence, Row, Verdict
+from tests.chaos.rows import JVM, SESSION_S, Evidence, Row, Verdict
 from tests.chaos.schedule import Fault, Schedule, shrink
 from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
@@ -64,7 +64,8 @@ def run_trial(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequenc
             failures.append(f"leaving: {error}")
         ledger = group.whole_ledger()
         ours = frozenset(member.owner for member in group.everyone if not isinstance(member, JvmMember))
-        verdict = row.verdict(Evidence(ledger, check(ledger), ours, SESSION_S, schedule.manual))
+        kind = next((kind for kind in schedule.members if kind != JVM), JVM)
+        verdict = row.verdict(Evidence(ledger, check(ledger), ours, SESSION_S, schedule.manual, kind))
         verdict.failures = [*failures, *verdict.failures]
         if step := group.clock_step():
             verdict.disturbance = f"the time of day has stepped by {step:.3f} s"

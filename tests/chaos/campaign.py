@@ -1,0 +1,123 @@
+"""All trials that docs/reliability.md requires: which are missing, and running them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from tests.chaos.group import Servers
+from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS, ROWS, Row
+from tests.chaos.store import Trial, TrialStore, code_identity
+from tests.chaos.trial import run_undisturbed_trial
+
+PROTOCOLS: Final[Mapping[str, str]] = {
+    "zookeeper": "",
+    COORDINATED: "+coordinator",
+    IN_BROKERS: "+brokers",
+    ASSIGNED_BY_BROKERS: "+assigned",
+}
+"""By ``group.protocol``, what a stored trial has of its members."""
+
+_COMMON: Final = ("R1", "R2", "R3", "R4", "R7-clean", "R7-hard", "R8")
+
+
+class Wanted(NamedTuple):
+    """Trials of one row with one kind of members."""
+
+    row: str
+    protocol: str
+    jvm: bool
+    trials: int
+
+    @property
+    def members(self) -> str:
+        """What a stored trial has of its members."""
+        return PROTOCOLS[self.protocol] + ("+jvm" if self.jvm else "")
+
+
+def required() -> list[Wanted]:
+    """The trials that are required."""
+    wanted = [Wanted(row, "zookeeper", jvm, trials) for row in _COMMON for jvm, trials in ((False, 60), (True, 40))]
+    wanted += [Wanted(row, COORDINATED, jvm, 15) for row in _COMMON for jvm in (False, True)]
+    wanted += [Wanted(row, protocol, False, 30) for row in _COMMON for protocol in (IN_BROKERS, ASSIGNED_BY_BROKERS)]
+    wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]
+    wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
+    wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
+    return wanted
+
+
+def version_for(row: Row, ours: str) -> str:
+    """The release of the broker for members of a kind."""
+    return ROWS["CONSUMER"].kafka_version if ours == ASSIGNED_BY_BROKERS else row.kafka_version
+
+
+def missing(done: Collection[tuple[str, str, int]]) -> Iterator[tuple[Wanted, int]]:
+    """What is to be run, with its seed: first one of each kind, then the second, so that a run that ends early has all.
+
+    Args:
+        done: row, members and seed of the trials that count.
+    """
+    wanted = required()
+    for seed in range(1, max(one.trials for one in wanted) + 1):
+        for one in wanted:
+            if seed <= one.trials and (one.row, one.members, seed) not in done:
+                yield one, seed
+
+
+def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float, part: int, parts: int) -> list[Trial]:
+    """Run what is missing, and store it.
+
+    Args:
+        store: of the trials.
+        published: trials that count, too, if they are of this code.
+        minutes: begin no further trial after this time.
+        part: from 0 on, which part of the work.
+        parts: into how many it is divided.
+
+    Returns:
+        The trials that failed.
+    """
+    commit, product = code_identity()
+    done = {(one.row, one.members, one.seed) for one in (*published, *store) if one.product == product}
+    began, failed = time.monotonic(), []
+    directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
+    servers: dict[str, Servers] = {}
+    try:
+        for number, (wanted, seed) in enumerate(missing(done)):
+            if number % parts != part:
+                continue
+            if time.monotonic() - began > 60 * minutes:
+                break
+            row, ours = ROWS[wanted.row], OURS if wanted.protocol == "zookeeper" else wanted.protocol
+            version = version_for(row, ours)
+            if version not in servers:
+                servers[version] = Servers(directory / version, version)
+            schedule = row.schedule(seed, jvm=wanted.jvm, ours=ours)
+            verdict = run_undisturbed_trial(servers[version], row, schedule)
+            text = f"{row.name}{wanted.members} seed {seed}"
+            if verdict.failures and verdict.disturbance:
+                click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")
+                continue
+            failures = tuple(verdict.failures)
+            trial = Trial(
+                row.name, wanted.members, seed, commit, product, schedule.to_json(), failures, verdict.figures
+            )
+            store.add(trial)
+            click.echo(f"{text}: {'FAILED' if failures else 'passed'}")
+            if failures:
+                failed.append(trial)
+                click.echo("\n".join(f"  {one}" for one in failures) + f"\n  --schedule '{schedule.to_json()}'")
+    finally:
+        for one in servers.values():
+            one.close()
+        if failed:
+            click.echo(f"ledgers and logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    return failed
