@@ -333,10 +333,13 @@ def _judge_kill(evidence: Evidence, verdict: Verdict) -> None:
 
 def _judge_expiry(evidence: Evidence, verdict: Verdict) -> None:
     for fault in evidence.faults:
+        # A coordinator appends the group to its log when the others have joined again; the member was removed before.
+        in_brokers = evidence.kind in OF_BROKERS
+        until = math.inf if in_brokers else fault.ended + SLACK_S
         ended = [
-            one.at
+            fault.ended if in_brokers else one.at
             for one in evidence.ledger.of(SessionEnded)
-            if one.owner == fault.owner and fault.began - SLACK_S <= one.at <= fault.ended + SLACK_S
+            if one.owner == fault.owner and fault.began - SLACK_S <= one.at <= until
         ]
         verdict.require(bool(ended), "the session did not end")
         for at in ended[:1]:
