@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from zkconsumer.group.groupprotocol import NextAssignment
+from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
@@ -40,8 +43,23 @@ def _without_fence() -> None:
 
 
 def _without_lease() -> None:
-    """Records are handed out however long ZooKeeper has not answered."""
+    """Records are handed out however long ZooKeeper, or the coordinator, has not answered."""
     SessionLease.holds = lambda self: True  # type: ignore[method-assign]
+    SharedMembership.holds = lambda self: True  # type: ignore[method-assign]
+
+
+def _without_commit() -> None:
+    """Partitions are released although what was read of them is not committed."""
+    release = Rebalancer._release_ownership
+
+    def release_without_listener(self: Rebalancer, following: NextAssignment) -> None:
+        listener, self.listener = self.listener, None
+        try:
+            release(self, following)
+        finally:
+            self.listener = listener
+
+    Rebalancer._release_ownership = release_without_listener  # type: ignore[method-assign]
 
 
 def _skipping() -> None:
@@ -60,6 +78,7 @@ BREAKS: Final[Mapping[str, Callable[[], None]]] = {
     "fence": _without_fence,
     "lease": _without_lease,
     "start": _skipping,
+    "commit": _without_commit,
 }
 
 

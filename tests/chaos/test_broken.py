@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.chaos.rows import OURS, ROWS, SESSION_S
+from tests.chaos.rows import COORDINATED, IN_BROKERS, OURS, ROWS, SESSION_S
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.trial import run_trial, run_undisturbed_trial, shrink_schedule
 
+STORAGE = {IN_BROKERS: "kafka"}
 OUTAGE = Fault("network", 1.0, 0, 3 * SESSION_S, "cut")
 """The member has delivered records that it could not commit, when its session ends."""
 
@@ -24,6 +25,31 @@ def test_a_broken_consumer_is_caught(servers, broken, row, fault, found):
     # What a protection prevents is a race: a trial need not meet it, above all on a machine that stands still.
     for _ in range(3):
         verdicts.append(run_trial(servers, ROWS[row], schedule, broken=[broken]))
+        if any(found in failure for failure in verdicts[-1].failures):
+            return
+    pytest.fail(f"not found: {found}; {verdicts}")
+
+
+CUT_OFF = Fault("fetching", 0.5, 0, 3 * SESSION_S, "cut")
+"""It begins while there is a backlog, so that there are records to hand out although no broker answers."""
+
+
+@pytest.mark.parametrize(
+    ("broken", "row", "fault", "found", "kind"),
+    [
+        ("lease", "R3", CUT_OFF, "after the lease had ended", IN_BROKERS),
+        *(
+            ("commit", "R7-clean", Fault("bounce", 0.5, 0, mode="clean"), "duplicates", kind)
+            for kind in (OURS, COORDINATED, IN_BROKERS)
+        ),
+    ],
+)
+def test_a_broken_consumer_of_another_protocol_is_caught(servers, broken, row, fault, found, kind):
+    """A commit without its fence is not here: coordinators of brokers have the fence, and refuse it."""
+    schedule = Schedule((kind,) * 3, (fault,), manual=ROWS[row].manual, storage=STORAGE.get(kind, "zookeeper"))
+    verdicts = []
+    for _ in range(3):
+        verdicts.append(run_trial(servers, ROWS[row], schedule, broken=[broken], backlog=6000))
         if any(found in failure for failure in verdicts[-1].failures):
             return
     pytest.fail(f"not found: {found}; {verdicts}")

@@ -42,13 +42,18 @@ def run_undisturbed_trial(servers: Servers, row: Row, schedule: Schedule, *, bro
     return verdict
 
 
-def run_trial(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = ()) -> Verdict:
-    """Run a schedule and judge it; the files of a trial that failed stay in the directory of the servers."""
+def run_trial(
+    servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = (), backlog: int = _BACKLOG
+) -> Verdict:
+    """Run a schedule and judge it; the files of a trial that failed stay in the directory of the servers.
+
+    ``backlog`` records are there when the members start.
+    """
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures = servers.box.bootstrap_servers, []
     with (
         Group(servers, name, manual=schedule.manual, storage=schedule.storage, broken=broken) as group,
-        LedgerFeed(address, name, group.ledger, backlog=_BACKLOG, per_second=_PER_SECOND) as feed,
+        LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND) as feed,
     ):
         try:
             group.join(schedule.members)
