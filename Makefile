@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test gate sample test-all times flaky gssapi lint size type fmt unit mutants fuzz docs clean distclean
+.PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ test-all: $(STAMP) $(if $(PART),,gssapi) ## everything that has not passed on th
 times: $(STAMP) ## run TESTS (arguments of pytest), and print minutes by suite, by file and by cause
 	@$(BIN)/python -m zkconsumer.sandbox
 	@$(BIN)/python -m tests.suites times -- $(TESTS)
+
+HOURS ?= 1
+SEED ?= 1
+PROTOCOL ?= zookeeper
+soak: $(STAMP) ## a group of PROTOCOL for HOURS with a random fault each minute by SEED: nothing lost, nothing grows
+	@$(BIN)/python -m zkconsumer.sandbox
+	@$(BIN)/python -m tests.chaos soak --hours $(HOURS) --seed $(SEED) --protocol $(PROTOCOL)
 
 N ?= 20
 flaky: $(STAMP) ## run TESTS, or the test files that changed SINCE a revision, N times on a loaded machine

@@ -16,6 +16,7 @@ from tests.chaos.campaign import PROTOCOLS, run_campaign, version_for
 from tests.chaos.group import Servers
 from tests.chaos.rows import ROWS, Row, Verdict
 from tests.chaos.schedule import Schedule
+from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
 from tests.chaos.trial import run_trial, shrink_schedule
 from zkconsumer.sandbox.cache import cache_directory
@@ -129,6 +130,23 @@ def run_all(minutes: float, part: str, store: Path | None) -> None:
     number, _, parts = part.partition("/")
     failed = run_campaign(_store(store), published(), minutes, int(number) - 1, int(parts))
     sys.exit(1 if failed else 0)
+
+
+@main.command()
+@click.option("--hours", type=float, default=1.0, show_default=True, help="How long.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the faults.")
+@click.option("--protocol", type=click.Choice(PROTOCOL_NAMES), default="zookeeper", show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), default=Path("soak"), show_default=True, help="Directory.")
+def soak(hours: float, seed: int, protocol: str, output: Path) -> None:
+    """Run a group for hours with a random fault each minute; a report and a picture of what grows."""
+    directory = Path(tempfile.mkdtemp(prefix="zkconsumer-soak-"))
+    result, samples, faults = run_soak(protocol, hours, seed, directory)
+    file = write_report(result, samples, faults, output)
+    click.echo("\n".join([*soak_lines(result), f"report: {file} and {file.with_suffix('.png').name}"]))
+    if result.failures:
+        click.echo(f"ledgers and logs: {directory}")
+        sys.exit(1)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @main.command()

@@ -46,6 +46,7 @@ def required() -> list[Wanted]:
     wanted = [Wanted(row, "zookeeper", jvm, trials) for row in _COMMON for jvm, trials in ((False, 60), (True, 40))]
     wanted += [Wanted(row, COORDINATED, jvm, 15) for row in _COMMON for jvm in (False, True)]
     wanted += [Wanted(row, protocol, False, 30) for row in _COMMON for protocol in (IN_BROKERS, ASSIGNED_BY_BROKERS)]
+    wanted += [Wanted("R5", protocol, False, 30) for protocol in PROTOCOLS]
     wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]

@@ -112,6 +112,15 @@ class Servers:
             broker.stop()
         broker.start()
 
+    def restart_zookeeper(self, *, hard: bool) -> None:
+        """Stop or kill ZooKeeper, and start it again on its data."""
+        server = self.box.zookeeper
+        if hard:
+            server.kill()
+        else:
+            server.stop()
+        server.start()
+
     def close(self) -> None:
         """End everything."""
         self.zookeeper.stop()

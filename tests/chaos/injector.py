@@ -55,11 +55,12 @@ KINDS: Final[Mapping[str, str]] = {
     "grow": "the topic gets two further partitions",
     "trim": "the broker removes all records that it has now, as retention does",
     "broker": "the broker is restarted: clean (SIGTERM) or hard (SIGKILL)",
+    "zookeeper": "ZooKeeper is restarted: clean (SIGTERM) or hard (SIGKILL)",
     "servers": "ZooKeeper is paused for a while: no member can reach it",
 }
 
 
-_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "servers"})
+_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "zookeeper", "servers"})
 
 
 class Injector:
@@ -134,6 +135,8 @@ class Injector:
                 group.trim()
             case "broker":
                 group.servers.restart_broker(hard=fault.mode == "hard")
+            case "zookeeper":
+                group.servers.restart_zookeeper(hard=fault.mode == "hard")
             case "servers":
                 group.servers.box.zookeeper.pause()
 

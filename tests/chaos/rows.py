@@ -20,13 +20,16 @@ from zkconsumer.testing.checker import (
     session_of,
     stale_deliveries,
 )
-from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, SessionEnded, Stalled
+from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, Produced, SessionEnded, Stalled
 
 SESSION_S: Final = 2.0
 """The session timeout of all members, T."""
 
 _LEASE: Final = 0.8
 """Part of the session timeout after which a member that hears nothing hands out nothing more."""
+
+_RESTART_SLACK_S: Final = 6.0
+"""Of a server that was started again: a broker loads its logs and elects leaders, clients connect after a pause."""
 
 _DISTURBING: Final = 0.5
 """Part of the session timeout: a process that is not run for longer may lose its session, or be late."""
@@ -255,6 +258,16 @@ def _plan_churn(chance: random.Random, members: tuple[str, ...], timeout: float)
     return tuple(faults)
 
 
+def _plan_restarts(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """The server that coordinates the group is killed or stopped, and started again, once or twice."""
+    kind = "broker" if members[0] in OF_BROKERS else "zookeeper"
+    faults, at = [], chance.uniform(0.3, 1.5)
+    for _ in range(chance.randint(1, 2)):
+        faults.append(Fault(kind, at, mode=chance.choice(["clean", "hard"])))
+        at += chance.uniform(4.0, 7.0)
+    return tuple(faults)
+
+
 _SLOWED: Final = ("half-close", "delay", "throttle", "overtake")
 
 
@@ -308,9 +321,16 @@ def _plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: f
 
 
 def _without_conflicts(faults: list[Fault]) -> tuple[Fault, ...]:
-    """No second fault while the process of a member is stopped or gone, and no broker twice."""
+    """No second fault while the process of a member is stopped or gone, and no broker twice.
+
+    Nor is a broker restarted, or a topic changed, while ZooKeeper is paused: the injector would wait for the broker, the
+    broker for ZooKeeper, and ZooKeeper for the injector.
+    """
     kept: list[Fault] = []
     for fault in faults:
+        paused = any(one.kind == "servers" and fault.at < one.until for one in kept)
+        if paused and fault.kind in ("broker", "grow", "trim", "servers"):
+            continue
         busy = [one for one in kept if one.member == fault.member and fault.at < one.until + 2.0]
         if fault.kind in ("grow", "trim", "servers") or not busy:
             kept.append(fault)
@@ -348,6 +368,22 @@ def _judge_expiry(evidence: Evidence, verdict: Verdict) -> None:
             _require_silence(evidence, verdict, fault.owner, since=at, deadline=deadline)
     reassigned = verdict.figures.get("reassigned")
     verdict.require(reassigned is None or reassigned <= 2.0, f"partitions were owned again after {reassigned} s")
+
+
+def _judge_restart(evidence: Evidence, verdict: Verdict) -> None:
+    """Every partition delivers again soon after the server serves again: after it takes records, if it is a broker."""
+    for fault in evidence.faults:
+        produced = [one.at for one in evidence.ledger.of(Produced) if one.at >= fault.ended]
+        since = min(produced, default=fault.ended)
+        firsts = [
+            next((one.at for one in deliveries if one.at >= since), None)
+            for deliveries in evidence.ledger.deliveries.values()
+        ]
+        known = [at for at in firsts if at is not None]
+        if len(known) == len(firsts) and known:
+            verdict.measure("delivering", max(known) - since)
+    recovered, limit = verdict.figures.get("delivering"), 2 * evidence.timeout + _RESTART_SLACK_S
+    verdict.require(recovered is None or recovered <= limit, f"all partitions delivered again after {recovered} s")
 
 
 def _judge_outage(evidence: Evidence, verdict: Verdict) -> None:
@@ -468,6 +504,14 @@ ROWS: Final[Mapping[str, Row]] = {
             "lost 0; stale commits 0; at most one batch in flight of a stream delivered late",
             _plan_pause,
             _judge_pause,
+            judges_overlap=False,
+        ),
+        Row(
+            "R5",
+            "the server that coordinates the group is killed or stopped, and started again, once or twice",
+            "lost 0; no offset moves back; every partition delivers within 2 T + 6 s after the server serves",
+            _plan_restarts,
+            _judge_restart,
             judges_overlap=False,
         ),
         Row(

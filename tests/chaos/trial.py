@@ -62,7 +62,7 @@ def run_trial(
         except AssertionError as error:  # a group that does not settle is a result
             failures.append(str(error))
         feed.stop()
-        _await_deliveries(group, _STALLED_BROKEN_S if broken else _STALLED_S)
+        await_deliveries(group, _STALLED_BROKEN_S if broken else _STALLED_S)
         try:
             group.leave_all()
         except Exception as error:  # noqa: BLE001 - one that does not leave is a result, too
@@ -91,7 +91,7 @@ def keep_ledger(group: Group, ledger: Ledger) -> None:
     whole.close()
 
 
-def _await_deliveries(group: Group, patience_s: float) -> None:
+def await_deliveries(group: Group, patience_s: float = _STALLED_S) -> None:
     """Return when every record was delivered, or when nothing has been delivered for so many seconds."""
     size, changed = group.delivered(), time.monotonic()
     while lost_records(group.recorded()):

@@ -160,3 +160,13 @@ def test_a_clean_bounce_permits_no_duplicate_of_ours():
     assert "1 duplicates" in verdict("R7-clean", ledger).failures[0]
     assert verdict("R7-clean", ledger, ours=["b"]).failures == []
     assert verdict("R7-hard", ledger).failures == []
+
+
+def test_no_broker_is_restarted_while_zookeeper_is_paused():
+    """The injector would wait for the broker, the broker for ZooKeeper, and ZooKeeper for the injector."""
+    for seed in range(300):
+        faults = ROWS["MIX"].schedule(seed).faults
+        pauses = [one for one in faults if one.kind == "servers"]
+        for fault in faults:
+            if fault.kind in ("broker", "grow", "trim"):
+                assert not any(one.at <= fault.at < one.until for one in pauses), faults
