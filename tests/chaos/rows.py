@@ -323,8 +323,8 @@ def _plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: f
 def _without_conflicts(faults: list[Fault]) -> tuple[Fault, ...]:
     """No second fault while the process of a member is stopped or gone, and no broker twice.
 
-    Nor is a broker restarted, or a topic changed, while ZooKeeper is paused: the injector would wait for the broker, the
-    broker for ZooKeeper, and ZooKeeper for the injector.
+    Nor is a broker restarted, or a topic changed, while ZooKeeper is paused: the injector would wait for the broker, it
+    for ZooKeeper, and ZooKeeper for the injector.
     """
     kept: list[Fault] = []
     for fault in faults:
