@@ -121,7 +121,9 @@ class _Chosen:
         outcomes: list[GroupOutcome] = []
         with progress(what) as advance:
             for jobs in by_cluster.values():
-                connect = functools.partial(connected, self.connection_of(jobs[0].fleet))
+                connection = self.connection_of(jobs[0].fleet)
+                connection.config()  # what is wrong with the options is raised here, and not by a thread
+                connect = functools.partial(connected, connection)
                 for outcome in for_each(jobs, connect, step, workers=self.workers, reversed_=reversed_):
                     outcomes.append(outcome)
                     advance(len(outcomes), total)
@@ -335,7 +337,7 @@ def run_command(chosen: _Chosen, execute: bool, long_hold: bool, any_time: bool,
     from zkconsumer.operate.migrate.fleet import run_step
 
     _require_execute(chosen, execute, "run")
-    step = run_step(datetime.now(UTC), long_hold=long_hold, any_time=any_time)
+    step = run_step(lambda: datetime.now(UTC), long_hold=long_hold, any_time=any_time)
     _report("written", chosen.each(step, "writing"), as_json=as_json)
 
 

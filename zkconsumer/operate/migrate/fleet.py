@@ -6,6 +6,7 @@ what their runs keep beside them. Each step of one group is that of the command 
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -31,6 +32,8 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, snapshot_of_plan
 from zkconsumer.operate.offsets.wholefiles import write_whole
 from zkconsumer.zookeeper.session import ZkSession
+
+_log = logging.getLogger(__name__)
 
 Connect = Callable[[], AbstractContextManager[tuple[ZkSession, Cluster]]]
 """Opens a session and a cluster of their own for one thread."""
@@ -156,12 +159,18 @@ It raises WriteRefused if a guard does not hold, and ZkConsumerError or OSError 
 
 def plan_step(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
     """Plan, or plan again as long as no run of the plan has begun; see :data:`Step`."""
-    run, back = files.run_state(), files.back_state()
-    if run is WriteState.UNDONE or back is WriteState.COMPLETE:
-        files.put_away()
-    elif run is not None:
-        raise WriteRefused([f"its plan was run ({run}); run it again, or go back first"])
-    now_ms = int(time.time() * 1000)
+    if not files.plan_file.exists():
+        return _plan(ends, group, files)
+    with exclusive(files.plan_file):  # a run of the former plan would not find its file any more
+        run = files.run_state()
+        if run is WriteState.UNDONE or files.back_state() is WriteState.COMPLETE:
+            files.put_away()
+        elif run is not None:
+            raise WriteRefused([f"its plan was run ({run}); run it again, or go back first"])
+        return _plan(ends, group, files)
+
+
+def _plan(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
     plan = make_plan(
         ends.source,
         ends.target,
@@ -169,7 +178,7 @@ def plan_step(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tupl
         ends.observe(),
         missing=group.missing,
         retention_ms=None,
-        now_ms=now_ms,
+        now_ms=int(time.time() * 1000),
         rewind=group.rewind,
     )
     files.directory.mkdir(parents=True, exist_ok=True)
@@ -179,11 +188,11 @@ def plan_step(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tupl
     return len(plan.partitions), plan.warnings
 
 
-def run_step(now: datetime, *, long_hold: bool = False, any_time: bool = False) -> Step:
-    """Run the plan, or the rest of it; a window of the group that does not have ``now`` refuses."""
+def run_step(clock: Callable[[], datetime], *, long_hold: bool = False, any_time: bool = False) -> Step:
+    """Run the plan, or the rest of it; refused while the time of ``clock`` is outside of the group's window."""
 
     def run(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-        if group.window is not None and not any_time and not group.window.has(now):
+        if group.window is not None and not any_time and not group.window.has(clock()):
             begin, end = (moment.isoformat() for moment in group.window)
             raise WriteRefused([f"its window is {begin} to {end}; give --any-time to ignore it"])
         plan = files.required_plan()
@@ -345,4 +354,7 @@ def _outcome(job: Job, ends: MigrationEnds, step: Step) -> GroupOutcome:
         return GroupOutcome(*name, "refused", reasons=tuple(refused.reasons))
     except (ZkConsumerError, OSError) as error:
         return GroupOutcome(*name, "failed", reasons=(str(error),))
+    except Exception as error:  # noqa: BLE001 - a defect must not look as if the group had not been meant
+        _log.exception("group %s", job.group.group)
+        return GroupOutcome(*name, "failed", reasons=(f"{error!r}; please report it",))
     return GroupOutcome(*name, "done", offsets, warnings=warnings)

@@ -34,8 +34,11 @@ def mirror_step(jobs: Sequence[Job], *, long_hold: bool = False) -> Iterator[Ste
     mirrors: dict[tuple[str, ...], Mirror] = {}
     with ExitStack() as locked:
         for job in jobs:
-            plan = job.files.required_plan()
-            locked.enter_context(exclusive(job.files.plan_file))
+            try:
+                plan = job.files.required_plan()
+                locked.enter_context(exclusive(job.files.plan_file))
+            except WriteRefused as refused:
+                raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
             mirrors[_key(job.files)] = Mirror(plan, job.files.plan_file, long_hold=long_hold, rewind=job.group.rewind)
 
         def copy(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:

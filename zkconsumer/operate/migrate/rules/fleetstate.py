@@ -110,7 +110,7 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return Judged(FleetState.WRONG, f"it has the mark of a migration to {facts.mark.where}, and no run of the plan")
     if facts.members:
         return Judged(FleetState.PLANNED, f"members are to be stopped: {name_some(sorted(facts.members))}")
-    return Judged(FleetState.PLANNED, "; ".join(plan.refusals))
+    return Judged(FleetState.PLANNED, "; ".join(plan.lasting_refusals))
 
 
 def _on_the_way_back(back: WriteState) -> Judged:

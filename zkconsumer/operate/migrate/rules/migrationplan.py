@@ -143,6 +143,11 @@ class MigrationPlan:
         return tuple(guard.text for guard in self.guards if not guard.holds)
 
     @property
+    def lasting_refusals(self) -> tuple[str, ...]:
+        """Those that follow from the plan itself, so that no later run of it can succeed."""
+        return tuple(guard.text for guard in self.guards if not guard.holds and guard.name in _LASTING)
+
+    @property
     def held_group(self) -> str | None:
         """The group in ZooKeeper whose partitions no member may own meanwhile; None if neither end is one."""
         return next((end.group for end in (self.source, self.target) if end.kind == "zookeeper"), None)
@@ -272,7 +277,7 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
         began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
     """
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in now.guards if not guard.holds)]
-    refusals += (guard.text for guard in plan.guards if not guard.holds and guard.name in _LASTING)
+    refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now)
     moved = [row.partition for row in plan.partitions if now.source.get(row.partition) != row.source]
     if moved:

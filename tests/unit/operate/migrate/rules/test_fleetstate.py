@@ -38,6 +38,7 @@ def facts(run=WriteState.COMPLETE, **others):
         (facts(None), FleetState.PLANNED, ""),
         (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
         (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.PLANNED, "outside"),
+        (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
         (facts(None, mark=MARK), FleetState.WRONG, "and no run of the plan"),
         (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
         (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
