@@ -147,7 +147,7 @@ def serve(
 
 
 class OnDemand(NamedTuple):
-    """What is read anew for a request: what keeps a group from consuming, and the document of a fleet."""
+    """What is read for each request: what keeps a group from consuming, and the document of a fleet."""
 
     explain: Callable[[str], list[Finding]]
     fleet: Callable[[], dict[str, Any]] | None

@@ -1,4 +1,4 @@
-"""BrokerGroup: what the coordinator of a group of brokers tells of it, and the logs of its partitions."""
+"""BrokerGroup: what the coordinator of a group of brokers reports of it, and the logs of its partitions."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class _Groups:
 
 
 class _OneAtATime:
-    """Questions that ask ZooKeeper and brokers anew, for seconds if they are silent: not several at a time.
+    """Questions that ask ZooKeeper and brokers again, for seconds if they are silent: not several at a time.
 
     Args:
         what: is asked for, in the plural.

@@ -2,7 +2,7 @@
 
 One row of a group and a sample holds the numbers of all its partitions; 10,000 partitions take 160 KB for each sample.
 Times in the file are in ms since the epoch; those of samples are converted when the file is read, since the clock of
-samples begins anew with each process.
+samples begins again with each process.
 """
 
 from __future__ import annotations

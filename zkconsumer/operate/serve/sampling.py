@@ -115,7 +115,7 @@ class GroupSampling:
             self._append(self._file, self.newest)
 
     def _append(self, file: HistoryFile, snapshot: GroupsSnapshot) -> None:
-        """Keep a snapshot in the file. If that fails, sampling goes on, and the next snapshot is tried again."""
+        """Keep a snapshot in the file. If that fails, sampling continues, and the next snapshot is tried again."""
         try:
             file.append(snapshot)
         except ZkConsumerError as error:

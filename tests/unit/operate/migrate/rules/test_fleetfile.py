@@ -38,6 +38,12 @@ def test_a_new_file_has_waves_of_the_ready_groups():
     assert {group.wave for group in parse(format_groups(found, 0)).groups} == {0, 1}
 
 
+def test_the_file_has_what_was_found_in_comments_and_names_of_any_language():
+    text = format_fleet({}, [FoundGroup("fox-\N{FOX FACE}", "running,\n2 members", True)], 0)
+    assert '[groups."fox-\N{FOX FACE}"]  # running,?2 members\n' in text
+    assert parse(text).groups[0].target == End("kafka", "fox-\N{FOX FACE}")
+
+
 def _is_end(name):
     try:
         return parse_end(f"kafka:{name}") is not None
@@ -62,6 +68,7 @@ def test_what_people_write():
     assert (group.missing, group.rewind) == ("latest", True)
     assert group.window.has(datetime(2026, 12, 2, 1, 59, tzinfo=UTC))
     assert not group.window.has(datetime(2026, 12, 2, 2, 0, tzinfo=UTC))
+    assert group.window.has(datetime(2026, 12, 1, 22, 0, tzinfo=UTC))
     assert not group.window.has(datetime(2026, 12, 1, 21, 59, tzinfo=UTC))
     plain = entry("")
     assert (plain.wave, plain.target, plain.window) == (0, End("kafka", "g"), None)
@@ -84,6 +91,7 @@ def test_what_people_write():
         ("[groups.g]\ntarget = 'zookeeper:g'", "groups.g.target is kafka:NAME"),
         ("[groups.g]\ntarget = 'g'", "groups.g.target: "),
         ("[groups.g]\nwindow = 'night'", "groups.g.window: write it as"),
+        ("[groups.g]\nwindow = '2026-12-02/2026-12-02'", "groups.g.window: write it as"),
         ("[groups.g]\nwindow = '2026-12-02/2026-12-01'", "groups.g.window: write it as"),
         ("[groups.g]\n[groups.h]\ntarget = 'kafka:g'", "groups g and h have one target, kafka:g"),
     ],
@@ -113,5 +121,8 @@ def test_the_groups_of_a_wave():
     assert chosen(None, "z") == [("x", "z")], "wave 0 can be named"
     with pytest.raises(UsageError, match="the waves are 1, 2"):
         chosen(3)
-    with pytest.raises(UsageError, match="has no group z there"):
-        chosen(2, "c", "z")
+    with pytest.raises(UsageError, match="has no group x, y, z there"):
+        chosen(2, "c", "z", "x", "y")
+    many = [parse("".join(f"[groups.g{wave}]\nwave = {wave}\n" for wave in (9, 30, 1, 12, 5)))]
+    with pytest.raises(UsageError, match="the waves are 1, 5, 9, 12, 30"):
+        groups_of(many, 2, ())
