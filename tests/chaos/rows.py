@@ -320,16 +320,19 @@ def _plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: f
     return _without_conflicts(faults)
 
 
+_NEED_ZOOKEEPER: Final = frozenset({"broker", "expire", "grow", "trim", "servers"})
+
+
 def _without_conflicts(faults: list[Fault]) -> tuple[Fault, ...]:
     """No second fault while the process of a member is stopped or gone, and no broker twice.
 
-    Nor is a broker restarted, or a topic changed, while ZooKeeper is paused: the injector would wait for the broker, it
-    for ZooKeeper, and ZooKeeper for the injector.
+    Nor is anything that waits for ZooKeeper begun while it is paused: the injector would wait for it, and nobody else
+    would let it continue.
     """
     kept: list[Fault] = []
     for fault in faults:
         paused = any(one.kind == "servers" and fault.at < one.until for one in kept)
-        if paused and fault.kind in ("broker", "grow", "trim", "servers"):
+        if paused and fault.kind in _NEED_ZOOKEEPER:
             continue
         busy = [one for one in kept if one.member == fault.member and fault.at < one.until + 2.0]
         if fault.kind in ("grow", "trim", "servers") or not busy:

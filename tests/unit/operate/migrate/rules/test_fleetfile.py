@@ -39,9 +39,9 @@ def test_a_new_file_has_waves_of_the_ready_groups():
 
 
 def test_the_file_has_what_was_found_in_comments_and_names_of_any_language():
-    text = format_fleet({}, [FoundGroup("fox-\N{FOX FACE}", "running,\n2 members", True)], 0)
-    assert '[groups."fox-\N{FOX FACE}"]  # running,?2 members\n' in text
-    assert parse(text).groups[0].target == End("kafka", "fox-\N{FOX FACE}")
+    text = format_fleet({}, [FoundGroup("fox-\N{LATIN SMALL LETTER E WITH ACUTE}", "running,\n2 members", True)], 0)
+    assert '[groups."fox-\N{LATIN SMALL LETTER E WITH ACUTE}"]  # running,?2 members\n' in text
+    assert parse(text).groups[0].target == End("kafka", "fox-\N{LATIN SMALL LETTER E WITH ACUTE}")
 
 
 def _is_end(name):
