@@ -122,6 +122,17 @@ def test_a_window_keeps_a_group_from_being_written(fleet):
     assert fleet.states() == ["written"] * GROUPS
 
 
+def test_servers_of_one_cluster_are_not_those_of_another(fleet, sandbox):
+    fleet.init()
+    fleet.init("--name", "other")
+    ended = CliRunner().invoke(
+        command, ["migrate", "fleet", "status", str(fleet.directory), "--zookeeper", sandbox.zookeeper_connect]
+    )
+    assert (ended.exit_code, "give --cluster" in ended.stderr) == (2, True)
+    rows = json.loads(fleet.run("status", "--json", "--cluster", "other").stdout)["groups"]
+    assert [row["cluster"] for row in rows] == ["other"] * GROUPS
+
+
 def test_the_page_of_a_fleet(fleet, sandbox):
     fleet.init()
     fleet.run("plan", "--wave", "1")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
-import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,12 +16,13 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.ending import Ending
+from zkconsumer.cli.fleettables import outcome_document, status_csv, status_document, status_lines
 from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import escaped, printable
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import WriteRefused
 
@@ -100,6 +99,10 @@ class _Chosen:
         jobs: dict[str, list[Job]] = {}
         for file, group in chosen:
             jobs.setdefault(file.name, []).append(Job(file, group, files_of(self.directory, file, group)))
+        if len(jobs) > 1 and (self.connection.zookeeper or self.connection.bootstrap_servers):
+            raise click.UsageError(
+                f"servers are given for one cluster, and {', '.join(jobs)} are meant; give --cluster"
+            )
         return jobs
 
     def connection_of(self, file: FleetFile) -> ToolConnection:
@@ -214,7 +217,7 @@ def status_command(chosen: _Chosen, as_json: bool, as_csv: bool) -> None:
     if as_json:
         click.echo(json.dumps(status_document(rows)))
     elif as_csv:
-        click.echo(_csv(rows), nl=False)
+        click.echo(status_csv(rows), nl=False)
     else:
         echo_lines(status_lines(rows))
     if any(row.state is FleetState.WRONG for row in rows):
@@ -244,68 +247,6 @@ def fleet_document(connection: ToolConnection, directory: Path) -> dict[str, Any
     """
     of_files = dataclasses.replace(connection, zookeeper=None, bootstrap_servers=None, config_file=None)
     return status_document(_rows(_Chosen(of_files, directory, None, (), (), 1)))
-
-
-def status_document(rows: Sequence[FleetRow]) -> dict[str, Any]:
-    """The groups of a fleet, and how many there are in each state, for ``--json``."""
-    return {"groups": [_row_document(row) for row in rows], "totals": _totals(rows)}
-
-
-def _row_document(row: FleetRow) -> dict[str, Any]:
-    group = row.group
-    return {
-        "cluster": row.cluster,
-        "group": group.group,
-        "wave": group.wave,
-        "owner": group.owner,
-        "target": str(group.target),
-        "protocol": group.protocol,
-        "state": row.state.value,
-        "reason": row.reason,
-        "members": row.members,
-        "partitions": row.partitions,
-    }
-
-
-def _totals(rows: Iterable[FleetRow]) -> dict[str, int]:
-    from zkconsumer.operate.migrate.rules.fleetstate import ORDER
-
-    counts = Counter(row.state for row in rows)
-    return {state.value: counts[state] for state in ORDER if counts[state]}
-
-
-def _csv(rows: Sequence[FleetRow]) -> str:
-    text = io.StringIO()
-    documents = [_row_document(row) for row in rows]
-    writer = csv.DictWriter(text, list(documents[0]) if documents else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(documents)
-    return text.getvalue()
-
-
-def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
-    """The table of a fleet, and its totals."""
-    from zkconsumer.cli.grouptables import columns
-
-    heading = ("CLUSTER", "GROUP", "WAVE", "OWNER", "STATE", "#MEMBERS", "#PARTITIONS", "REASON")
-    yield from columns(
-        heading,
-        [
-            (
-                printable(row.cluster),
-                printable(row.group.group),
-                str(row.group.wave),
-                printable(row.group.owner) or "-",
-                row.state.value,
-                "-" if row.members is None else str(row.members),
-                "-" if row.partitions is None else str(row.partitions),
-                printable(row.reason),
-            )
-            for row in rows
-        ],
-    )
-    yield ""
-    yield ", ".join(f"{count} {state}" for state, count in _totals(rows).items()) or "no groups"
 
 
 @fleet.command("plan")
@@ -440,12 +381,6 @@ def _require_execute(chosen: _Chosen, execute: bool, verb: str) -> None:
             click.echo(escaped(f"{cluster} {job.group.group} to {job.group.target}"))
     click.echo(f"dry run: nothing was written; give --execute to {verb} these groups", err=True)
     raise click.exceptions.Exit(0)
-
-
-def outcome_document(outcomes: Iterable[GroupOutcome]) -> dict[str, Any]:
-    """What became of groups, for ``--json``."""
-    documents = [outcome._asdict() for outcome in outcomes]
-    return {"groups": documents, "totals": dict(Counter(document["outcome"] for document in documents))}
 
 
 def _report(verb: str, outcomes: Sequence[GroupOutcome], *, as_json: bool) -> None:
