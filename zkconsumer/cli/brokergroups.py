@@ -166,7 +166,7 @@ def description_document(group: BrokerGroupDescription) -> dict[str, Any]:
         "state": described.state,
         "strategy": described.strategy or None,
         "coordinated_by": None if observed.coordinator is None else observed.coordinator._asdict(),
-        "members": member_documents(observed.describe_members()),
+        "members": member_documents(observed.describe_members(), ((row.owner, row.lag) for row in group.partitions)),
         "partitions": [{name: getattr(row, name) for name in names} for row in group.partitions],
     }
 

@@ -54,4 +54,8 @@ def test_members_of_ours_are_recognised_by_their_streams():
         ("m2", "zkconsumer", {"t": 2}),
     ]
     assert document["coordinated_by"]["host"] == "b"
+    assert {one["protocol"] for one in document["members"]} == {"kafka"}
+    assert [one["lag"] for one in document["members"]] == [None, None], "of partitions that were never committed"
+    known = description_document(describe_group(group(ONE, TWO, offsets=[(T0, 4), (T1, 9), (T2, 7)]), LOGS, ()))
+    assert [one["lag"] for one in known["members"]] == [2, 5]
     assert [row["owner"] for row in document["partitions"]] == ["m2", "m2", "m1"]

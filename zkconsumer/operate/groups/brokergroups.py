@@ -114,10 +114,12 @@ class BrokerGroup:
 
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """Its members, in the order of their ids."""
-        return tuple(map(_member, sorted(self.described.members, key=lambda member: member.member_id)))
+        protocol = "consumer" if self.described.kind == "consumer" else "kafka"
+        members = sorted(self.described.members, key=lambda member: member.member_id)
+        return tuple(_member(member, protocol) for member in members)
 
 
-def _member(member: DescribedMember) -> DescribedGroupMember:
+def _member(member: DescribedMember, protocol: str) -> DescribedGroupMember:
     return DescribedGroupMember(
         member.member_id,
         None if member.streams is None else "zkconsumer",
@@ -129,6 +131,7 @@ def _member(member: DescribedMember) -> DescribedGroupMember:
         member.host,
         member.client_id,
         member.instance_id,
+        protocol,
     )
 
 

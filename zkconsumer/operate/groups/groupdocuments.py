@@ -5,17 +5,18 @@ Names are part of the interface: other programs read them. Null means unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupdescription import GroupDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 _MEMBER: Final = (
     *("id", "client", "threads", "pattern", "registered_ms", "host", "client_id", "instance_id", "topics"),
-    "partitions",
+    *("partitions", "protocol"),
 )
 _PARTITION: Final = ("topic", "partition", "owner", "owner_live", "committed", "log_end", "lag")
 _STORES: Final = ("in_zookeeper", "in_kafka")
@@ -29,7 +30,7 @@ def description_document(description: GroupDescription, *, both_stores: bool = F
     names = _PARTITION + _STORES if both_stores else _PARTITION
     document: dict[str, Any] = {
         "group": description.group,
-        "members": member_documents(description.members),
+        "members": member_documents(description.members, ((row.owner, row.lag) for row in description.partitions)),
         "partitions": [{name: getattr(partition, name) for name in names} for partition in description.partitions],
     }
     if description.coordinator is not None:
@@ -53,9 +54,29 @@ def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:
     }
 
 
-def member_documents(members: Iterable[DescribedGroupMember]) -> list[dict[str, Any]]:
-    """Members, in the order given."""
-    return [{name: getattr(member, name) for name in _MEMBER} for member in members]
+def member_documents(
+    members: Iterable[DescribedGroupMember], lags: Iterable[tuple[str | None, int | None]]
+) -> list[dict[str, Any]]:
+    """Members, in the order given, with the lag of what they own.
+
+    Args:
+        members: of one group.
+        lags: the owner and the lag of each of the group's partitions; one that is unknown makes its member's unknown.
+    """
+    by_member: dict[str | None, list[int | None]] = {}
+    for owner, lag in lags:
+        for member in {owner, PartitionOwnerNode.consumer_of(owner)}:  # an owner is a member, or a thread of one
+            by_member.setdefault(member, []).append(lag)
+    return [
+        {**{name: getattr(member, name) for name in _MEMBER}, "lag": _sum(by_member.get(member.id, ()))}
+        for member in members
+    ]
+
+
+def _sum(lags: Sequence[int | None]) -> int | None:
+    """None if one of them is unknown; what lies after the log end counts as 0."""
+    known = [max(0, lag) for lag in lags if lag is not None]
+    return sum(known) if len(known) == len(lags) else None
 
 
 def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:

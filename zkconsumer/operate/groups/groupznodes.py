@@ -137,6 +137,7 @@ class GroupZnodes:
     def _member(self, consumer_id: str, owned: int) -> DescribedGroupMember:
         subscription = self.view.members[consumer_id]
         threads = subscription.expand(self.view.topics, exclude_internal=True)
+        obeys = self.coordinator is not None and consumer_id in self.coordinator.commands
         return DescribedGroupMember(
             consumer_id,
             "zkconsumer" if consumer_id in self.view.our_clients else "jvm",
@@ -145,6 +146,7 @@ class GroupZnodes:
             self.view.registered_ms.get(consumer_id),
             owned,
             tuple(sorted(threads)),
+            protocol="coordinator" if obeys else "zookeeper",
         )
 
 

@@ -38,6 +38,7 @@ class DescribedGroupMember:
         host: where it connects to its coordinator from, such as ``/10.0.0.1``.
         client_id: ``client.id``, as its coordinator knows it.
         instance_id: ``group.instance.id`` of a static member of a group of brokers.
+        protocol: ``group.protocol`` by which it takes part: ``zookeeper``, ``coordinator``, ``kafka`` or ``consumer``.
     """
 
     id: str
@@ -50,6 +51,7 @@ class DescribedGroupMember:
     host: str | None = None
     client_id: str | None = None
     instance_id: str | None = None
+    protocol: str | None = None
 
 
 class BrokerState(NamedTuple):

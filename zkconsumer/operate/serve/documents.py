@@ -50,7 +50,9 @@ def group_document(
     return {
         **_sampled(snapshot, now, failure),
         **lag_document(group.observed.group, group.lag),
-        "members": member_documents(group.members),
+        "members": member_documents(
+            group.members, ((lag.newest.owner, lag.lag) for lag in group.lag.partitions.values())
+        ),
         "problems": list(group.observed.problems),
     }
 
