@@ -24,6 +24,10 @@ def test_the_partition_of_an_offset_path(path, found):
     assert offset_partition(path) == found
 
 
+def test_the_path_of_a_mark():
+    assert GroupPaths("g").migrated == "/consumers/g/zkconsumer/migrated"
+
+
 def test_paths():
     paths = GroupPaths("g")
     partition = TopicPartition("t", 7)

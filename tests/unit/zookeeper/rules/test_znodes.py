@@ -5,12 +5,15 @@ from zkconsumer.model import Broker, ConsumerThreadId, Stamp
 from zkconsumer.zookeeper.rules.znodes import (
     BrokerIdNode,
     ConsumerIdNode,
+    MigratedNode,
+    MigrationMark,
     OffsetNode,
     PartitionOwnerNode,
     Registration,
     SessionNode,
     StampNode,
     TopicNode,
+    describe_mark,
     parse_json,
 )
 
@@ -228,3 +231,31 @@ def test_an_owner_is_a_consumer_or_foreign_text():
 
 def test_paths_of_brokers():
     assert (BrokerIdNode.path(3), TopicNode.path("t")) == ("/brokers/ids/3", "/brokers/topics/t")
+
+
+def test_a_mark_is_read_as_it_was_written():
+    mark = MigrationMark("undoing", "kafka:g", 7)
+    data = b'{"version":1,"state":"undoing","target":"kafka:g","at_ms":7}'
+    assert MigratedNode.encode(mark) == data
+    assert MigratedNode.decode("/m", data) == mark
+    assert mark.where == "kafka:g"
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b'{"state":"other","target":1,"at_ms":"x"}'])
+def test_a_mark_that_cannot_be_read_is_that_of_a_migrated_group(data):
+    mark = MigratedNode.decode("/m", data)
+    assert (mark, mark.where) == (MigrationMark("migrated", "", 0), "another store")
+
+
+@pytest.mark.parametrize(
+    ("state", "meaning"),
+    [
+        ("migrated", "was migrated to kafka:g, where its consumers continue"),
+        ("migrating", "is being migrated to kafka:g: complete it with `zkconsumer migrate run`"),
+        ("undoing", "to kafka:g is being undone: complete the rollback or reverse"),
+    ],
+)
+def test_what_a_mark_means_and_what_to_do(state, meaning):
+    text = describe_mark("my group", MigrationMark(state, "kafka:g", 1))
+    assert meaning in text
+    assert text.endswith("removed with `zkconsumer migrate unmark --group 'my group'`")
