@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.consumers import collect, consumers, owned
+from tests.fixtures.scriptedserver import SilentServer, running
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
@@ -41,6 +42,9 @@ def test_both_kinds_are_in_one_list(both, run, sandbox):
     assert "PROTOCOL" in table[0]
     assert len(table) == 3
     assert {in_znodes, of_brokers} <= set(run("groups", "list").stdout.splitlines())
+    assert of_brokers not in run("groups", "list", "--all-chroots").stdout
+    for group in (in_znodes, of_brokers):
+        assert run("groups", "verify", "--group", group).exit_code == 0
     eventually(lambda: _status(run, of_brokers)["status"] == "OK")
     assert _status(run, in_znodes)["lag"] == 0
     with serving(
@@ -68,6 +72,16 @@ def test_a_group_with_members_in_both_is_one_and_is_found(run, sandbox, group_no
         assert (listed["members"], listed["layout"], listed["state"]) == (2, "consumer", "Stable")
         explained = run("groups", "explain", "--group", group_nodes.name, "--json")
         assert (explained.exit_code, json.loads(explained.stdout)["findings"][0]["kind"]) == (3, "two-homes")
+
+
+def test_brokers_that_are_silent_do_not_hide_a_group_in_zookeeper(sandbox, both):
+    in_znodes, _, _ = both
+    with running(SilentServer) as silent:
+        named = ("--zookeeper", sandbox.zookeeper_connect, "--bootstrap-server", f"127.0.0.1:{silent.port}")
+        explained = CliRunner().invoke(command, ["groups", "explain", "--group", in_znodes, "--json", *named])
+    (finding,) = json.loads(explained.stdout)["findings"]
+    assert (explained.exit_code, finding["kind"]) == (3, "unreadable")
+    assert "whether it has members at brokers, too, is unknown" in finding["evidence"]
 
 
 def test_a_group_that_exists_nowhere_is_an_error(run, unique_name):

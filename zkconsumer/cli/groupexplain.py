@@ -13,7 +13,7 @@ from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
-from zkconsumer.errors import GroupMissing, ProtocolError
+from zkconsumer.errors import GroupMissing, ProtocolError, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -81,6 +81,8 @@ def explain_one(
         GroupMissing: there is no such group.
         ZkConsumerError: ZooKeeper or the coordinator cannot be asked.
     """
+    from zkconsumer.operate.groups.brokerexplanation import explain_both, unknown_at_brokers
+
     at_brokers = in_znodes = None
     missing: GroupMissing | None = None
     if opened.session is not None:
@@ -94,10 +96,12 @@ def explain_one(
         except (GroupMissing, ProtocolError) as error:  # brokers before 0.9 have no groups
             if in_znodes is None:
                 raise missing or error from None
+        except ZkConsumerError as error:
+            if in_znodes is None:
+                raise
+            in_znodes.findings.append(unknown_at_brokers(group, error))
     elif missing is not None:
         raise missing
-    from zkconsumer.operate.groups.brokerexplanation import explain_both
-
     findings = explain_both(group, in_znodes, at_brokers)
     return [finding._replace(next_command=connection.complete(finding.next_command)) for finding in findings]
 

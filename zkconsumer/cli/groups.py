@@ -28,12 +28,16 @@ from zkconsumer.cli.groupsource import open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
+from zkconsumer.errors import GroupMissing
 
 if TYPE_CHECKING:
+    from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupdescription import GroupDescription
     from zkconsumer.operate.groups.grouplist import GroupListing
+    from zkconsumer.operate.groups.groupverification import RebalanceVerification
     from zkconsumer.operate.groups.observedgroup import GroupSource
+    from zkconsumer.zookeeper.session import ZkSession
 
 _HINT = (
     "hint: the offset of an owned partition is shown as - until its consumer's first commit, which comes after "
@@ -84,7 +88,7 @@ def list_command(
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
     problems: list[str] = []
     for chroot, of_chroot in _clusters(connection, all_chroots=all_chroots):
-        with open_groups(of_chroot) as opened, progress("reading"):
+        with open_groups(of_chroot, of_zookeeper_alone=all_chroots) as opened, progress("reading"):
             listed, new_problems = _list(opened.source, pattern, topic, is_long=is_long)
         listed_groups += [(chroot, name, listing) for name, listing in listed]
         problems += new_problems
@@ -249,8 +253,6 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
     The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
     With --bootstrap-server alone it is a group that brokers coordinate.
     """
-    from zkconsumer.operate.groups.groupverification import verify_group
-
     names = connection.group_names(groups)
     of_brokers = connection.broker_config()
     if of_brokers is not None:
@@ -261,7 +263,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
     else:
         config = connection.config()
         with tool_session(config) as session, progress("reading"):
-            results = [verify_group(session, config, name) for name in names]
+            results = [_verify(session, config, name) for name in names]
     if as_json:
         documents = [
             {"group": result.group, "successful": result.is_successful, "findings": result.findings}
@@ -276,3 +278,17 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
             click.echo(f"{printable(result.group)}: {verdict}" if len(results) > 1 else verdict)
     if not all(result.is_successful for result in results):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _verify(session: ZkSession, config: ConsumerConfig, group: str) -> RebalanceVerification:
+    """A group in ZooKeeper, or, if there is none of the name and brokers are named, one that they coordinate."""
+    from zkconsumer.operate.groups.groupverification import verify_group
+
+    try:
+        return verify_group(session, config, group)
+    except GroupMissing:
+        if config.bootstrap_servers is None:
+            raise
+        from zkconsumer.operate.groups.brokerexplanation import verify_broker_group
+
+        return verify_broker_group(config, group)

@@ -33,7 +33,11 @@ class OpenedGroups(NamedTuple):
 
 @contextmanager
 def open_groups(
-    connection: ToolConnection, storage: OffsetStorage = "auto", *, interval: float = math.inf
+    connection: ToolConnection,
+    storage: OffsetStorage = "auto",
+    *,
+    interval: float = math.inf,
+    of_zookeeper_alone: bool = False,
 ) -> Iterator[OpenedGroups]:
     """Groups in ZooKeeper; those that brokers coordinate, if brokers are named and no ZooKeeper; both, if both are.
 
@@ -41,6 +45,7 @@ def open_groups(
         connection: what the options name.
         storage: whose committed offset counts for groups in ZooKeeper.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
+        of_zookeeper_alone: leave out those that brokers coordinate.
 
     Raises:
         click.UsageError: ``storage`` is of no use for groups of brokers.
@@ -57,19 +62,19 @@ def open_groups(
     config = connection.config()
     with (
         tool_session(config) as session,
-        closing(groups_of_cluster(session, config, storage, interval=interval)) as of_cluster,
+        closing(_groups_of_cluster(session, config, storage, interval, both=not of_zookeeper_alone)) as of_cluster,
     ):
         yield OpenedGroups(of_cluster, config, session)
 
 
-def groups_of_cluster(
-    session: ZkSession, config: ConsumerConfig, storage: OffsetStorage = "auto", *, interval: float = math.inf
+def _groups_of_cluster(
+    session: ZkSession, config: ConsumerConfig, storage: OffsetStorage, interval: float, *, both: bool
 ) -> GroupSource:
     """The groups of a cluster with a ZooKeeper, and those that brokers coordinate if ``bootstrap.servers`` is given."""
     from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 
     in_znodes = ZooKeeperGroups(session, config, storage=storage, interval=interval)
-    if config.bootstrap_servers is None:
+    if config.bootstrap_servers is None or not both:
         return in_znodes
     from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.everygroup import EveryGroup

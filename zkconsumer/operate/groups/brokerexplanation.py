@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import name_some
+from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.brokergroups import BrokerGroup, BrokerGroups
@@ -71,6 +71,16 @@ class Explained(NamedTuple):
 
     live: frozenset[str]
     findings: list[Finding]
+
+
+def unknown_at_brokers(group: str, error: ZkConsumerError) -> Finding:
+    """That the brokers that are named do not report whether they have the group, too."""
+    return Finding(
+        "unreadable",
+        group,
+        f"whether it has members at brokers, too, is unknown: {error}",
+        "check --bootstrap-server, and that the brokers run",
+    )
 
 
 def explain_both(group: str, in_znodes: Explained | None, at_brokers: Explained | None) -> list[Finding]:
