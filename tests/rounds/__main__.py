@@ -15,7 +15,7 @@ import click
 
 from tests.chaos.store import code_identity
 from tests.fixtures.rounds import RESULT, ROUNDS
-from tests.rounds.store import KINDS, PUBLISHED, Run, RunStore, publish, table
+from tests.rounds.store import KINDS, PUBLISHED, Run, RunStore, publish, published, table
 from zkconsumer.sandbox.cache import cache_directory
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -71,9 +71,11 @@ def report(store: Path | None) -> None:
 @main.command(name="publish")
 @_STORE
 def publish_runs(store: Path | None) -> None:
-    """Write the stored runs to benchmarks/results/rounds.jsonl, and print the table of docs/reliability.md."""
-    publish(_store(store))
-    click.echo(f"{PUBLISHED}\n{table(_store(store))}")
+    """Put the stored runs into benchmarks/results/rounds.jsonl, and print the table of docs/reliability.md."""
+    renewed = list(_store(store))
+    kinds = {one.kind for one in renewed}
+    publish([*(one for one in published() if one.kind not in kinds), *renewed])
+    click.echo(f"{PUBLISHED}\n{table(published())}")
 
 
 if __name__ == "__main__":
