@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final, NamedTuple
 
 WARM_UP: Final = 0.25
@@ -49,7 +50,7 @@ def read_usage(pid: int, log: Path, watches: int, at: float) -> Usage | None:
 
 
 def growth_per_hour(samples: Sequence[Usage]) -> Mapping[str, float]:
-    """By what part of its mean each figure grows in an hour, by a line through the samples after the warm-up.
+    """By what part of its mean each figure grows in an hour, of the samples after the warm-up.
 
     The volume of the log is the bytes that each sample adds: a log that grows evenly has growth 0.
 
@@ -71,12 +72,17 @@ def growth_per_hour(samples: Sequence[Usage]) -> Mapping[str, float]:
 
 
 def _slope(times: Sequence[float], values: Sequence[float]) -> float:
-    """Of the line with the least squares, for an hour, in relation to the mean."""
-    if len(values) < 3 or not any(values):
+    """The median of the slopes between all samples (Theil, Sen), for an hour, in relation to the mean.
+
+    A fault takes connections, threads and watches away for some seconds, and writes to the log: a line by least squares
+    would follow these few samples.
+    """
+    mean = sum(values) / len(values) if values else 0.0
+    if len(values) < 3 or not mean:
         return 0.0
-    mean_time, mean = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((at - mean_time) ** 2 for at in times)
-    if not spread or not mean:
-        return 0.0
-    slope = sum((at - mean_time) * (value - mean) for at, value in zip(times, values, strict=True)) / spread
-    return slope * _HOUR_S / mean
+    slopes = [
+        (later - earlier) / (until - since)
+        for (since, earlier), (until, later) in itertools.combinations(zip(times, values, strict=True), 2)
+        if until > since
+    ]
+    return median(slopes) * _HOUR_S / mean

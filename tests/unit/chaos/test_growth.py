@@ -43,3 +43,8 @@ def test_the_usage_of_a_process(tmp_path):
     log.write_text("12345", encoding="utf-8")
     assert read_usage(os.getpid(), log, 0, 0.0).log == 5
     assert read_usage(2**22 + 1, log, 0, 0.0) is None
+
+
+def test_what_a_fault_takes_away_for_a_moment_is_no_growth():
+    watches = [Usage(36.0 * n, 1, 7, 9, 6 if n in (30, 31, 40) else 18, 100 if n < 70 else 5000) for n in range(100)]
+    assert growth_per_hour(watches) == dict.fromkeys(("memory", "threads", "descriptors", "watches", "log"), 0.0)
