@@ -154,7 +154,7 @@ def test_one_mirror_serves_all_groups(fleet):
     # Signals are for the main thread, so the command runs there; an old consumer returns meanwhile.
     returned = threading.Timer(1.5, fleet.groups[4].register, ("c", {fleet.topic: 1}))
     returned.start()
-    ended = fleet.run("mirror", "--wave", "1", "--interval", "200ms", "--for", "4s", code=3)
+    ended = fleet.run("mirror", "--wave", "1", "--interval", "200ms", "--for", "4s", "--execute", code=3)
     returned.join()
     assert "has 1 live member" in ended.stderr
     assert [fleet.stored(number) for number in range(GROUPS)] == [3] * GROUPS

@@ -325,9 +325,12 @@ def reverse_command(chosen: _Chosen, execute: bool, long_hold: bool, as_json: bo
 @_fleet_options
 @duration_option("--for", "7d", "How long to copy.", argument="duration")
 @duration_option("--interval", "60s", "Between copies.")
+@EXECUTE
 @LONG_HOLD
 @json_option
-def mirror_command(chosen: _Chosen, duration: float, interval: float, long_hold: bool, as_json: bool) -> None:
+def mirror_command(
+    chosen: _Chosen, duration: float, interval: float, execute: bool, long_hold: bool, as_json: bool
+) -> None:
     """Copy the offsets of the groups of a wave back to their znodes, at every interval, in one process.
 
     A group whose members have returned to ZooKeeper is not copied any more; the exit code is 3 then. SIGTERM and Ctrl-C
@@ -336,6 +339,7 @@ def mirror_command(chosen: _Chosen, duration: float, interval: float, long_hold:
     """
     from zkconsumer.operate.migrate.fleetmirror import mirror_step, run_fleet_mirror
 
+    _require_execute(chosen, execute, "mirror")
     by_cluster = chosen.jobs()
     parts: list[Part] = [
         (functools.partial(connected, chosen.connection_of(jobs[0].fleet)), jobs) for jobs in by_cluster.values()
