@@ -64,7 +64,9 @@ class Fleet:
 def test_waves_there_and_back(fleet):
     assert f"{GROUPS} groups, {GROUPS} of them in waves" in fleet.init("--wave-size", "3").stdout
     assert fleet.states() == ["not started"] * 5
-    assert "3 of 3 groups planned" in fleet.run("plan", "--wave", "1").stdout
+    planned = fleet.run("plan", "--wave", "1")
+    assert "3 of 3 groups planned" in planned.stdout
+    assert f"next: zkconsumer migrate fleet run {fleet.directory} --wave 1 --execute" in planned.stderr
     assert fleet.states() == ["planned"] * 3 + ["not started"] * 2
     assert "dry run" in fleet.run("run", "--wave", "1").stderr
     assert "3 of 3 groups written" in fleet.run("run", "--wave", "1", "--execute").stdout

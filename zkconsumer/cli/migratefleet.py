@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -114,6 +115,14 @@ class _Chosen:
             bootstrap_servers=given.bootstrap_servers or file.bootstrap_servers or None,
             config_file=given.config_file or (self.directory / file.config if file.config else None),
         )
+
+    def command(self, verb: str, *options: str) -> str:
+        """Another command about the same groups, to be pasted."""
+        words = ["zkconsumer", "migrate", "fleet", verb, str(self.directory)]
+        words += [] if self.wave is None else ["--wave", str(self.wave)]
+        for option, names in (("--group", self.groups), ("--cluster", self.clusters)):
+            words += [word for name in names for word in (option, name)]
+        return self.connection.complete(shlex.join([*words, *options]))
 
     def each(self, step: Step, what: str, *, reversed_: bool = False) -> list[GroupOutcome]:
         """Do a step for all groups, with a progress bar."""
@@ -260,7 +269,8 @@ def plan_command(chosen: _Chosen, as_json: bool) -> None:
     """
     from zkconsumer.operate.migrate.fleet import plan_step
 
-    _report("planned", chosen.each(plan_step, "planning"), as_json=as_json)
+    then = chosen.command("run", "--execute")
+    _report("planned", chosen.each(plan_step, "planning"), as_json=as_json, then=then)
 
 
 @fleet.command("run")
@@ -279,7 +289,7 @@ def run_command(chosen: _Chosen, execute: bool, long_hold: bool, any_time: bool,
 
     _require_execute(chosen, execute, "run")
     step = run_step(lambda: datetime.now(UTC), long_hold=long_hold, any_time=any_time)
-    _report("written", chosen.each(step, "writing"), as_json=as_json)
+    _report("written", chosen.each(step, "writing"), as_json=as_json, then=chosen.command("verify"))
 
 
 @fleet.command("verify")
@@ -387,8 +397,8 @@ def _require_execute(chosen: _Chosen, execute: bool, verb: str) -> None:
     raise click.exceptions.Exit(0)
 
 
-def _report(verb: str, outcomes: Sequence[GroupOutcome], *, as_json: bool) -> None:
-    """Print what became of each group, and end with the code of the worst."""
+def _report(verb: str, outcomes: Sequence[GroupOutcome], *, as_json: bool, then: str = "") -> None:
+    """Print what became of each group, and what to do next, and end with the code of the worst."""
     if as_json:
         click.echo(json.dumps(outcome_document(outcomes)))
     else:
@@ -404,6 +414,8 @@ def _report(verb: str, outcomes: Sequence[GroupOutcome], *, as_json: bool) -> No
         click.echo(f"{counts['done']} of {len(outcomes)} groups {verb}{f', {totals}' if totals else ''}")
     if any(outcome.outcome != "done" for outcome in outcomes):
         _exit(outcomes)
+    if then and not as_json:
+        click.echo(escaped(f"next: {then}"), err=True)
 
 
 def _exit(outcomes: Iterable[GroupOutcome]) -> NoReturn:
