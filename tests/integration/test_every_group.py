@@ -45,6 +45,7 @@ def test_both_kinds_are_in_one_list(both, run, sandbox):
     assert of_brokers not in run("groups", "list", "--all-chroots").stdout
     for group in (in_znodes, of_brokers):
         assert run("groups", "verify", "--group", group).exit_code == 0
+        assert topic in run("groups", "describe", "--group", group).stdout
     eventually(lambda: _status(run, of_brokers)["status"] == "OK")
     assert _status(run, in_znodes)["lag"] == 0
     with serving(

@@ -180,8 +180,8 @@ def describe(
     """Show members, owners, committed offsets and lag of groups.
 
     With --bootstrap-server alone these are groups that brokers coordinate, in the tables of kafka-consumer-groups of
-    Kafka 4. What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a
-    number.
+    Kafka 4; with --zookeeper as well, a group that ZooKeeper does not have is looked for there. What cannot be known is
+    shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a number.
     """
     from zkconsumer.operate.groups.groupdescription import describe_groups
 
@@ -199,15 +199,23 @@ def describe(
         raise click.UsageError("--state is for groups that brokers coordinate: give --bootstrap-server alone")
     config = connection.config()
     skipped: list[str] = []
-    with tool_session(config) as session, progress("reading"):
-        descriptions = describe_groups(
-            session,
-            config,
-            names or all_groups(session),
-            storage=storage,
-            with_log_starts=unhealthy,
-            skipped=skipped if of_all else None,
-        )
+    try:
+        with tool_session(config) as session, progress("reading"):
+            descriptions = describe_groups(
+                session,
+                config,
+                names or all_groups(session),
+                storage=storage,
+                with_log_starts=unhealthy,
+                skipped=skipped if of_all else None,
+            )
+    except GroupMissing:
+        if config.bootstrap_servers is None or len(names) > 1 or form == "checker":
+            raise
+        from zkconsumer.cli.brokergroups import Shown, describe_broker_groups_command
+
+        describe_broker_groups_command(config, names, Shown(of_members, of_state, unhealthy, as_json))
+        return
     if unhealthy:
         descriptions = [description.unhealthy() for description in descriptions]
         descriptions = [description for description in descriptions if description.partitions or description.members]
