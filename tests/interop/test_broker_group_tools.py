@@ -234,3 +234,25 @@ def test_a_group_that_does_not_exist_is_an_error(box, unique_name):
     arguments = ["groups", "describe", "--group", unique_name, "--bootstrap-server", box.bootstrap_servers]
     ended = CliRunner().invoke(command, arguments)
     assert "does not exist at the brokers" in str(ended.exception)
+
+
+def test_groups_whose_coordinator_is_gone_are_missing_and_that_is_said():
+    """A broker that has ended is not in the metadata any more, and nobody else lists its groups."""
+    with Sandbox(brokers=2, kafka_version="4.2.0", zookeepers=0, progress=Progress()) as pair:
+        topic = Topics(pair.bootstrap_servers).create("t", 1)
+        produce_records(pair.bootstrap_servers, topic, [{"value": b"v"}])
+        for number in range(6):
+            client = Consumer({"bootstrap.servers": pair.bootstrap_servers, "group.id": f"g{number}"})
+            client.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+            client.close()
+
+        def run(*words):
+            return CliRunner().invoke(command, [*words, "--bootstrap-server", pair.bootstrap_servers])
+
+        assert "are missing" not in run("groups", "list").stderr
+        pair.brokers[1].kill()
+        eventually(
+            lambda: "groups are missing whose coordinator would be the leader of" in run("groups", "list").stderr
+        )
+        exported = run("offsets", "export", "--format", "json")
+        assert (exported.exit_code, "not exported: groups are missing" in exported.stderr) == (3, True)

@@ -10,11 +10,19 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ConfigError, GroupMissing, ProtocolError, ZkConsumerError
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    GroupMissing,
+    ProtocolError,
+    ZkConsumerError,
+    name_some,
+)
 from zkconsumer.group.kafka.describedmembers import OF_CONSUMERS, described_group
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.lag import signed_lag
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.groupdescription import PartitionDescription
 from zkconsumer.operate.groups.observedgroup import (
@@ -201,7 +209,14 @@ class BrokerGroups:
         client, names, problems = self.asked.client, set(), []
         self._begin_round()
         self._has_begun = True
-        brokers = client.metadata([]).brokers.values()
+        metadata = client.metadata([OFFSETS_TOPIC])
+        brokers = metadata.brokers.values()
+        # 1. A broker ends; 2. it is not in the metadata any more; 3. no broker lists the groups that it coordinated.
+        if missing := sorted(metadata.leaderless):
+            problems.append(
+                f"groups are missing whose coordinator would be the leader of {name_some(missing)}, which have none: "
+                "check which brokers do not run (kafka-topics.sh --describe --topic __consumer_offsets)"
+            )
         errors: list[ZkConsumerError] = []
         for broker in sorted(brokers):
             try:
