@@ -230,6 +230,20 @@ def test_offsets_of_a_group_with_members_are_not_written(consumed, ours, offsets
     assert (wrong.exit_code, "no ZooKeeper is named" in wrong.stderr) == (2, True)
 
 
+def test_a_name_with_a_slash_has_a_page(box, unique_name):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v"}] * 3)
+    name = f"{unique_name}/b"
+    client = Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": name})
+    client.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    client.close()
+    with serving(None, "--bootstrap-server", box.bootstrap_servers, "--interval", "200ms") as served:
+        eventually(lambda: served.group(name))
+        assert served.group(name)["lag"] == 2
+        assert served.group(name, "/findings")["findings"][0]["kind"] == "no-member"
+        assert served.group(name, "/history")["partition_count"] == 1
+
+
 def test_a_group_that_does_not_exist_is_an_error(box, unique_name):
     arguments = ["groups", "describe", "--group", unique_name, "--bootstrap-server", box.bootstrap_servers]
     ended = CliRunner().invoke(command, arguments)

@@ -183,9 +183,10 @@ class _Groups:
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/api/groups", self._all),
-            Route("/api/groups/{group}", self._one(self._group)),
-            Route("/api/groups/{group}/history", self._one(self._history)),
-            Route("/api/groups/{group}/findings", self._one(self._findings)),
+            # Names of groups of brokers may have slashes, which arrive decoded.
+            Route("/api/groups/{group:path}/history", self._one(self._history)),
+            Route("/api/groups/{group:path}/findings", self._one(self._findings)),
+            Route("/api/groups/{group:path}", self._one(self._group)),
         ]
 
     def _all(self, request: Request) -> Response:
@@ -292,8 +293,8 @@ class _Burrow:
         return [
             Route("/v3/kafka", self._clusters),
             Route(consumers, self._consumers),
-            Route(f"{consumers}/{{group}}/status", self._status(every_partition=False)),
-            Route(f"{consumers}/{{group}}/lag", self._status(every_partition=True)),
+            Route(f"{consumers}/{{group:path}}/status", self._status(every_partition=False)),
+            Route(f"{consumers}/{{group:path}}/lag", self._status(every_partition=True)),
         ]
 
     async def _clusters(self, request: Request) -> Response:
