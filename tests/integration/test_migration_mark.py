@@ -73,7 +73,8 @@ def test_a_deleted_group_may_begin_again_and_a_restored_one_has_its_mark(migrate
     delete = ("groups", "delete", "--group", migrated.group.name, "--store", "zookeeper", "--execute")
     assert run(*delete, "--snapshot", str(tmp_path / "snapshot")).exit_code == 0
     assert migrated.group.tree() == {}
-    assert run("offsets", "restore", str(tmp_path / "snapshot"), "--execute").exit_code == 0
+    restore = ("offsets", "restore", str(tmp_path / "snapshot"), "--execute", "--snapshot", str(tmp_path / "undo"))
+    assert run(*restore).exit_code == 0
     assert migrated.group.tree() == before
 
 
