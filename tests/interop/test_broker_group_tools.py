@@ -1,6 +1,7 @@
 """Groups that brokers coordinate, beside the tool of Kafka 4.2 on the same groups, without a ZooKeeper."""
 
 import json
+import re
 import subprocess
 from contextlib import ExitStack
 
@@ -270,3 +271,12 @@ def test_groups_whose_coordinator_is_gone_are_missing_and_that_is_said():
         )
         exported = run("offsets", "export", "--format", "json")
         assert (exported.exit_code, "not exported: groups are missing" in exported.stderr) == (3, True)
+
+        explained = [json.loads(run("groups", "explain", "--group", f"g{n}", "--json").stdout) for n in range(6)]
+        findings = {document["group"]: [*document["findings"]] for document in explained}
+        of_gone = [found for found in findings.values() if found[0]["kind"] == "no-coordinator"]
+        assert of_gone
+        for first, *others in of_gone:
+            assert re.search(r"leader of __consumer_offsets-\d+: none; replicas 1, in sync", first["evidence"])
+            assert "--topic __consumer_offsets" in first["next_command"]
+            assert "broker-unreachable" in [finding["kind"] for finding in others]

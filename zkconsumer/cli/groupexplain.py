@@ -13,12 +13,12 @@ from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
-from zkconsumer.errors import GroupMissing, ProtocolError, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
-    from zkconsumer.operate.groups.brokerexplanation import Explained
+    from zkconsumer.operate.groups.bothhomes import Explained
     from zkconsumer.operate.groups.finding import Finding
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -81,36 +81,26 @@ def explain_one(
         GroupMissing: there is no such group.
         ZkConsumerError: ZooKeeper or the coordinator cannot be asked.
     """
-    from zkconsumer.operate.groups.brokerexplanation import explain_both, unknown_at_brokers
+    from zkconsumer.operate.groups.bothhomes import Looks, look_in_both
+    from zkconsumer.operate.groups.brokerexplanation import two_homes, unknown_at_brokers
 
-    at_brokers = in_znodes = None
-    missing: GroupMissing | None = None
-    if opened.session is not None:
-        try:
-            in_znodes = _explain_znodes(opened.session, storage, opened.config, group, metrics)
-        except GroupMissing as error:
-            missing = error
-    if opened.config.bootstrap_servers is not None:
-        try:
-            at_brokers = _explain_at_brokers(opened.config, group, metrics)
-        except (GroupMissing, ProtocolError) as error:  # brokers before 0.9 have no groups
-            if in_znodes is None:
-                raise missing or error from None
-        except ZkConsumerError as error:
-            if in_znodes is None:
-                raise
-            in_znodes.findings.append(unknown_at_brokers(group, error))
-    elif missing is not None:
-        raise missing
-    findings = explain_both(group, in_znodes, at_brokers)
+    config, session = opened.config, opened.session
+    looks = Looks(
+        None if session is None else lambda: _explain_znodes(session, storage, config, group, metrics),
+        None if config.bootstrap_servers is None else lambda: _explain_at_brokers(config, group, metrics),
+        lambda error: _explain_coordinator(config, group, error),
+        lambda evidence: unknown_at_brokers(group, evidence),
+        lambda evidence: two_homes(group, evidence),
+    )
+    findings = look_in_both(group, looks)
     return [finding._replace(next_command=connection.complete(finding.next_command)) for finding in findings]
 
 
 def _explain_znodes(
     session: ZkSession, storage: OffsetStorage, config: ConsumerConfig, group: str, metrics: tuple[str, ...]
-) -> Explained:
+) -> Explained[Finding]:
     from zkconsumer.assembly.clusterchoice import open_group_reader
-    from zkconsumer.operate.groups.brokerexplanation import Explained
+    from zkconsumer.operate.groups.bothhomes import Explained
     from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
     from zkconsumer.operate.groups.explanation import explain_group
     from zkconsumer.operate.groups.groupznodes import read_group
@@ -121,8 +111,9 @@ def _explain_znodes(
     return Explained(znodes.live, explain_group(znodes, facts))
 
 
-def _explain_at_brokers(config: ConsumerConfig, group: str, metrics: tuple[str, ...]) -> Explained:
-    from zkconsumer.operate.groups.brokerexplanation import Explained, explain_broker_group
+def _explain_at_brokers(config: ConsumerConfig, group: str, metrics: tuple[str, ...]) -> Explained[Finding]:
+    from zkconsumer.operate.groups.bothhomes import Explained
+    from zkconsumer.operate.groups.brokerexplanation import explain_broker_group
     from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.clusterfacts import read_broker_facts
 
@@ -130,6 +121,18 @@ def _explain_at_brokers(config: ConsumerConfig, group: str, metrics: tuple[str, 
         observed = brokers.required(group)
         facts = read_broker_facts(config, brokers.asked, observed, metrics=metrics)
     return Explained(observed.live, explain_broker_group(observed, facts))
+
+
+def _explain_coordinator(config: ConsumerConfig, group: str, error: ZkConsumerError) -> Explained[Finding]:
+    """Why no broker coordinates a group. Raises BrokerUnavailable if no broker answers."""
+    from zkconsumer.operate.groups.bothhomes import Explained
+    from zkconsumer.operate.groups.brokerexplanation import explain_without_coordinator
+    from zkconsumer.operate.groups.brokergroups import BrokerGroups
+    from zkconsumer.operate.groups.clusterfacts import read_coordinator_facts
+
+    with BrokerGroups(config) as brokers:
+        facts = read_coordinator_facts(config, brokers.asked)
+    return Explained(frozenset(), explain_without_coordinator(group, error, facts))
 
 
 def _print(group: str, findings: list[Finding]) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
-    from zkconsumer.operate.groups.groupchanges import GroupMoment
+    from zkconsumer.operate.groups.groupchanges import Change, GroupMoment
     from zkconsumer.operate.groups.lagsamples import LagSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -185,7 +185,7 @@ def watch(
                     sampler.sample(groups or sampler.groups(), began)
                     view.show(sampler)
                 except TRANSIENT as error:  # kazoo connects again, in another session if need be
-                    warn([str(error)])
+                    view.warn([str(error)])
                 if ends is not None and began + interval > ends:
                     return
                 time.sleep(max(0.0, began + interval - time.monotonic()))
@@ -195,9 +195,11 @@ class _View(ABC):
     """Notes what changed between samples."""
 
     def __init__(self) -> None:
+        from zkconsumer.operate.groups.reportedproblems import ReportedProblems
+
         self._moments: dict[str, GroupMoment] = {}
         self._rebalances: dict[str, int] = {}
-        self._problems: tuple[str, ...] = ()
+        self._reported = ReportedProblems()
 
     def showing(self) -> AbstractContextManager[object]:
         """For the time in which samples are shown."""
@@ -205,24 +207,29 @@ class _View(ABC):
 
     def show(self, sampler: LagSampler) -> None:
         """Show a sample."""
-        from zkconsumer.operate.groups.groupchanges import Change, group_changes
+        from zkconsumer.operate.groups.groupchanges import GONE, group_began, group_changes
 
         changes: list[tuple[str, Change]] = []
         moments = sampler.moments()
         for group, moment in moments.items():
             former = self._moments.get(group)
-            new_changes = [] if former is None else list(group_changes(former, moment))
+            new_changes = [group_began(moment)] if former is None else list(group_changes(former, moment))
             changes += [(group, change) for change in new_changes]
             self._rebalances[group] = self._rebalances.get(group, 0) + any(
                 change.kind == "owner" for change in new_changes
             )
-        if sampler.problems != self._problems:
-            changes += [(problem, Change("problem", problem, None, None)) for problem in sampler.problems]
-        self._moments, self._problems = moments, sampler.problems
+        unread = {group: moment for group, moment in self._moments.items() if group in sampler.unread}
+        changes += [(group, GONE) for group in self._moments if group not in moments and group not in unread]
+        self._moments = {**unread, **moments}
         self._print(changes)
+        self.warn(sampler.problems)
+
+    def warn(self, problems: Sequence[str]) -> None:
+        """Print the problems of a sample that were not printed yet."""
+        warn(self._reported.after(problems).new)
 
     @abstractmethod
-    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:
+    def _print(self, changes: Sequence[tuple[str, Change]]) -> None:
         """Print what has changed since the last sample, by group."""
 
 
@@ -232,37 +239,14 @@ class _ChangeLines(_View):
     def __init__(self, as_json: bool) -> None:
         super().__init__()
         self._as_json = as_json
-        self._begun = False
 
-    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:
+    def _print(self, changes: Sequence[tuple[str, Change]]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if not self._begun:
-            self._begun = True
-            for group, moment in self._moments.items():
-                self._line(now, group, "watching", f"{moment.lag.status.value}, lag {moment.lag.lag}", None, None)
         for group, change in changes:
-            if change.kind == "problem":
-                warn([group])
+            if self._as_json:
+                click.echo(json.dumps({"at": now, "group": group, **change._asdict()}))
             else:
-                self._line(now, group, change.kind, change.subject, change.before, change.after, str(change))
-
-    def _line(
-        self,
-        now: str,
-        group: str,
-        kind: str,
-        subject: str,
-        before: str | None,
-        after: str | None,
-        text: str | None = None,
-    ) -> None:
-        if self._as_json:
-            line = json.dumps(
-                {"at": now, "group": group, "kind": kind, "subject": subject, "before": before, "after": after}
-            )
-        else:
-            line = printable(f"{now} {group}: {text or f'{kind}, {subject}'}")
-        click.echo(line)
+                click.echo(printable(f"{now} {group}: {change}"))
         sys.stdout.flush()
 
 
@@ -281,7 +265,7 @@ class _LiveTable(_View):
         self._live = Live(auto_refresh=False)
         return self._live
 
-    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:  # noqa: ARG002 - the table counts rebalances
+    def _print(self, changes: Sequence[tuple[str, Change]]) -> None:  # noqa: ARG002 - the table counts rebalances
         from zkconsumer.cli.grouptables import live_table
 
         assert self._live is not None

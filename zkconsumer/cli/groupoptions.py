@@ -12,7 +12,7 @@ from zkconsumer.cli.connection import ToolConnection
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.zookeeper.session import ZkSession
+    pass
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -71,13 +71,6 @@ def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all
     if of_all and groups:
         raise click.UsageError("give --group or --all, not both")
     return () if of_all else connection.group_names(groups)
-
-
-def all_groups(session: ZkSession) -> list[str]:
-    """Names of all groups."""
-    from zkconsumer.operate.groups.grouplist import matching_groups
-
-    return matching_groups(session)
 
 
 def echo_lines(lines: Iterable[str]) -> None:

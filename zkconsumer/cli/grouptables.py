@@ -155,7 +155,7 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
             listing.layout,
             str(listing.members),
             str(listing.topics),
-            str(listing.lag),
+            _cell(listing.lag),
             str(listing.unknown),
             _MISSING
             if listing.newest_commit_ms is None
@@ -193,7 +193,7 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for group, lag in groups.items():
         reason = printable(f"{lag.reason}; {lag.complete:.0%} of the windows are full")
-        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, str(lag.lag), *[_MISSING] * 4, reason))
+        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, _cell(lag.lag), *[_MISSING] * 4, reason))
         rows += [
             (
                 printable(group),
@@ -249,9 +249,9 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
                 (
                     printable(group),
                     moment.lag.status.value,
-                    str(moment.lag.lag),
-                    _rate(sum(partition_lag.consumed_per_s or 0 for partition_lag in partitions.values())),
-                    _rate(sum(partition_lag.produced_per_s or 0 for partition_lag in partitions.values())),
+                    _cell(moment.lag.lag),
+                    _rate(moment.lag.consumed_per_s),
+                    _rate(moment.lag.produced_per_s),
                     str(len(moment.members)),
                     f"{len(moment.owners)}/{len(partitions)}",
                     str(rebalances.get(group, 0)),

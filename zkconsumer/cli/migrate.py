@@ -12,7 +12,6 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import (
-    all_groups,
     all_option,
     chosen_groups,
     echo_lines,
@@ -53,6 +52,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
     with which the exit code is 3.
     """
+    from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
 
@@ -63,7 +63,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
         facts = read_survey_facts(
             session,
             config,
-            names or all_groups(session),
+            names or matching_groups(session),
             skipped=skipped if of_all else None,
         )
     surveys = [_pasteable(survey(group_facts), connection) for group_facts in facts]

@@ -7,9 +7,12 @@ ConsumerLag), the next one to hand out (``positions``), the end of a batch (Spar
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Final, Literal, TypeVar
 
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
+
+Number = TypeVar("Number", int, float)
 
 BEFORE_LOG: Final = "before the log start"
 AFTER_LOG: Final = "after the log end"
@@ -35,6 +38,17 @@ def lag(offset: int | None, log_end: int | None) -> int | None:
     """
     records = signed_lag(offset, log_end)
     return None if records is None else max(0, records)
+
+
+def sum_known(values: Iterable[Number | None]) -> Number | None:
+    """The sum of the lags, or rates, that are known; None if there are some and none is known.
+
+    >>> sum_known([2, None, 3]), sum_known([None]), sum_known([])
+    (5, None, 0)
+    """
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if known or not every else None
 
 
 def outside_log(

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_group
+from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroup, BrokerGroups
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import describe_replicas, explain_brokers, explain_surroundings
 from zkconsumer.operate.groups.finding import Finding
-from zkconsumer.operate.groups.groupverification import RebalanceVerification
 from zkconsumer.operate.groups.observedgroup import missing_topics
 
 _SETTLED = frozenset({"Stable", "Empty"})
 
 
-def verify_broker_group(config: ConsumerConfig, group: str) -> RebalanceVerification:
+def verify_broker_group(config: ConsumerConfig, group: str) -> Explained[str]:
     """Verify that a member has each partition that the group's members subscribe to. Nothing is written.
 
     Raises:
@@ -29,7 +29,7 @@ def verify_broker_group(config: ConsumerConfig, group: str) -> RebalanceVerifica
     """
     with BrokerGroups(config) as brokers:
         observed = brokers.required(group)
-    return RebalanceVerification(group, tuple(assignment_findings(observed)))
+    return Explained(observed.live, list(assignment_findings(observed)))
 
 
 def assignment_findings(group: BrokerGroup) -> Iterator[str]:
@@ -66,47 +66,40 @@ def explain_broker_group(group: BrokerGroup, facts: ClusterFacts) -> list[Findin
     ]
 
 
-class Explained(NamedTuple):
-    """The members of a group where it was looked for, and what keeps them from consuming."""
-
-    live: frozenset[str]
-    findings: list[Finding]
-
-
-def unknown_at_brokers(group: str, error: ZkConsumerError) -> Finding:
-    """That the brokers that are named do not report whether they have the group, too."""
-    return Finding(
-        "unreadable",
-        group,
-        f"whether it has members at brokers, too, is unknown: {error}",
-        "check --bootstrap-server, and that the brokers run",
-    )
-
-
-def explain_both(group: str, in_znodes: Explained | None, at_brokers: Explained | None) -> list[Finding]:
-    """The findings of a group that may be in ZooKeeper, at brokers, or in both.
-
-    A group in ZooKeeper that stores offsets in Kafka is one at brokers, too, without members: that is no finding.
+def explain_without_coordinator(group: str, error: ZkConsumerError, facts: ClusterFacts) -> list[Finding]:
+    """Why no broker coordinates a group of brokers, so that its members can neither join nor commit.
 
     Args:
         group: its name.
-        in_znodes: None if it has no znodes.
-        at_brokers: None if the brokers do not have it, or were not asked.
+        error: the answer to who coordinates it.
+        facts: brokers that do not answer, and the replicas of the topic of offsets.
     """
-    if in_znodes is None or at_brokers is None:
-        return [] if (only := in_znodes or at_brokers) is None else only.findings
-    if not at_brokers.live:
-        return in_znodes.findings
-    if not in_znodes.live:
-        return at_brokers.findings
-    twice = Finding(
+    count = sum(partition.topic == OFFSETS_TOPIC for partition in facts.replicas)
+    if not count:
+        reason = f"topic {OFFSETS_TOPIC} does not exist, or is not described"
+    else:
+        partition = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, count))
+        state = facts.states.get(partition)
+        leader = "none" if state is None or state.leader < 0 else f"broker {state.leader}"
+        reason = f"its coordinator is the leader of {partition}: {leader}; {describe_replicas(facts, partition)}"
+    where = shlex.join(["kafka-topics.sh", "--describe", "--topic", OFFSETS_TOPIC])
+    finding = Finding("no-coordinator", group, f"no broker coordinates the group ({error}); {reason}", where)
+    return [finding, *explain_brokers(facts)]
+
+
+def unknown_at_brokers(group: str, evidence: str) -> Finding:
+    """That the brokers that are named do not report whether they have the group, too."""
+    return Finding("unreadable", group, evidence, "check --bootstrap-server, and that the brokers run")
+
+
+def two_homes(group: str, evidence: str) -> Finding:
+    """A group has members in ZooKeeper and at brokers."""
+    return Finding(
         "two-homes",
         group,
-        f"it has members in ZooKeeper ({name_some(sorted(in_znodes.live))}) and at brokers "
-        f"({name_some(sorted(at_brokers.live))}): both read every record",
+        evidence,
         "stop the members of one of them; to move from one to the other, use `zkconsumer migrate`",
     )
-    return list(dict.fromkeys((twice, *in_znodes.findings, *at_brokers.findings)))
 
 
 def _command(group: BrokerGroup, *words: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
@@ -148,13 +148,22 @@ class BrokerGroupDescription(NamedTuple):
 
     Attributes:
         observed: the group.
+        members: in the order of their ids.
         partitions: in the order of :attr:`BrokerGroup.partitions`; an owner is a member id.
         problems: what cannot be read, one sentence each.
     """
 
     observed: BrokerGroup
+    members: tuple[DescribedGroupMember, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...]
+
+    def unhealthy(self) -> BrokerGroupDescription:
+        """The same group with its unhealthy partitions, and the members that own nothing."""
+        return self._replace(
+            members=tuple(member for member in self.members if not member.partitions),
+            partitions=tuple(partition for partition in self.partitions if partition.is_unhealthy),
+        )
 
 
 class BrokerGroups:
@@ -311,28 +320,6 @@ def _samples(group: BrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, 
     return samples
 
 
-def describe_broker_groups(
-    config: ConsumerConfig, choose: Callable[[BrokerGroups], Sequence[str]], *, with_log_starts: bool = False
-) -> tuple[list[BrokerGroupDescription], dict[str, ZkConsumerError]]:
-    """Describe groups of brokers; nothing is written. All committed offsets are read before the log ends.
-
-    Args:
-        config: how brokers are reached.
-        choose: returns the names of the groups.
-        with_log_starts: also ask where the logs start.
-
-    Returns:
-        The groups in the order of their names, and why others cannot be read.
-
-    Raises:
-        ConfigError, BrokerUnavailable, ProtocolError: as :class:`BrokerGroups`.
-    """
-    with BrokerGroups(config) as brokers:
-        groups, failures = brokers.read(choose(brokers))
-        logs, problems = brokers.logs(list(groups.values()), with_starts=with_log_starts)
-    return [describe_group(group, logs, problems) for group in groups.values()], failures
-
-
 def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) -> BrokerGroupDescription:
     """A group and its lags.
 
@@ -342,7 +329,7 @@ def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) ->
         problems: what is unknown of the logs.
     """
     rows = tuple(_partition(group, partition, logs) for partition in group.partitions)
-    return BrokerGroupDescription(group, rows, (*group.problems, *(problems if rows else ())))
+    return BrokerGroupDescription(group, group.describe_members(), rows, (*group.problems, *(problems if rows else ())))
 
 
 def _partition(group: BrokerGroup, partition: TopicPartition, logs: Logs) -> PartitionDescription:

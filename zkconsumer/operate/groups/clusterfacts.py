@@ -14,6 +14,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroup
 from zkconsumer.operate.groups.clientquotas import describe_quotas
@@ -179,7 +180,7 @@ def read_broker_facts(
         BrokerUnavailable: no broker answers.
     """
     problems: list[str] = []
-    unreachable = _reach(asked.client, sorted(asked.client.metadata([]).brokers.values()))
+    unreachable = _reach(asked.client, _known_brokers(config, asked.client))
     partitions = [partition for partition in group.partitions if group.exists(partition)]
     of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
     before = _ask_for_replicas(config, asked.client, of_topics, [])
@@ -203,6 +204,38 @@ def read_broker_facts(
         expiries=_expiries(metrics, problems),
         problems=(*logs.problems, *problems),
     )
+
+
+def read_coordinator_facts(config: ConsumerConfig, asked: BrokerOffsets) -> ClusterFacts:
+    """What shows why no broker coordinates a group: which brokers do not answer, and the topic of offsets.
+
+    Args:
+        config: how brokers are reached; it names some.
+        asked: the brokers.
+
+    Raises:
+        BrokerUnavailable: no broker answers.
+    """
+    problems: list[str] = []
+    unreachable = _reach(asked.client, _known_brokers(config, asked.client))
+    replicas = _ask_for_replicas(config, asked.client, [TopicPartition(OFFSETS_TOPIC, 0)], problems)
+    assert replicas is not None
+    return ClusterFacts(
+        bootstrap_servers=config.bootstrap_servers or "",
+        controller=replicas.controller,
+        unreachable=unreachable,
+        replicas=replicas.replicas,
+        states=replicas.states,
+        problems=tuple(problems),
+    )
+
+
+def _known_brokers(config: ConsumerConfig, client: BrokerClient) -> list[Broker]:
+    """The brokers of the metadata, and those of ``bootstrap.servers`` that it does not have: a dead one leaves it."""
+    brokers = sorted(client.metadata([]).brokers.values())
+    addresses = {(broker.host, broker.port) for broker in brokers}
+    named = bootstrap_brokers(config.bootstrap_servers)
+    return [*brokers, *(broker for broker in named if (broker.host, broker.port) not in addresses)]
 
 
 def _ask_for_replicas(

@@ -35,7 +35,7 @@ def explain_surroundings(
     """
     yield from _offsets(group, facts)
     yield from _topics(group)
-    yield from _brokers(facts)
+    yield from explain_brokers(facts)
     yield from _leaders(group, facts)
     yield from _leader_epochs(facts)
     yield from _unreadable(group, facts, reported)
@@ -95,7 +95,8 @@ def _topics(group: ObservedGroup) -> Iterator[Finding]:
         )
 
 
-def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
+def explain_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    """Brokers that do not answer, and whether one is the controller."""
     for broker, reason in sorted(facts.unreachable.items()):
         yield Finding(
             "broker-unreachable",
@@ -129,7 +130,7 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     for partition in sorted({*existing, *only_in_kafka}):
         state = facts.states.get(partition)
         replicas = facts.replicas.get(partition, ())
-        where = f"replicas {_numbers(replicas)}, in sync {_numbers(() if state is None else state.isr)}"
+        where = describe_replicas(facts, partition)
         describe = shlex.join(["kafka-topics.sh", "--describe", "--topic", partition.topic])
         if state is None or state.leader < 0:
             yield Finding("no-leader", str(partition), f"it has no leader; {where}", describe)
@@ -137,6 +138,13 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("short-isr", str(partition), f"leader {state.leader}, {where}", describe)
         if state is not None and replicas and state.isr and not set(state.isr) <= set(replicas):
             yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
+
+
+def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:
+    """Replicas of a partition, in words."""
+    state = facts.states.get(partition)
+    in_sync = () if state is None else state.isr
+    return f"replicas {_numbers(facts.replicas.get(partition, ()))}, in sync {_numbers(in_sync)}"
 
 
 def _numbers(brokers: tuple[int, ...]) -> str:

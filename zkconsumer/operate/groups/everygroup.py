@@ -162,11 +162,12 @@ class EveryGroup:
                 found[name] = only
                 problems += map(str, unread)
             else:
-                failures[name] = unread[0] if unread else _missing(name)
+                failures[name] = unread[0] if unread else missing_everywhere(name)
         return GroupsLook(found, samples, failures, (*problems, *in_znodes.problems, *at_brokers.problems))
 
 
-def _missing(name: str) -> GroupMissing:
+def missing_everywhere(name: str) -> GroupMissing:
+    """The error where a group was looked for in ZooKeeper and at brokers."""
     return GroupMissing(
         f"group {name} exists neither in ZooKeeper nor at the brokers; check its name (`zkconsumer groups list`) and "
         "the chroot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
@@ -20,7 +20,13 @@ class GroupMoment:
 
 
 class Change(NamedTuple):
-    """One change; ``kind`` is ``joined``, ``left``, ``owner`` or ``status``, ``subject`` a member or partition."""
+    """One change.
+
+    Attributes:
+        kind: ``joined``, ``left``, ``owner``, ``status``, ``watching`` (a group that was not there before) or ``gone``.
+        subject: a member, a partition, or words about the group.
+        before, after: what is different; None where there is nothing.
+    """
 
     kind: str
     subject: str
@@ -30,6 +36,8 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         if self.kind in ("joined", "left"):
             return f"{self.subject} {self.kind}"
+        if self.kind in ("watching", "gone"):
+            return f"{self.kind}, {self.subject}"
         return f"{self.kind} of {self.subject}: {self.before or 'none'} -> {self.after or 'none'}"
 
 
@@ -47,3 +55,12 @@ def group_changes(before: GroupMoment, after: GroupMoment) -> Iterator[Change]:
         former = before.lag.partitions.get(partition)
         if former is not None and former.status is not lag.status:
             yield Change("status", str(partition), former.status.value, lag.status.value)
+
+
+def group_began(moment: GroupMoment) -> Change:
+    """A group is seen for the first time."""
+    lag = "unknown" if moment.lag.lag is None else moment.lag.lag
+    return Change("watching", f"{moment.lag.status.value}, lag {lag}", None, None)
+
+
+GONE: Final = Change("gone", "it does not exist any more", None, None)

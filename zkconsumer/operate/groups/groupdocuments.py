@@ -6,13 +6,17 @@ Names are part of the interface: other programs read them. Null means unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupdescription import GroupDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
+
+if TYPE_CHECKING:
+    from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription
+    from zkconsumer.operate.groups.everydescription import EveryDescription
 
 _MEMBER: Final = (
     *("id", "client", "threads", "pattern", "registered_ms", "host", "client_id", "instance_id", "topics"),
@@ -36,6 +40,46 @@ def description_document(description: GroupDescription, *, both_stores: bool = F
     if description.coordinator is not None:
         document["coordinator"] = coordinator_document(description.coordinator)
     return document
+
+
+def broker_description_document(description: BrokerGroupDescription) -> dict[str, Any]:
+    """The same of a group that brokers coordinate, with what its coordinator reports."""
+    observed, described = description.observed, description.observed.described
+    return {
+        "group": observed.group,
+        "protocol": described.kind,
+        "state": described.state,
+        "strategy": described.strategy or None,
+        "coordinated_by": None if observed.coordinator is None else observed.coordinator._asdict(),
+        "members": member_documents(description.members, ((row.owner, row.lag) for row in description.partitions)),
+        "partitions": [{name: getattr(row, name) for name in _PARTITION} for row in description.partitions],
+    }
+
+
+def every_document(description: EveryDescription, *, both_stores: bool = False) -> dict[str, Any]:
+    """The document of a group, wherever it is.
+
+    One that has members in both has the members of both, and the partitions as ZooKeeper has them; owners at brokers
+    are shown where ZooKeeper has none.
+    """
+    in_znodes, at_brokers = description.in_znodes, description.at_brokers
+    if at_brokers is None:
+        assert in_znodes is not None
+        return description_document(in_znodes, both_stores=both_stores)
+    if in_znodes is None:
+        return broker_description_document(at_brokers)
+    first, second = description_document(in_znodes, both_stores=both_stores), broker_description_document(at_brokers)
+    others = {(row["topic"], row["partition"]): row for row in second["partitions"]}
+    for row in first["partitions"]:
+        other = others.pop((row["topic"], row["partition"]), None)
+        if row["owner"] is None and other is not None:
+            row.update(owner=other["owner"], owner_live=other["owner_live"])
+    return {
+        **second,
+        **first,
+        "members": [*first["members"], *second["members"]],
+        "partitions": [*first["partitions"], *others.values()],
+    }
 
 
 def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class GroupListing:
         layout: see :data:`~zkconsumer.operate.groups.observedgroup.Layout`.
         members: number of registered members.
         topics: number of topics that it subscribes to, owned or committed.
-        lag: in records, of the partitions where it is known.
+        lag: in records, of the partitions where it is known; None if it is known of none.
         unknown: number of partitions whose lag is unknown.
         newest_commit_ms: when an offset in ZooKeeper was last written, in ms since the epoch; None if there is none.
         status: see :mod:`zkconsumer.operate.groups.rules.lagstatus`; one sample shows only UNKNOWN, NO MEMBERS, RANGE
@@ -44,7 +44,7 @@ class GroupListing:
     layout: Layout
     members: int
     topics: int
-    lag: int
+    lag: int | None
     unknown: int
     newest_commit_ms: int | None
     status: LagStatus

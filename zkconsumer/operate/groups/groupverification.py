@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
 from zkconsumer.zookeeper.session import ZkSession
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceVerification:
-    """Whether the last rebalance of a group succeeded.
-
-    Attributes:
-        group: its name.
-        findings: what is wrong, one sentence each; empty if it succeeded.
-    """
-
-    group: str
-    findings: tuple[str, ...]
-
-    @property
-    def is_successful(self) -> bool:
-        """True if every partition has an owner that may own it."""
-        return not self.findings
-
-
-def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> RebalanceVerification:
-    """Verify one group. Nothing is written.
+def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> Explained[str]:
+    """Verify that the last rebalance of a group succeeded. Nothing is written.
 
     Two cases differ from the JVM's tool. A group without members has failed, where the JVM reports success. Internal
     topics that a filter matches are ignored, as members ignore them, where the JVM expects owners.
@@ -45,7 +27,7 @@ def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> Reba
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
     znodes = read_group(session, open_group_reader(session, config), group)
-    return RebalanceVerification(group, tuple(rebalance_findings(znodes)))
+    return Explained(znodes.live, list(rebalance_findings(znodes)))
 
 
 def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:

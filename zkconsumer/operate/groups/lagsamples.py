@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from zkconsumer.errors import GroupMissing
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup
@@ -105,6 +106,7 @@ class LagSampler:
 
     Attributes:
         observed: the groups of the last sample, by name.
+        unread: names of groups that exist, or may exist, and that the last sample could not read.
         problems: what the last sample could not read, one sentence each.
     """
 
@@ -113,6 +115,7 @@ class LagSampler:
         self._written_ms = source.times.look_up if with_ages else _unasked
         self._series = SampleSeries(window, max(window, history or window))
         self.observed: dict[str, ObservedGroup] = {}
+        self.unread: frozenset[str] = frozenset()
         self.problems: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -153,6 +156,7 @@ class LagSampler:
         self._series.append(look.samples, self._written_ms, time.time() * 1000)
         self._series.keep({*look.groups, *look.failures})
         self.observed = look.groups
+        self.unread = frozenset(n for n, error in look.failures.items() if not isinstance(error, GroupMissing))
         unread = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
         self.problems = tuple(dict.fromkeys((*unread, *look.problems)))
 

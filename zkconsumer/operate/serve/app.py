@@ -124,7 +124,7 @@ def web_app(
         Route("/", page),
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *_Monitoring(newest, clock, cluster).routes(),
+        *_Monitoring(newest, clock, cluster, failure).routes(),
         *_Groups(newest, clock, failure, explain, has_fleet=fleet is not None).routes(),
         *(() if fleet is None else _Fleet(fleet).routes()),
         *_Burrow(newest, cluster or _UNNAMED_CLUSTER).routes(),
@@ -140,11 +140,16 @@ class _Monitoring:
     """What monitors ask for."""
 
     def __init__(
-        self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float], cluster: str | None
+        self,
+        newest: Callable[[], GroupsSnapshot | None],
+        clock: Callable[[], float],
+        cluster: str | None,
+        failure: Callable[[], str | None],
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._cluster = cluster
+        self._failure = failure
 
     def routes(self) -> list[BaseRoute]:
         return [Route("/healthz", self._health), Route("/metrics", self._metrics)]
@@ -157,7 +162,7 @@ class _Monitoring:
         return PlainTextResponse(text, 503 if snapshot.is_stale(now) else 200)
 
     def _metrics(self, _: Request) -> Response:
-        text = exposition(self._newest(), self._clock(), self._cluster)
+        text = exposition(self._newest(), self._clock(), self._cluster, self._failure())
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 

@@ -48,16 +48,15 @@ def status_document(
     partitions = [
         _partition(snapshot, group, partition) for partition, lag in group.lag.partitions.items() if lag.lag is not None
     ]
-    total = len(group.lag.partitions)
     status = {
         "cluster": cluster,
         "group": group.observed.group,
         "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
-        "complete": sum(partition["complete"] == 1.0 for partition in partitions) / total if total else 0.0,
+        "complete": group.lag.complete,
         "partitions": [partition for partition in partitions if every_partition or partition["status"] != "OK"],
         "partition_count": len(partitions),
         "maxlag": max(partitions, key=lambda partition: partition["current_lag"], default=None),
-        "totallag": group.lag.lag,
+        "totallag": group.lag.lag or 0,
     }
     return {"error": False, "message": "consumer status returned", "status": status}
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
 from zkconsumer.operate.groups.grouplist import group_listing
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import GroupQuery, choose_part
 
@@ -130,8 +129,8 @@ def group_line(group: GroupSnapshot) -> dict[str, Any]:
         "complete": group.lag.complete,
         "partitions": len(group.observed.partitions),
         "owned": sum(map(group.observed.is_live, group.observed.partitions)),
-        "consumed_per_s": _sum(group.lag, "consumed_per_s"),
-        "produced_per_s": _sum(group.lag, "produced_per_s"),
+        "consumed_per_s": group.lag.consumed_per_s,
+        "produced_per_s": group.lag.produced_per_s,
         "rebalances": len(group.rebalances),
     }
 
@@ -141,9 +140,3 @@ def lag_trend(group: GroupSnapshot) -> list[int | None]:
     rows = group.history
     step = max(1, -(-len(rows) // _POINTS))
     return [row.sum() for row in rows[(len(rows) - 1) % step :: step]]
-
-
-def _sum(lag: GroupLag, rate: str) -> float | None:
-    """The sum of a rate of the partitions where it is known; None if it is unknown for all."""
-    known = [value for partition_lag in lag.partitions.values() if (value := getattr(partition_lag, rate)) is not None]
-    return sum(known) if known else None

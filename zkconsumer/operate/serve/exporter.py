@@ -10,6 +10,7 @@ much as a sample. This takes about a fifth of that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from zkconsumer.model import TopicPartition
@@ -35,7 +36,7 @@ METRICS: Final = {
     "kafka_topic_partition_oldest_offset": "The log start: the first offset in the log.",
     "zkconsumer_serve_sample_timestamp_seconds": "When the last sample began, in seconds since the epoch.",
     "zkconsumer_serve_sample_duration_seconds": "How long the last sample took.",
-    "zkconsumer_serve_problems": "What the last sample could not read.",
+    "zkconsumer_serve_problems": "What the last sample could not read; 1 more if no newer one succeeds.",
 }
 """Name of each metric and its meaning; all are gauges."""
 
@@ -43,17 +44,22 @@ Series = tuple[str, str, int | float]
 """Name of a metric, its labels as text, and its value."""
 
 
-def exposition(snapshot: GroupsSnapshot | None, now: float, cluster: str | None = None) -> str:
+def exposition(
+    snapshot: GroupsSnapshot | None, now: float, cluster: str | None = None, failure: str | None = None
+) -> str:
     """The page ``/metrics``.
 
     Args:
         snapshot: the newest, None if there is none.
         now: see :meth:`GroupsSnapshot.is_stale`.
         cluster: label of each series; None for no such label.
+        failure: why the last sample failed; None if it did not.
     """
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
     of_cluster = "" if cluster is None else f'cluster="{_escaped(cluster)}"'
-    for name, labels, value in () if snapshot is None else _series(snapshot, now):
+    for name, labels, value in chain(
+        [_problems(snapshot, failure)], () if snapshot is None else _series(snapshot, now)
+    ):
         all_labels = f"{of_cluster}{',' if of_cluster and labels else ''}{labels}"
         by_name[name].append(f"{name}{{{all_labels}}} {value}\n" if all_labels else f"{name} {value}\n")
     return "".join(
@@ -63,10 +69,14 @@ def exposition(snapshot: GroupsSnapshot | None, now: float, cluster: str | None 
     )
 
 
+def _problems(snapshot: GroupsSnapshot | None, failure: str | None) -> Series:
+    """A sample that failed is a problem, besides those of the newest one that did not."""
+    return "zkconsumer_serve_problems", "", (failure is not None) + (0 if snapshot is None else len(snapshot.problems))
+
+
 def _series(snapshot: GroupsSnapshot, now: float) -> Iterator[Series]:
     yield "zkconsumer_serve_sample_timestamp_seconds", "", snapshot.at_ms / 1000
     yield "zkconsumer_serve_sample_duration_seconds", "", snapshot.seconds
-    yield "zkconsumer_serve_problems", "", len(snapshot.problems)
     if snapshot.is_stale(now):
         return
     topics: dict[str, int] = {}

@@ -52,7 +52,7 @@ class GroupPart(NamedTuple):
 
 
 _SORTED_BY: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
-    WORST: lambda line: (-line["severity"], -line["lag"]),
+    WORST: lambda line: (-line["severity"], -(line["lag"] or 0)),
     "group": lambda line: line["group"],
     "status": lambda line: line["severity"],
     **{

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.groups.grouplist import matching
 from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.reportedproblems import ReportedProblems
 from zkconsumer.operate.serve.groupsnapshots import GroupsSnapshot, LagRecorder
 from zkconsumer.operate.serve.historyfile import HistoryFile
 
@@ -53,7 +54,7 @@ class GroupSampling:
         self._pattern = pattern
         self._on_failure = on_failure
         self._is_file_failing = False
-        self._problems: frozenset[str] = frozenset()
+        self._reported = ReportedProblems()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
         self.newest: GroupsSnapshot | None = None
@@ -108,7 +109,7 @@ class GroupSampling:
         if self.unsampled is not None:
             _log.warning("samples are taken again")
         self.unsampled = None
-        self._log_problems(frozenset(self._sampler.problems))
+        self._log_problems()
         seconds = time.monotonic() - began
         self.newest = self._recorder.record(self._sampler, at=began, at_ms=at_ms, seconds=seconds)
         if self._file is not None:
@@ -126,9 +127,9 @@ class GroupSampling:
                 _log.warning("the history is written again; a restart misses what was sampled in between")
             self._is_file_failing = False
 
-    def _log_problems(self, problems: frozenset[str]) -> None:
-        if new := sorted(problems - self._problems):
-            _log.warning("a sample is incomplete: %s", name_some(new))
-        if self._problems and not problems:
+    def _log_problems(self) -> None:
+        report = self._reported.after(self._sampler.problems)
+        if report.new:
+            _log.warning("a sample is incomplete: %s", name_some(sorted(report.new)))
+        if report.ended:
             _log.warning("samples are complete again")
-        self._problems = problems

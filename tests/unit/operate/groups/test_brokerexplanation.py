@@ -1,15 +1,13 @@
 """What keeps a group of brokers from consuming."""
 
+from functools import partial
+
 import pytest
 
 from tests.unit.operate.groups.test_everygroup import T0, T1, at_brokers
 from zkconsumer.model import Broker
-from zkconsumer.operate.groups.brokerexplanation import (
-    Explained,
-    assignment_findings,
-    explain_both,
-    explain_broker_group,
-)
+from zkconsumer.operate.groups.bothhomes import Explained, counting_findings
+from zkconsumer.operate.groups.brokerexplanation import assignment_findings, explain_broker_group, two_homes
 from zkconsumer.operate.groups.brokergroups import BrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding
@@ -94,4 +92,4 @@ def test_offsets_leaders_and_brokers():
 )
 def test_a_group_of_both(in_znodes, at_brokers, found):
     explained = [None if part is None else Explained(frozenset(part[0]), part[1]) for part in (in_znodes, at_brokers)]
-    assert [one.kind for one in explain_both("g", *explained)] == found
+    assert [one.kind for one in counting_findings(*explained, partial(two_homes, "g"))] == found

@@ -1,5 +1,6 @@
 """The page of metrics, as Prometheus's own parser reads it."""
 
+import dataclasses
 import re
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -71,8 +72,14 @@ def test_a_stale_snapshot_has_no_series_of_groups(one_group):
     assert not {name for name in found if name.startswith("kafka")}
 
 
-def test_without_a_sample_the_page_is_empty():
-    assert exposition(None, 0.0) == ""
+def test_without_a_sample_the_page_has_only_its_problems():
+    assert series(exposition(None, 0.0)) == {"zkconsumer_serve_problems": {(): 0}}
+
+
+def test_a_sample_that_fails_is_a_problem_beside_those_of_the_last_one():
+    assert series(exposition(None, 0.0, failure="no broker answers"))["zkconsumer_serve_problems"] == {(): 1}
+    taken = dataclasses.replace(snapshot(group_snapshot({"t-0": [lag_sample()]})), problems=("one", "two"))
+    assert series(exposition(taken, 100.0, failure="no broker answers"))["zkconsumer_serve_problems"] == {(): 3}
 
 
 def test_labels_may_have_any_character():

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log
+from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log, sum_known
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 OWNERLESS_S: Final = 30.0
@@ -223,20 +223,24 @@ class GroupLag:
         status: see :func:`evaluate_group`.
         reason: the evidence, in words.
         complete: which share of the partitions had full windows, 0 to 1; 1 if there are none.
-        lag: the sum of what is known.
+        lag: the sum of what is known; None if there are partitions and it is known of none.
+        consumed_per_s: the same of the records per second that were committed.
+        produced_per_s: the same of the records per second that were written to the logs.
         partitions: each evaluation.
     """
 
     status: LagStatus
     reason: str
     complete: float
-    lag: int
+    lag: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
     partitions: Mapping[TopicPartition, PartitionLag]
 
     @property
     def is_problem(self) -> bool:
         """True from WARN up, and for a group without members that has lag."""
-        return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and self.lag > 0)
+        return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
 
 
 def evaluate_group(
@@ -260,7 +264,7 @@ def evaluate_group(
         mark: of a group that was migrated, or is being; None of others.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
-    lag = sum(partition_lag.lag or 0 for partition_lag in evaluated.values())
+    lag = sum_known(partition_lag.lag for partition_lag in evaluated.values())
     status = worst(partition_lag.status for partition_lag in evaluated.values())
     concerned = [partition for partition, partition_lag in evaluated.items() if partition_lag.status is status]
     reason = f"{concerned[0]}: {evaluated[concerned[0]].reason}" if concerned else "there are no partitions"
@@ -272,11 +276,16 @@ def evaluate_group(
         elif not status.is_problem:
             status, reason = LagStatus.WARN, _marked(mark, members)
     elif not members and not status.is_error:
-        status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
+        status, reason = (
+            LagStatus.NO_MEMBERS,
+            "no member is registered; " + ("lag unknown" if lag is None else f"known lag {lag}"),
+        )
     complete = (
         sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0
     )
-    return GroupLag(status, reason, complete, lag, evaluated)
+    consumed_per_s = sum_known(partition_lag.consumed_per_s for partition_lag in evaluated.values())
+    produced_per_s = sum_known(partition_lag.produced_per_s for partition_lag in evaluated.values())
+    return GroupLag(status, reason, complete, lag, consumed_per_s, produced_per_s, evaluated)
 
 
 def _marked(mark: MigrationMark, members: int) -> str:

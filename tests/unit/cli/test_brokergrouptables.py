@@ -1,9 +1,10 @@
 """The tables of groups that brokers coordinate."""
 
-from zkconsumer.cli.brokergroups import description_document, member_table, offset_table, state_table
+from zkconsumer.cli.brokergrouptables import member_table, offset_table, state_table
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.brokergroups import BrokerGroup, describe_group
+from zkconsumer.operate.groups.groupdocuments import broker_description_document
 from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
@@ -17,6 +18,10 @@ def group(*members, offsets=(), state="Stable"):
     described = DescribedGroup("classic", state, "range", members)
     stored = {partition: StoredOffset(offset) for partition, offset in offsets}
     return BrokerGroup("g", described, Broker(3, "b", 9092), stored)
+
+
+def described(*members):
+    return describe_group(group(*members), LOGS, ())
 
 
 def words(lines):
@@ -36,11 +41,11 @@ def test_the_member_with_most_partitions_comes_first_and_what_nobody_has_last():
 
 
 def test_instance_ids_have_a_column_where_a_member_has_one():
-    assert words(member_table(group(ONE)))[0] == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
-    heading, *rows = words(member_table(group(ONE, TWO)))
+    assert words(member_table(described(ONE)))[0] == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    heading, *rows = words(member_table(described(ONE, TWO)))
     assert heading[2] == "GROUP-INSTANCE-ID"
     assert [row[1] for row in rows] == ["m2", "m1"]
-    assert list(member_table(group())) == []
+    assert list(member_table(described())) == []
 
 
 def test_the_state_names_the_coordinator():
@@ -48,7 +53,7 @@ def test_the_state_names_the_coordinator():
 
 
 def test_members_of_ours_are_recognised_by_their_streams():
-    document = description_document(describe_group(group(ONE, TWO), LOGS, ()))
+    document = broker_description_document(describe_group(group(ONE, TWO), LOGS, ()))
     assert [(one["id"], one["client"], one["threads"]) for one in document["members"]] == [
         ("m1", None, None),
         ("m2", "zkconsumer", {"t": 2}),
@@ -56,6 +61,6 @@ def test_members_of_ours_are_recognised_by_their_streams():
     assert document["coordinated_by"]["host"] == "b"
     assert {one["protocol"] for one in document["members"]} == {"kafka"}
     assert [one["lag"] for one in document["members"]] == [None, None], "of partitions that were never committed"
-    known = description_document(describe_group(group(ONE, TWO, offsets=[(T0, 4), (T1, 9), (T2, 7)]), LOGS, ()))
+    known = broker_description_document(describe_group(group(ONE, TWO, offsets=[(T0, 4), (T1, 9), (T2, 7)]), LOGS, ()))
     assert [one["lag"] for one in known["members"]] == [2, 5]
     assert [row["owner"] for row in document["partitions"]] == ["m2", "m2", "m1"]

@@ -1,0 +1,160 @@
+"""``zkconsumer groups describe``: members, owners, offsets and lag, in the tables of Kafka's tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.garbagecollection import rare_collections
+from zkconsumer.cli.groupoptions import (
+    all_option,
+    chosen_groups,
+    echo_lines,
+    group_option,
+    json_option,
+    require_kafka,
+    storage_option,
+    warn,
+)
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.errors import name_some
+
+if TYPE_CHECKING:
+    from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription
+    from zkconsumer.operate.groups.groupdescription import GroupDescription
+
+Table = Literal["offsets", "checker", "members", "state"]
+
+_HINT: Final = (
+    "hint: the offset of an owned partition is shown as - until its consumer's first commit, which comes after "
+    "auto.commit.interval.ms (default 60 s)"
+)
+
+
+@click.command()
+@tool_options
+@group_option()
+@all_option
+@storage_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "checker"]),
+    default="table",
+    help="The table of ConsumerGroupCommand 1.1.1 or that of ConsumerOffsetChecker 0.10.2.2.  [default: table]",
+)
+@click.option("--members", "of_members", is_flag=True, help="A line for each member in place of each partition.")
+@click.option(
+    "--state", "of_state", is_flag=True, help="A line for each group of brokers: coordinator, strategy, state."
+)
+@click.option(
+    "--unhealthy",
+    is_flag=True,
+    help="Only partitions without a live owner, with unknown lag or with an offset outside the log, and members that "
+    "own nothing; the exit code is 3 if there are any.",
+)
+@json_option
+@rare_collections()
+def describe(
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    of_all: bool,
+    storage: OffsetStorage,
+    form: str,
+    of_members: bool,
+    of_state: bool,
+    unhealthy: bool,
+    as_json: bool,
+) -> None:
+    """Show members, owners, committed offsets and lag of groups.
+
+    With --bootstrap-server alone these are groups that brokers coordinate, in the tables of kafka-consumer-groups of
+    Kafka 4; with --zookeeper as well these follow those in ZooKeeper, and a group that has members in both is in both
+    tables. What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a
+    number.
+    """
+    from zkconsumer.operate.groups.everydescription import describe_every_group
+
+    names = chosen_groups(connection, groups, of_all=of_all)
+    table = _table(form, of_members=of_members, of_state=of_state)
+    of_brokers = connection.broker_config()
+    if of_brokers is not None:
+        require_kafka(storage)
+        if table == "checker":
+            raise click.UsageError("--format checker is for groups in ZooKeeper: give --zookeeper")
+    config = of_brokers or connection.config()
+    if table == "state" and config.bootstrap_servers is None:
+        raise click.UsageError("--state is for groups that brokers coordinate: give --bootstrap-server")
+    with ExitStack() as stack:
+        session = None if of_brokers is not None else stack.enter_context(tool_session(config))
+        stack.enter_context(progress("reading"))
+        described, problems = describe_every_group(session, config, names, storage=storage, with_log_starts=unhealthy)
+    shown = list(described.values())
+    if unhealthy:
+        shown = [part for group in shown if (part := group.unhealthy()) is not None]
+    if as_json:
+        from zkconsumer.operate.groups.groupdocuments import every_document
+
+        documents = [every_document(group, both_stores=storage == "both") for group in shown]
+        click.echo(json.dumps(documents[0] if len(names) == 1 and len(documents) == 1 else documents))
+    else:
+        _print_znodes([group.in_znodes for group in shown if group.in_znodes is not None], storage, table)
+        _print_at_brokers([group.at_brokers for group in shown if group.at_brokers is not None], table)
+    warn([*problems, *(problem for group in described.values() for problem in group.problems)])
+    if unhealthy and shown:
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _table(form: str, *, of_members: bool, of_state: bool) -> Table:
+    chosen: list[Table] = []
+    chosen += ["checker"] if form == "checker" else []
+    chosen += ["members"] if of_members else []
+    chosen += ["state"] if of_state else []
+    if len(chosen) > 1:
+        raise click.UsageError("give one of --format checker, --members and --state")
+    return chosen[0] if chosen else "offsets"
+
+
+def _print_znodes(descriptions: Sequence[GroupDescription], storage: str, table: Table) -> None:
+    from zkconsumer.cli.grouptables import checker_table, coordinator_lines, member_table, offset_table
+
+    if not descriptions:
+        return
+    if table == "members":
+        echo_lines(member_table(descriptions))
+        echo_lines(coordinator_lines(descriptions))
+    elif table == "checker":
+        echo_lines(checker_table(descriptions))
+    elif table == "state":
+        warn(f"group {description.group} is in ZooKeeper, which has no state of it" for description in descriptions)
+    else:
+        echo_lines(offset_table(descriptions, both_stores=storage == "both"))
+        rows = (row for description in descriptions for row in description.partitions)
+        if any(row.owner_live and row.committed is None and row.is_readable for row in rows):
+            click.echo(_HINT, err=True)
+    for description in descriptions:
+        dead = [row for row in description.partitions if row.owner_live is False]
+        warn(f"owner {row.owner} of {row.topic}-{row.partition} is not a live member" for row in dead)
+
+
+def _print_at_brokers(descriptions: Sequence[BrokerGroupDescription], table: Table) -> None:
+    """As kafka-consumer-groups of Kafka 4 does."""
+    from zkconsumer.cli.brokergrouptables import member_table, notice, offset_table, state_table
+
+    if table == "checker" and descriptions:
+        names = name_some([description.observed.group for description in descriptions])
+        raise click.UsageError(f"--format checker is for groups in ZooKeeper, and brokers coordinate {names}")
+    for description in descriptions:
+        if table == "state":
+            echo_lines(state_table(description.observed))
+            continue
+        if text := notice(description.observed):
+            click.echo(f"\n{text}", err=True)
+        echo_lines(member_table(description) if table == "members" else offset_table(description))
