@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,7 +75,13 @@ def test_a_follower_without_its_leader_proves_no_session(tmp_path: Path) -> None
         zk.create_ephemerals([(FENCE, b"")], ["/members"])
         ownership = PartitionOwnership(zk, "g", lambda: FENCE, lambda: session, lambda: None)
         ownership.claim({TopicPartition("t", 0): ConsumerThreadId("g_c", 0)})
-        lease = SessionLease(zk, lambda: session, lambda: FENCE, lambda: None, "group g")
+        lease = SessionLease(
+            zk,
+            SimpleNamespace(registered_session=session, session_timeout=SESSION_MS / 1000),
+            lambda: FENCE,
+            lambda: None,
+            "group g",
+        )
         lease.start(asked)
         stack.callback(lease.stop)
         eventually(lambda: lease.remaining() > 0.7 * SESSION_MS / 1000)  # probes are answered

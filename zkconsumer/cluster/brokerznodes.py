@@ -67,6 +67,20 @@ class BrokerZnodes:
         """The same, always read, without watches."""
         return _described(self._session.read_many(_paths(topics)))
 
+    def identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
+        """The identity of each topic, None if it does not exist; one whose znode cannot be read is absent."""
+        names = list(topics)
+        reads = self._session.read_many(_paths(names))
+        described = _described(reads)
+        identities: dict[str, TopicIdentity | None] = {}
+        for name in names:
+            path = TopicNode.path(name)
+            if name in described:
+                identities[name] = described[name].identity
+            elif not is_node_name(name) or (path in reads.nodes and reads.nodes[path] is None):
+                identities[name] = None
+        return identities
+
 
 def _paths(topics: Iterable[str]) -> list[str]:
     return [TopicNode.path(topic) for topic in topics if is_node_name(topic)]

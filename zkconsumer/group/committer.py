@@ -259,6 +259,8 @@ class OffsetCommitter:
         if not offsets:
             return set()
         releases = self._protocol.held.releases
+        for partition, offset in offsets.items():
+            self.partitions[partition].sent.add(offset)
         done = self.store.commit(
             offsets,
             may_send=lambda: self._protocol.lease.holds() and self._protocol.held.releases == releases,

@@ -139,7 +139,9 @@ class Rebalancer:
         if not self._committer.verify_ownership():
             return self._protocol.next_assignment(fetching=True, renew=True)
         unreadable = self.with_unreadable_offset()
-        if unreadable and self._committer.store.fetch(unreadable):  # an unreadable offset may have been repaired
+        if unreadable and self._committer.store.fetch(
+            unreadable, again=True
+        ):  # an unreadable offset may have been repaired
             return self._protocol.next_assignment(fetching=True, renew=True)
         return following
 

@@ -31,14 +31,15 @@ class DualOffsetStore:
         self._from_kafka: set[TopicPartition] = set()
 
     def fetch(
-        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.OffsetStore.fetch`."""
-        in_zookeeper = self._zookeeper.fetch(partitions, kept)
-        in_kafka = self._kafka.fetch(partitions, kept)
+        in_zookeeper = self._zookeeper.fetch(partitions, kept, again=again)
+        in_kafka = self._kafka.fetch(partitions, kept, again=again)
         readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
         chosen = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
-        self._from_kafka = {p for p, stored in chosen.items() if stored.in_kafka}
+        others = self._from_kafka.difference(partitions) if again else set()
+        self._from_kafka = others | {p for p, stored in chosen.items() if stored.in_kafka}
         return {p: stored.offset for p, stored in chosen.items()}
 
     def commit(

@@ -73,6 +73,8 @@ class KafkaOffsetStore:
         self,
         partitions: Collection[TopicPartition],
         kept: Collection[TopicPartition] = (),  # noqa: ARG002 - writes of other clients cannot be noticed here
+        *,
+        again: bool = False,
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.OffsetStore.fetch`."""
         if not partitions:
@@ -85,7 +87,8 @@ class KafkaOffsetStore:
                 partition,
                 error_name(code),
             )
-        self._errors = stored.errors
+        others = {p: code for p, code in self._errors.items() if p not in partitions} if again else {}
+        self._errors = {**others, **stored.errors}
         self._stored.update(stored.found)
         return {partition: offset.offset for partition, offset in stored.found.items()}
 

@@ -15,16 +15,18 @@ class OffsetStore(Protocol):
     """Keeps, for one group, the next offset to consume of each partition."""
 
     def fetch(
-        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
     ) -> dict[TopicPartition, int | None]:
         """The stored offset of each partition, None if none is stored.
 
-        A partition whose stored value cannot be read is logged, and is absent from the result.
+        A partition whose stored value cannot be read is logged, and is absent from the result. What is known of other
+        partitions is forgotten, since other members own them now.
 
         Args:
             partitions: which ones.
             kept: those of them that this member has owned since it read or wrote them last. If the store would notice
                 that another client writes one, it returns what it knows, so that the next commit reports such a write.
+            again: these could not be read before, and are read again: what is known of other partitions stays.
 
         Raises:
             RetriableError, MembershipLost: no offset could be read.

@@ -56,22 +56,18 @@ class ZooKeeperOffsetStore:
         self._fence = fence
         self._stamps = None if stamp is None else CommitStamps(session, self._paths, stamp)
         self._known: dict[TopicPartition, KnownOffset] = {}
-        self._unreadable: frozenset[TopicPartition] = frozenset()
         self._written = 0
 
     def fetch(
-        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.OffsetStore.fetch`.
 
-        The known offsets of other partitions are forgotten, since other members own them now; unless this call only
-        repeats the read of those that could not be read. What is kept is read only if the answer to a write was lost.
+        What is kept is read only if the answer to a write was lost.
         """
         certain = {p: self._known[p] for p in kept if p in self._known and self._known[p].version is not None}
         known = {**certain, **self._read([partition for partition in partitions if partition not in certain])}
-        repeated = bool(partitions) and self._unreadable.issuperset(partitions)
-        self._known = {**self._known, **known} if repeated else known
-        self._unreadable = frozenset(partitions) - known.keys()
+        self._known = {**self._known, **known} if again else known
         return {partition: offset.offset for partition, offset in known.items()}
 
     def _read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KnownOffset]:
@@ -196,7 +192,10 @@ class ZooKeeperOffsetStore:
         for partition, (_, offset) in offsets.items():
             if partition in self._known and outcomes[paths[partition]] == "done":
                 path = paths[partition]
-                written = KnownOffset(offset, outcomes.versions[path], outcomes.mzxids.get(path), stamp)
+                is_stamped = partition in stamps and outcomes.get(stamps[partition].path) == "done"
+                written = KnownOffset(
+                    offset, outcomes.versions[path], outcomes.mzxids.get(path), stamp if is_stamped else None
+                )
                 self._note(partition, written)
         return {partition: outcomes[path] for partition, path in paths.items()}
 

@@ -310,6 +310,16 @@ def test_an_explicit_commit_whose_answer_is_lost_is_not_taken_back(monkeypatch):
     assert member.offsets()[0] == 10
 
 
+def test_nothing_is_handed_out_again_after_a_commit_whose_answer_was_lost(member, monkeypatch):
+    """The commit of step 1, for example; the rebalance that follows reads what it has stored."""
+    member = holding_a_batch(incremental=member.group.incremental)
+    commit_without_answer(member, {P0: 4}, monkeypatch)
+    started, start = [], member.fetch.start
+    member.fetch.start = lambda assignment: started.append(assignment) or start(assignment)
+    member.rebalance(0, 2)
+    assert (started[-1].partitions[P0].offset, started[-1].partitions[P0].moved) == (10, False)
+
+
 def test_a_commit_whose_answer_was_lost_is_newer_than_one_in_before_commit(monkeypatch):
     """The older one is made by the timer, the newer one by a stand-in."""
     calls = []

@@ -17,11 +17,13 @@ class StoreInMemory:
         self.offsets = dict(offsets)
         self.unreadable = set()
         self.refuses = set()
+        self.again = []
         self.commits_made = []
         self.invalidated = []
         self.closed = False
 
-    def fetch(self, partitions, kept=()):
+    def fetch(self, partitions, kept=(), *, again=False):
+        self.again.append(again)
         return {p: self.offsets.get(p) for p in partitions if p not in self.unreadable}
 
     def commit(self, offsets, *, may_send=lambda: True, retry=True):
@@ -74,6 +76,15 @@ def test_a_negative_offset_in_one_store_leaves_that_of_the_other(rule):
     both = Both({T0: -1, T1: 6}, {T0: 5, T1: -1}, rule)
     assert both.dual.fetch([T0, T1]) == {T0: 5, T1: 6}
     assert both.dual.stored([T0, T1]) == {T0: (5, "kafka"), T1: (6, "zookeeper")}
+
+
+def test_a_repeated_read_of_one_partition_keeps_what_is_known_of_the_others():
+    both = Both({T0: 5, T1: 9}, {T0: 9, T1: 5})
+    both.kafka.unreadable = {T1}
+    assert both.dual.fetch([T0, T1]) == {T0: 9}
+    assert both.dual.fetch([T1], again=True) == {}
+    assert (both.zookeeper.again, both.kafka.again) == ([False, True], [False, True])
+    assert both.dual.stored([T0]) == {T0: (9, "kafka")}
 
 
 def test_what_one_store_cannot_read_is_skipped():

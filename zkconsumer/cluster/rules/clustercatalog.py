@@ -113,12 +113,26 @@ def read_known(source: ClusterSource, topics: Collection[str] | None) -> Cluster
         BrokerUnavailable: no broker has described these topics yet.
         ZkConsumerError: see :meth:`ClusterSource.read`.
     """
-    snapshot = source.read(topics)
-    if not (snapshot.brokers and snapshot.covers(topics)):
-        raise BrokerUnavailable(
-            "no broker of bootstrap.servers has described the subscribed topics yet; check that brokers run"
-        )
+    snapshot = read_if_any(source, topics)
+    if not snapshot.brokers:
+        raise BrokerUnavailable(_UNDESCRIBED)
     return snapshot
+
+
+def read_if_any(source: ClusterSource, topics: Collection[str] | None) -> ClusterSnapshot:
+    """The same for a reader to which a cluster of which nothing is known is one without brokers.
+
+    Raises:
+        BrokerUnavailable: brokers are known, and none of them has described these topics yet.
+        ZkConsumerError: see :meth:`ClusterSource.read`.
+    """
+    snapshot = source.read(topics)
+    if snapshot.brokers and not snapshot.covers(topics):
+        raise BrokerUnavailable(_UNDESCRIBED)
+    return snapshot
+
+
+_UNDESCRIBED: Final = "no broker of bootstrap.servers has described the subscribed topics yet; check that brokers run"
 
 
 def next_snapshot(

@@ -14,6 +14,7 @@ from zkconsumer.group.kafka.groupreactions import Reaction
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.process.deadline import Deadline
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
@@ -94,8 +95,10 @@ class CoordinatorContact:
         self._client.close()
 
     def ask(self, question: Callable[[BrokerConnection], T]) -> T:
-        """See :meth:`CoordinatorClient.ask`."""
-        return self._client.ask(question)
+        """See :meth:`CoordinatorClient.ask`; within a part of the session timeout that the broker has named, if any."""
+        session_s = self._membership.read(lambda member: member.lease.session_s)
+        limit = Deadline.after(max(_LEAST_TIMEOUT_MS / 1000, session_s / _TIMEOUTS_PER_SESSION))
+        return self._client.ask(question, limit)
 
     def heard(self) -> None:
         """A heartbeat was answered."""

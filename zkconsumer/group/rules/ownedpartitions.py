@@ -6,7 +6,7 @@ Written by the member's rebalance thread or its stand-in, one at a time. Any thr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -56,6 +56,7 @@ class OwnedPartition:
             3. what was read in step 1 is not stored any more. None if it is not being started, or cannot be read.
         confirmed: the offset that the user has committed since it was started, 0 if none: it counts as released.
         written: the last offset that this member has stored, also of a partition that was given up since.
+        sent: offsets that were sent to the store since then, while it is unknown whether they are stored.
         losses: how often it was given up or lost.
     """
 
@@ -66,6 +67,7 @@ class OwnedPartition:
     read: StoredOffset | None = None
     confirmed: int = 0
     written: int | None = None
+    sent: set[int] = field(default_factory=set)
     losses: int = 0
 
     def enter(self, state: OwnershipState) -> None:
@@ -102,7 +104,8 @@ class OwnedPartition:
         The stored offset decides, with one exception: a partition that stays with the same member continues at its own
         position, if no other client wrote the stored offset since this member read or wrote it. Otherwise every
         rebalance would hand out again what was not committed yet (jvm-consumer.md#attempt: the JVM rewinds with auto
-        commit off).
+        commit off). An offset whose answer was lost is no other client's: 1. records to 250 are handed out; 2. a commit
+        of 200 is stored, and its answer is lost; 3. a rebalance releases and claims the partition; 4. 200 is read.
 
         Args:
             position: how far this member had handed out before the rebalance, None if it did not own the partition.
@@ -111,7 +114,7 @@ class OwnedPartition:
         """
         assert self.thread is not None
         read = self.read or NO_OFFSET
-        moved = read.offset != self.stored.offset
+        moved = read.offset != self.stored.offset and read.offset not in self.sent
         offset = usable_offset(read.offset)
         if position is not None and not moved:
             offset = position
@@ -124,6 +127,7 @@ class OwnedPartition:
         it is.
         """
         self.stored, self.read = self.read or NO_OFFSET, None
+        self.sent.clear()
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
             self.confirmed = 0
         if self.is_owned:  # otherwise a commit found it lost after it was claimed
@@ -132,6 +136,7 @@ class OwnedPartition:
 
     def wrote(self, offset: int) -> None:
         """The offset was stored."""
+        self.sent.clear()
         if offset != self.stored.offset:
             self.written = offset
         self.stored = StoredOffset(offset)

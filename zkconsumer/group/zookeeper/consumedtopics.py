@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
+from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -64,10 +65,9 @@ class ConsumedTopics:
         if not names:
             return {}
         if self._cluster is None:
-            described = self._topic_znodes.describe_unwatched(names)
-        else:
-            snapshot = self._cluster.read(names)
-            if not (snapshot.brokers and snapshot.covers(names)):
-                return {}
-            described = snapshot.describe_topics(names)
+            return self._topic_znodes.identities(names)
+        try:
+            described = read_known(self._cluster, names).describe_topics(names)
+        except BrokerUnavailable:
+            return {}
         return {name: described[name].identity if name in described else None for name in names}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from zkconsumer.group.leasewatch import LeaseWatch
 from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval, silence_report_is_due
@@ -22,13 +23,25 @@ _REVIVAL_BACKOFF_MS = 1000
 """Pause after the first restart of the client, doubled after each that did not help."""
 
 
+class Registered(Protocol):
+    """The registration that a lease is for."""
+
+    @property
+    def registered_session(self) -> int:
+        """Id of the session that the member is registered in, 0 while it is in none."""
+
+    @property
+    def session_timeout(self) -> float:
+        """For how long, in seconds, the servers and the group let it live without a sign of life."""
+
+
 class SessionLease:
     """Probes on a thread, and a deadline that any thread may check.
 
     Args:
         session: an open session.
-        registered_session: returns the id of the session that the member is registered in, 0 while it is in none. A
-            later session does not prove that the member still owns what it owned in that one.
+        registration: the session that the member is registered in, and its timeout. A later session does not prove that
+            the member still owns what it owned in that one.
         probed: returns the path of the node that has to exist: the session node of a registered member. Without it
             nothing can be claimed or committed, and a coordinator that deleted it waits for the end of this lease.
         on_change: called on the probing thread when the lease lapsed, when it holds again, and when the node of the
@@ -43,7 +56,7 @@ class SessionLease:
     def __init__(
         self,
         session: ZkSession,
-        registered_session: Callable[[], int],
+        registration: Registered,
         probed: Callable[[], str],
         on_change: Callable[[], None],
         owner: str,
@@ -54,7 +67,7 @@ class SessionLease:
         self._last_answer = 0.0
         self._reported = 0.0  # written by the probing thread
         self._session = session
-        self._registered_session = registered_session
+        self._registration = registration
         self._probed = probed
         self._missing = ""  # written by kazoo's thread: the path that the last answered probe did not find
         self._alive_session = 0
@@ -74,7 +87,7 @@ class SessionLease:
         """
         self.grant(asked_for_session)
         # The answer that made the session counts as the first probe.
-        self.watch.open(probe_interval(self._session.negotiated_timeout))
+        self.watch.open(probe_interval(self._registration.session_timeout))
 
     def grant(self, asked_for_session: float) -> None:
         """Extend the lease as after an answered probe.
@@ -84,7 +97,7 @@ class SessionLease:
         """
         self._alive_session = self._session.session_id
         self._last_answer = asked_for_session
-        self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
+        self._deadline = lease_deadline(asked_for_session, self._registration.session_timeout)
 
     def misses(self, path: str) -> bool:
         """True if the last answered probe asked for this path, and there was no such node; for any thread."""
@@ -103,7 +116,7 @@ class SessionLease:
         return self._stands_alone or self._is_alive()
 
     def _is_alive(self) -> bool:
-        return self._clock() < self._deadline and self._registered_session() in (0, self._alive_session)
+        return self._clock() < self._deadline and self._registration.registered_session in (0, self._alive_session)
 
     def remaining(self) -> float:
         """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
@@ -121,7 +134,7 @@ class SessionLease:
         self._report(alive=self._is_alive())
         self._revive()
         self._probe()
-        return probe_interval(self._session.negotiated_timeout)
+        return probe_interval(self._registration.session_timeout)
 
     def _report(self, *, alive: bool) -> None:
         """Log the loss of ZooKeeper, at growing intervals, and its end."""
@@ -141,7 +154,9 @@ class SessionLease:
                 )
                 return
             stopped = (
-                "; no record is delivered and no offset committed until one does" if self._registered_session() else ""
+                "; no record is delivered and no offset committed until one does"
+                if self._registration.registered_session
+                else ""
             )
             _log.warning(
                 "%s: no ZooKeeper server of %s has answered for %.0f s%s%s; check that the servers run, have a quorum "
@@ -175,7 +190,7 @@ class SessionLease:
                 self._missing = "" if answer.exists else path
                 self._last_answer = sent
                 if answer.exists:
-                    self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
+                    self._deadline = lease_deadline(sent, self._registration.session_timeout)
             self._outstanding.clear()
             if self.holds() and (self._clock() >= former_deadline or self._alive_session != former_session):
                 self.watch.look(was_lapsed=True)

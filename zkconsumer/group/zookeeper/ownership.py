@@ -233,6 +233,8 @@ class PartitionOwnership:
         What the read finds decides about a commit to Kafka, which no transaction guards: a server that lags, or has
         lost its leader, would return former owners (adr/0024).
         """
+        if not self._held:  # a consumer without a group owns nothing, and can commit to Kafka without ZooKeeper
+            return []
         own_nodes = self._data_of_ours(self._held, self._session.get_many_synced)
         kept = {partition: thread for partition, thread in self._held.items() if partition in own_nodes}
         lost = sorted(self._held.keys() - kept.keys())

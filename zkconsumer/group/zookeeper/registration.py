@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -58,6 +59,7 @@ class MemberRegistration:
         self._now_ms = wall_clock_ms
         self._clock = clock
         self._registered_session = 0
+        self._registered_timeout = math.inf
         self._shares = shares
         self._protocol = None if protocol == "zookeeper" else protocol
         self._coordinator = CoordinatorPaths(group)
@@ -91,6 +93,15 @@ class MemberRegistration:
         return self._registered_session
 
     @property
+    def session_timeout(self) -> float:
+        """In seconds, the shorter of what the server has negotiated now and what the session node says.
+
+        A server negotiates at each connection: 1. a member registers with 6 s; 2. it connects to a server that grants
+        40 s at least; 3. the coordinator still takes its partitions after the 6 s of its session node.
+        """
+        return min(self._session.negotiated_timeout, self._registered_timeout)
+
+    @property
     def is_registered(self) -> bool:
         """True from a registration until :meth:`session_lost` or :meth:`deregister`."""
         return self._registered_session != 0
@@ -121,9 +132,10 @@ class MemberRegistration:
         if session_id == 0:
             raise ZooKeeperUnavailable("not connected to ZooKeeper; the registration will be retried")
         path = self._paths.consumer_id(self._consumer_id)
+        timeout = self._session.negotiated_timeout
         nodes = [
             (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),
-            (self._paths.session(self._consumer_id, session_id), self._session_node()),
+            (self._paths.session(self._consumer_id, session_id), self._session_node(timeout)),
         ]
         if self._protocol is not None:
             nodes.append((self._coordinator.command(self._consumer_id, session_id, self._ended), b""))
@@ -135,7 +147,7 @@ class MemberRegistration:
         self.obeying = None if created is None else created.children
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during the registration, which will be retried")
-        self._registered_session = session_id
+        self._registered_session, self._registered_timeout = session_id, timeout
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
 
     @property
@@ -144,9 +156,8 @@ class MemberRegistration:
         parents = [self._paths.root, self._paths.ids, self._paths.ours, self._paths.members]
         return parents if self._protocol is None else [*parents, self._coordinator.root, self._coordinator.commands]
 
-    def _session_node(self) -> bytes:
-        timeout_ms = round(self._session.negotiated_timeout * 1000)
-        return SessionNode.encode(self.assignor, self._protocol, timeout_ms, shares=self._shares)
+    def _session_node(self, timeout: float) -> bytes:
+        return SessionNode.encode(self.assignor, self._protocol, round(timeout * 1000), shares=self._shares)
 
     def _resolve_conflict(
         self,
@@ -240,5 +251,5 @@ class MemberRegistration:
 
         Then the node of its command may still exist, so the next one has another name.
         """
-        self._registered_session = 0
+        self._registered_session, self._registered_timeout = 0, math.inf
         self._ended += 1

@@ -29,7 +29,7 @@ from zkconsumer.group.rules.rebalancetimes import (
 )
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.consumedtopics import ConsumedTopics
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
+from zkconsumer.group.zookeeper.deliverylease import Registered, SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
@@ -42,7 +42,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ALWAYS_THERE: Final = "/"
 
-MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[[], None], str], SessionLease]
+MakeLease = Callable[[ZkSession, Registered, Callable[[], str], Callable[[], None], str], SessionLease]
 """Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
 
 
@@ -111,7 +111,7 @@ class SessionProtocol(ABC):
         )
         self._lease_changed: Callable[[], None] = lambda: None
         owner = f"group {self._group} consumer {self._consumer_id}"
-        self._lease = make_lease(self.zk, self._registered, self._probed, self._report_lease, owner)
+        self._lease = make_lease(self.zk, self._membership, self._probed, self._report_lease, owner)
         # Written by the rebalance thread:
         self._stands_alone = False
         self._has_joined = False
@@ -234,7 +234,7 @@ class SessionProtocol(ABC):
 
     def lose(self) -> None:
         """Record that the session has ended, and with it everything that it owned."""
-        self._removals += self.is_registered
+        self._removals += self._is_removed()  # not if another client deleted the session node
         self._ownership.lose_all()
         self._membership.session_lost()
 
@@ -291,13 +291,14 @@ class SessionProtocol(ABC):
 
     def _warn_of_short_retries(self) -> None:
         config = self._config
-        if not total_wait_covers_session(
-            config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
-        ):
+        session_ms = round(self.zk.negotiated_timeout * 1000)
+        if not total_wait_covers_session(config.rebalance_max_retries, config.rebalance_backoff_ms, session_ms):
             _log.warning(
-                "group %s: rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
-                "starting right after another member crashed will fail; raise one of the two",
+                "group %s: rebalance.max.retries x rebalance.backoff.ms does not exceed the session timeout of %d ms "
+                "(zookeeper.session.timeout.ms, within the server's limits): starting right after another member "
+                "crashed will fail; raise one of the two, or lower zookeeper.session.timeout.ms",
                 self._group,
+                session_ms,
             )
 
     # -- ownership --------------------------------------------------------------------------------------------------

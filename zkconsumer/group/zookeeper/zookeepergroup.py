@@ -9,8 +9,10 @@ reads, owner znodes, the lease, and the nudging of JVM members that gave up.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Final, Unpack
 
+from zkconsumer.cluster.rules.clustercatalog import read_if_any
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import OwnershipConflict, RegistrationLost, ZkConsumerError
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, Target
@@ -49,7 +51,7 @@ class ZooKeeperGroup(SessionProtocol):
             self.zk,
             config.security_protocol,
             WatchedReads(self.zk, signal.raise_flag),
-            read_cluster=None if cluster is None else cluster.read,
+            read_cluster=None if cluster is None else partial(read_if_any, cluster),
         )
         self._shares = AssignmentReader(config, consumer_id, self._group_reader, signal, self._changes)
         self._orphans = OrphanWatch(

@@ -2,7 +2,13 @@
 
 import pytest
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds, read_known
+from zkconsumer.cluster.rules.clustercatalog import (
+    ClusterSnapshot,
+    next_snapshot,
+    poll_seconds,
+    read_if_any,
+    read_known,
+)
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, Topic, TopicIdentity
 
@@ -32,6 +38,11 @@ def test_a_reader_takes_no_unknown_topic_for_a_missing_one(brokers, asked_for, k
     else:
         with pytest.raises(BrokerUnavailable):
             read_known(Source(snapshot), ["t"])
+    if known or not brokers:
+        assert read_if_any(Source(snapshot), ["t"]) is snapshot
+    else:
+        with pytest.raises(BrokerUnavailable):
+            read_if_any(Source(snapshot), ["t"])
 
 
 def topic(partitions, topic_id="id"):

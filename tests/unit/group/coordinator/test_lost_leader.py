@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from kazoo.protocol.serialization import Delete
@@ -39,7 +40,12 @@ class Member:
         self.ownership.claim({PARTITION: ConsumerThreadId("g_c", 0)})
         self.now = 0.0
         self.lease = SessionLease(
-            self.zk, lambda: self.session, lambda: FENCE, lambda: None, "group g", lambda: self.now
+            self.zk,
+            SimpleNamespace(registered_session=self.session, session_timeout=TIMEOUT_S),
+            lambda: FENCE,
+            lambda: None,
+            "group g",
+            lambda: self.now,
         )
         self.lease.grant(self.now)
 

@@ -132,6 +132,27 @@ def test_a_partition_that_stays_continues_at_its_position():
     assert started(5, 9, known=5).origin is None
 
 
+@pytest.mark.parametrize(("stored", "start", "moved"), [(5, 9, False), (7, 9, False), (8, 9, False), (6, 6, True)])
+def test_an_offset_whose_answer_was_lost_is_not_one_of_another_client(stored, start, moved):
+    partitions = Partitions().bring_to(FETCHED)
+    partitions.read_offset(5)
+    partitions.start_it(5)
+    partitions[P].sent |= {7, 8}
+    (record,) = partitions.read_offset(stored)
+    assigned = record.assign(9, "/offsets/t/0")
+    assert (assigned.offset, assigned.moved) == (start, moved)
+
+
+def test_what_was_sent_is_forgotten_when_it_is_known_what_is_stored():
+    record = Partitions().bring_to(FETCHED)[P]
+    record.sent.add(7)
+    record.wrote(8)
+    assert record.sent == set()
+    record.sent.add(9)
+    record.start(None, kept=False)
+    assert record.sent == set()
+
+
 @pytest.mark.parametrize("stored", [7, 3])
 def test_a_partition_that_was_elsewhere_starts_at_what_was_committed_there(stored):
     assert (started(stored, 9, known=5).offset, started(stored, 9, known=5).moved) == (stored, True)

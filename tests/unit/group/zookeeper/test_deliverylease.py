@@ -41,12 +41,12 @@ class Holder:
     def __init__(self):
         self.time = 1000.0
         self.session = Session()
-        self.registered = 7
+        self.registered_session = 7
         self.node = "/members/c@7"
         self.changes = []
         self.lease = SessionLease(
             self.session,
-            lambda: self.registered,
+            self,
             lambda: self.node,
             lambda: self.changes.append((self.time, self.lease.holds())),
             "group g",
@@ -54,6 +54,10 @@ class Holder:
         )
         self.lease.grant(self.time)
         self.seconds = self.turn()
+
+    @property
+    def session_timeout(self):
+        return self.session.negotiated_timeout
 
     def turn(self):
         return self.lease.watch.turn()
@@ -132,9 +136,9 @@ def test_without_a_connection_a_probe_is_tried_again(holder):
 def test_a_later_session_does_not_prove_the_registered_one(holder):
     holder.round(answer=8)
     assert not holder.lease.holds()
-    holder.registered = 8
+    holder.registered_session = 8
     assert holder.lease.holds()
-    holder.registered = 0
+    holder.registered_session = 0
     assert holder.lease.holds(), "a member that is registered nowhere owns nothing"
 
 
@@ -191,7 +195,7 @@ def test_a_lapse_between_two_looks_is_reported_when_it_is_over(holder):
 
 def test_a_session_that_ends_between_two_looks_is_reported_when_it_is_the_registered_one(holder):
     """A stream that asks while the last answer is of the former session waits."""
-    holder.registered = 8
+    holder.registered_session = 8
     assert not holder.lease.holds()
     holder.session.probes.pop()(ProbeAnswer(8, True))
     assert holder.changes == []
@@ -200,7 +204,7 @@ def test_a_session_that_ends_between_two_looks_is_reported_when_it_is_the_regist
 
 
 def test_a_consumer_that_stands_alone_has_nothing_to_lose(holder, caplog):
-    holder.registered = 0
+    holder.registered_session = 0
     holder.lease.stand_alone()
     holder.session.revive = lambda: revived.append(holder.time) or False
     revived = []

@@ -11,6 +11,7 @@ from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.operate.migrate.migrationmark import remove_mark, write_mark
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.session import ZkSession
 
 MARK = "/consumers/g/zkconsumer/migrated"
 
@@ -49,6 +50,16 @@ def test_a_mark_that_cannot_be_read_counts(server, session, content):
     server.nodes[MARK].data = content
     with pytest.raises(GroupMigrated, match="was migrated to another store"):
         register(session)
+
+
+def test_the_lease_is_by_the_shorter_of_the_announced_and_the_negotiated_timeout(session, monkeypatch):
+    """A server negotiates at each connection, and a coordinator reads what was announced."""
+    timeouts = iter([6.0, 40.0, 4.0, 40.0])
+    monkeypatch.setattr(ZkSession, "negotiated_timeout", property(lambda _: next(timeouts)))
+    registration = register(session)
+    assert (registration.session_timeout, registration.session_timeout) == (6.0, 4.0)
+    registration.session_lost()
+    assert registration.session_timeout == 40.0
 
 
 def test_registration_leaves_no_mark(server, session):

@@ -37,6 +37,8 @@ def test_commits_need_a_connection_where_owners_or_offsets_are_in_zookeeper(stor
     assert group.can_commit
     zk._client.lose_connection()
     assert group.can_commit is while_away
+    if while_away:
+        assert group.verify() == [], "a commit asks whether what is owned was taken, and nothing is"
     zk._client.connect()
     assert group.can_commit
 

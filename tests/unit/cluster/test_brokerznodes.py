@@ -1,0 +1,26 @@
+"""What the znodes of the cluster show of topics."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.cluster.brokerznodes import BrokerZnodes
+
+
+@pytest.fixture
+def session():
+    with closing(session_in_memory(ZooKeeperInMemory())) as opened:
+        yield opened
+
+
+def test_a_topic_that_cannot_be_read_is_not_one_that_does_not_exist(session, caplog):
+    """Positions of a topic that was deleted are not committed."""
+    session.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    session.ensure_path("/brokers/topics/garbage", b"{")
+    identities = BrokerZnodes(session, "PLAINTEXT").identities(["t", "garbage", "missing", "no/name"])
+    assert identities.keys() == {"t", "missing", "no/name"}
+    assert identities["t"] is not None
+    assert (identities["missing"], identities["no/name"]) == (None, None)
+    assert "topic skipped: znode /brokers/topics/garbage" in caplog.text
