@@ -208,7 +208,7 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
 
 
 def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
-    owner = _consumer(partition_lag.newest.owner)
+    owner = printable(partition_lag.newest.owner or _MISSING)
     return (
         partition_lag.status.value,
         _cell(partition_lag.lag),

@@ -13,6 +13,7 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.groupverification import misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode, describe_mark
 
@@ -31,6 +32,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         *_strategies(znodes),
         *_idle_members(znodes),
         *_ownerless(znodes),
+        *_strange_owners(znodes),
         *_dead_owners(znodes),
         *explain_surroundings(znodes, facts, reported=frozenset(znodes.view.unreadable.values())),
     ]
@@ -169,8 +171,7 @@ def _shares(assignment: Assignment) -> dict[str, set[TopicPartition]]:
 
 
 def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:
-    subscribed = znodes.view.threads_by_topic(exclude_internal=True)
-    ownerless = [p for p in znodes.partitions if p.topic in subscribed and znodes.exists(p) and p not in znodes.owners]
+    ownerless = [partition for partition, owner in misowned(znodes) if owner is None]
     if ownerless:
         yield Finding(
             "no-owner",
@@ -178,6 +179,17 @@ def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:
             "members subscribe to the topic, and there is no owner znode",
             f"wait for the rebalance that may be under way, then {_command(znodes, 'groups', 'verify')}",
         )
+
+
+def _strange_owners(znodes: GroupZnodes) -> Iterator[Finding]:
+    for partition, owner in misowned(znodes):
+        if owner is not None and znodes.is_live(partition):
+            yield Finding(
+                "strange-owner",
+                str(partition),
+                f"its owner {owner} is no thread of that member that subscribes to the topic, so no thread consumes it",
+                f"restart that member, or delete the owner znode; then {_command(znodes, 'groups', 'verify')}",
+            )
 
 
 def _dead_owners(znodes: GroupZnodes) -> Iterator[Finding]:

@@ -37,14 +37,20 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
     if not view.members and not view.unreadable:
         yield f"no consumer of group {znodes.group} is registered"
-    for topic, threads in sorted(view.threads_by_topic(exclude_internal=True).items()):
+    for topic in sorted(view.threads_by_topic(exclude_internal=True).keys() - znodes.existing.keys()):
+        yield f"topic {topic} does not exist"
+    for partition, owner in misowned(znodes):
+        if owner is None:
+            yield f"no owner for partition {partition}"
+        else:
+            yield f"owner {owner} of partition {partition} is not a consumer thread that subscribes to the topic"
+
+
+def misowned(znodes: GroupZnodes) -> Iterator[tuple[TopicPartition, str | None]]:
+    """Partitions of subscribed topics without an owner (None), or whose owner is no thread that subscribes to them."""
+    for topic, threads in sorted(znodes.view.threads_by_topic(exclude_internal=True).items()):
         allowed = {str(thread) for thread in threads}
-        numbers = znodes.existing.get(topic)
-        if numbers is None:
-            yield f"topic {topic} does not exist"
-        for partition in (TopicPartition(topic, number) for number in numbers or ()):
+        for partition in (TopicPartition(topic, number) for number in znodes.existing.get(topic, ())):
             owner = znodes.owners.get(partition)
-            if owner is None:
-                yield f"no owner for partition {partition}"
-            elif owner not in allowed:
-                yield f"owner {owner} of partition {partition} is not a consumer thread that subscribes to the topic"
+            if owner not in allowed:
+                yield partition, owner

@@ -69,7 +69,7 @@ class SampleSeries:
 
     def _is_undated(self, group: str, partition: TopicPartition, sample: LagSample) -> bool:
         former = self._samples.get(group, {}).get(partition, ())
-        return time_lag(sample, (*former, sample)) is None
+        return time_lag(sample, (*former, sample)[-self._kept :]) is None  # what is left once it is appended
 
     def _append(self, group: str, newest: Mapping[TopicPartition, LagSample]) -> None:
         former = self._samples.get(group, {})

@@ -32,6 +32,7 @@ from zkconsumer.operate.serve.hosts import is_allowed_host
 _STATIC: Final = Path(__file__).parent / "static"
 _DAY_S: Final = 86_400
 _NO_SAMPLE: Final = "there is no sample yet; check the log of `zkconsumer serve` if there is none soon"
+_STALE: Final = "the last sample is older than three intervals; /healthz and the log say why"
 
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",  # plotly makes style sheets
@@ -127,7 +128,7 @@ def web_app(
         *_Monitoring(newest, clock, cluster, failure).routes(),
         *_Groups(newest, clock, failure, explain, has_fleet=fleet is not None).routes(),
         *(() if fleet is None else _Fleet(fleet).routes()),
-        *_Burrow(newest, cluster or _UNNAMED_CLUSTER).routes(),
+        *_Burrow(newest, clock, cluster or _UNNAMED_CLUSTER).routes(),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Protection, hosts=hosts)])
 
@@ -287,10 +288,11 @@ async def _in_turns(pieces: Iterable[str]) -> AsyncIterator[str]:
 
 
 class _Burrow:
-    """Burrow's paths; each answer repeats the request."""
+    """Burrow's paths; each answer repeats the request. Its documents have no field for the age of what they show."""
 
-    def __init__(self, newest: Callable[[], GroupsSnapshot | None], cluster: str) -> None:
+    def __init__(self, newest: Callable[[], GroupsSnapshot | None], clock: Callable[[], float], cluster: str) -> None:
         self._newest = newest
+        self._clock = clock
         self._cluster = cluster
 
     def routes(self) -> list[BaseRoute]:
@@ -302,22 +304,31 @@ class _Burrow:
             Route(f"{consumers}/{{group:path}}/lag", self._status(every_partition=True)),
         ]
 
+    def _present(self) -> GroupsSnapshot | None:
+        """The newest snapshot, unless it is stale."""
+        snapshot = self._newest()
+        return None if snapshot is None or snapshot.is_stale(self._clock()) else snapshot
+
+    def _unavailable(self, request: Request) -> Response:
+        message = _NO_SAMPLE if self._newest() is None else _STALE
+        return _burrow(request, burrow.error_document(message), 503)
+
     async def _clusters(self, request: Request) -> Response:
         return _burrow(request, burrow.clusters_document(self._cluster))
 
     async def _consumers(self, request: Request) -> Response:
-        snapshot = self._newest()
+        snapshot = self._present()
         if snapshot is None:
-            return _burrow(request, burrow.error_document(_NO_SAMPLE), 503)
+            return self._unavailable(request)
         if request.path_params["cluster"] != self._cluster:
             return _burrow(request, burrow.error_document("cluster not found"), 404)
         return _burrow(request, burrow.consumers_document(snapshot))
 
     def _status(self, *, every_partition: bool) -> Endpoint:
         def answer(request: Request) -> Response:
-            snapshot = self._newest()
+            snapshot = self._present()
             if snapshot is None:
-                return _burrow(request, burrow.error_document(_NO_SAMPLE), 503)
+                return self._unavailable(request)
             cluster, name = request.path_params["cluster"], request.path_params["group"]
             group = snapshot.groups.get(name) if cluster == self._cluster else None
             if group is None:

@@ -91,6 +91,12 @@ def test_a_dead_owner():
     assert (finding.kind, finding.subject) == ("dead-owner", "u-0")
 
 
+def test_an_owner_that_is_no_thread_of_a_live_member():
+    """As verify reports it: no thread of the member consumes the partition."""
+    (finding,) = explain_group(healthy(owners={"t-0": "g_a-7"}), HEALTHY)
+    assert (finding.kind, finding.subject) == ("strange-owner", "t-0")
+
+
 @pytest.mark.parametrize(("offset", "where"), [(4, "earliest"), (10, "latest")])
 def test_an_offset_outside_the_log(offset, where):
     around = facts(committed={P0: offset}, log_starts={P0: 5}, log_ends={P0: 9})

@@ -2,7 +2,7 @@
 
 from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupchanges import Change, GroupMoment, group_changes
+from zkconsumer.operate.groups.groupchanges import GONE, Change, GroupMoment, group_began, group_changes
 from zkconsumer.operate.groups.rules.lagstatus import (
     GroupLag,
     LagSample,
@@ -20,6 +20,12 @@ def lag(committed) -> GroupLag:
 def test_nothing_changed():
     moment = GroupMoment(frozenset({"g_a"}), {P0: "g_a-0"}, lag(9))
     assert list(group_changes(moment, moment)) == []
+
+
+def test_a_group_comes_and_goes():
+    assert str(group_began(GroupMoment(frozenset(), {}, lag(9)))) == "watching, OK, lag 0"
+    assert str(group_began(GroupMoment(frozenset(), {}, lag(None)))) == "watching, UNKNOWN, lag unknown"
+    assert str(GONE) == "gone, it does not exist any more"
 
 
 def test_members_owners_and_status():

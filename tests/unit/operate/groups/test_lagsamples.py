@@ -10,8 +10,8 @@ from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.operate.groups.lagsamples import LagSampler
-from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.groups.lagsamples import LagSampler, SampleSeries
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, evaluate_partition
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -32,6 +32,16 @@ def test_a_sampler_keeps_as_many_samples_as_it_is_told():
         for at in range(5):
             sampler.sample(["g"], at)
         assert [sample.at for sample in sampler.samples("g")[P0]] == [2, 3, 4]
+
+
+def test_a_record_is_dated_as_soon_as_no_sample_shows_when_it_was_written():
+    """The lag in time of a consumer that is stuck, at the sample that pushes the oldest one out."""
+    series, ages = SampleSeries(window=3, kept=3), []
+    for number in range(6):
+        sample = LagSample(number * 10.0, 5, 1, 0, 10 + number, "g_a-0", True)
+        series.append({"g": {P0: sample}}, lambda asked: dict.fromkeys(asked, 0), 100_000.0)
+        ages.append(evaluate_partition(series.of("g")[P0], 3).lag_s)
+    assert None not in ages
 
 
 def test_groups_that_are_not_sampled_are_forgotten():

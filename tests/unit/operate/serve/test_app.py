@@ -92,6 +92,14 @@ def test_before_the_first_sample_there_is_no_answer(ask, path):
     assert answer.headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize("path", ["/v3/kafka/c/consumer", "/v3/kafka/c/consumer/g/status"])
+def test_burrow_does_not_answer_from_samples_that_are_stale(ask, path):
+    """Its documents do not show when the sample was taken."""
+    assert ask(path).status_code == 200
+    stale = ask(path, clock=131.0)
+    assert (stale.status_code, stale.json()["error"]) == (503, True)
+
+
 def test_a_history_is_of_as_many_partitions_as_asked_for(ask):
     counts = {
         most: len(ask(f"/api/groups/g/history{most}").json()["partitions"]) for most in ("", "?most=1", "?most=9")

@@ -38,10 +38,10 @@ class LagStatus(Enum):
 
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
     cover too little time to judge it. MIGRATED, of a group only: it was migrated off ZooKeeper, and has no members
-    there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag never fell, or
-    members are registered although the group was migrated. STALL: there is a live owner and lag, and the offset has not
-    moved. STOP: there is lag and no live owner. REWIND: the committed offset went down. RANGE: the committed offset
-    lies outside the log.
+    there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag grew and never
+    fell, or members are registered although the group was migrated. STALL: there is a live owner and lag, and the
+    offset has not moved. STOP: there is lag and no live owner. REWIND: the committed offset went down. RANGE: the
+    committed offset lies outside the log.
     """
 
     OK = "OK"
@@ -371,13 +371,15 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
     """What samples show in which the lag did not fall while the offset advanced."""
     seen, unmoved, unfallen = newest.stretches.seen, newest.stretches.unmoved, newest.stretches.unfallen
     assert seen is not None, "a sample with lag has been followed"
-    lag, committed, now = newest.lag, newest.committed or 0, newest.at
+    lag, committed, now = newest.lag or 0, newest.committed or 0, newest.at
     if not seen.judges(now, window):
         times = f"{seen.samples} {'sample covers' if seen.samples == 1 else 'samples cover'} {now - seen.began:.0f} s"
         return LagStatus.UNKNOWN, f"lag {lag}; {times}, and a verdict needs {window} that cover {JUDGED_S:.0f} s"
     if unmoved is not None and unmoved.judges(now, window):
         return LagStatus.STALL, f"lag {lag}, and offset {committed} is unchanged for {now - unmoved.began:.0f} s"
-    if unfallen is not None and unfallen.judges(now, window) and committed > unfallen.committed:
+    # A lag that stays the same is that of a member that commits as often as samples are taken, and keeps up.
+    has_grown = unfallen is not None and lag > unfallen.first_lag
+    if unfallen is not None and has_grown and unfallen.judges(now, window) and committed > unfallen.committed:
         return (
             LagStatus.WARN,
             f"the offset advances, but lag never fell within {now - unfallen.began:.0f} s: {unfallen.first_lag} to "
