@@ -46,6 +46,18 @@ def test_both_kinds_are_in_one_list(both, run, sandbox):
     for group in (in_znodes, of_brokers):
         assert run("groups", "verify", "--group", group).exit_code == 0
         assert topic in run("groups", "describe", "--group", group).stdout
+    named = ("--group", in_znodes, "--group", of_brokers)
+    described = json.loads(run("groups", "describe", *named, "--json").stdout)
+    assert [(one["group"], one.get("state"), len(one["partitions"])) for one in described] == [
+        (in_znodes, None, 2),
+        (of_brokers, "Stable", 2),
+    ]
+    assert "CONSUMER-ID" in run("groups", "describe", *named).stdout
+    state = run("groups", "describe", *named, "--state")
+    assert (of_brokers in state.stdout, f"group {in_znodes} is in ZooKeeper" in state.stderr) == (True, True)
+    assert {in_znodes, of_brokers} <= {
+        one["group"] for one in json.loads(run("groups", "describe", "--all", "--json").stdout)
+    }
     eventually(lambda: _status(run, of_brokers)["status"] == "OK")
     assert _status(run, in_znodes)["lag"] == 0
     with serving(
@@ -73,6 +85,11 @@ def test_a_group_with_members_in_both_is_one_and_is_found(run, sandbox, group_no
         assert (listed["members"], listed["layout"], listed["state"]) == (2, "consumer", "Stable")
         explained = run("groups", "explain", "--group", group_nodes.name, "--json")
         assert (explained.exit_code, json.loads(explained.stdout)["findings"][0]["kind"]) == (3, "two-homes")
+        verified = run("groups", "verify", "--group", group_nodes.name)
+        assert (verified.exit_code, "both read every record" in verified.stderr) == (3, True)
+        described = json.loads(run("groups", "describe", "--group", group_nodes.name, "--json").stdout)
+        assert {member["protocol"] for member in described["members"]} == {"zookeeper", "kafka"}
+        assert all(row["owner"] for row in described["partitions"])
 
 
 def test_brokers_that_are_silent_do_not_hide_a_group_in_zookeeper(sandbox, both):
@@ -86,6 +103,6 @@ def test_brokers_that_are_silent_do_not_hide_a_group_in_zookeeper(sandbox, both)
 
 
 def test_a_group_that_exists_nowhere_is_an_error(run, unique_name):
-    for words in (("explain",), ("status", "--interval", "50ms", "--samples", "2")):
+    for words in (("explain",), ("verify",), ("describe",), ("status", "--interval", "50ms", "--samples", "2")):
         ended = run("groups", *words, "--group", unique_name)
-        assert f"group {unique_name}" in str(ended.exception), ended.output
+        assert f"group {unique_name} exists neither in ZooKeeper nor at the brokers" in str(ended.exception), words

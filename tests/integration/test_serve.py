@@ -228,7 +228,7 @@ def test_what_is_unknown_has_no_series(serve, group):
 
 
 def test_burrows_status_and_lag(serve, group, lagging):
-    served = serve("--match", group.name, "--samples", "2", "--cluster", "c1")
+    served = serve("--match", group.name, "--samples", "2", "--cluster", "c1", "--interval", "1s")
     eventually(lambda: (found := served.group(group.name)) and found["complete"] == 1)
     root = f"/v3/kafka/c1/consumer/{group.name}"
     assert served.document("/v3/kafka")["clusters"] == ["c1"]
@@ -298,7 +298,7 @@ def test_nothing_is_written_to_zookeeper(private_sandbox, unique_name):
         with serving(box.zookeeper_connect, "--interval", "100ms") as served:
             eventually(lambda: (found := served.group(unique_name, "/history")) and len(found["at_ms"]) > 3)
             for path in ("/", "/metrics", "/api/groups", f"/v3/kafka/local/consumer/{unique_name}/lag"):
-                assert served.get(path)[0] == 200
+                eventually(lambda path=path: served.get(path)[0] == 200)
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
 
 

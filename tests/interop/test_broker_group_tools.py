@@ -166,7 +166,7 @@ def test_the_page_has_groups_of_brokers(box, consumed):
         assert [line()[field] for field in fields] == ["kafka", 2, 3, 3, 0]
         assert [member["host"] for member in served.group(group)["members"]] == ["/127.0.0.1"] * 2
         assert served.group(group, "/findings")["findings"] == []
-        assert f'kafka_consumergroup_members{{consumergroup="{group}"}} 2' in served.get("/metrics")[1]
+        eventually(lambda: f'kafka_consumergroup_members{{consumergroup="{group}"}} 2' in served.get("/metrics")[1])
 
 
 @pytest.fixture
