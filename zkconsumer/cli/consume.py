@@ -282,7 +282,7 @@ class _Consumption:
             raise ZkConsumerError(
                 f"group {self._config.group_id}: records were written and their offsets not committed: "
                 f"{describe_uncommitted(uncommitted)}; the next consumer of the group writes them again. Check that "
-                "ZooKeeper runs, and see the log"
+                f"{'the brokers run' if self._config.offsets_only_in_kafka else 'ZooKeeper runs'}, and see the log"
             )
         if self._refusals:
             raise ZkConsumerError("; ".join(map(str, self._refusals.values())))

@@ -186,9 +186,11 @@ def watch(
                     view.show(sampler)
                 except TRANSIENT as error:  # kazoo connects again, in another session if need be
                     view.warn([str(error)])
-                if ends is not None and began + interval > ends:
+                following = began + interval
+                if ends is not None and following > ends:
+                    time.sleep(max(0.0, ends - time.monotonic()))
                     return
-                time.sleep(max(0.0, began + interval - time.monotonic()))
+                time.sleep(max(0.0, following - time.monotonic()))
 
 
 class _View(ABC):

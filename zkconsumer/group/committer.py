@@ -303,7 +303,7 @@ class OffsetCommitter:
 def _expect_all(missing: Collection[TopicPartition]) -> None:
     if missing:
         raise OffsetsNotStored(
-            f"offsets not stored: {', '.join(map(str, sorted(missing)))}; the others are stored, the log has the reason"
+            f"offsets not stored: {', '.join(map(str, sorted(missing)))}; the log has the reason. Any others are stored"
         )
 
 

@@ -22,7 +22,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.wire.attempts import Attempts
-from zkconsumer.wire.errorcodes import error_name, is_refusal
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name, is_refusal
 from zkconsumer.wire.rules.denials import PATIENCE
 from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 
@@ -134,10 +134,11 @@ class KafkaOffsetStore:
         outcome = self._coordinator.commit(marked, before_send=require_lease, attempts=attempts)
         for partition, code in outcome.refused.items():
             _log.error(
-                "offset %d of %s is not stored in Kafka: %s; check the ACLs of group and topic",
+                "offset %d of %s is not stored in Kafka: %s; %s",
                 offsets[partition],
                 partition,
                 error_name(code),
+                "the topic was deleted" if code in NO_SUCH_TOPIC else "check the ACLs of group and topic",
             )
         self._written += len(outcome.accepted)
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)

@@ -55,6 +55,7 @@ class ClusterFacts:
 
     Attributes:
         bootstrap_servers: brokers that were asked; empty if they are those that are registered in ZooKeeper.
+        has_brokers: False if no broker is registered in ZooKeeper, and none was named.
         controller: True if a broker is the controller.
         unreachable: brokers that do not answer, with the reason.
         replicas: brokers of each partition.
@@ -77,6 +78,7 @@ class ClusterFacts:
     """
 
     bootstrap_servers: str = ""
+    has_brokers: bool = True
     controller: bool = True
     unreachable: Mapping[Broker, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -135,7 +137,9 @@ def read_cluster_facts(
         quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
     of_kafka = in_kafka[znodes.group]
     problems += of_kafka.problems
-    committed = {p: counting_stored(znodes, of_kafka, p, storage).offset for p in partitions}
+    # While the coordinator is silent, an offset in ZooKeeper may be an old one, which is no reason for a reset.
+    chosen = partitions if of_kafka.error is None else ()
+    committed = {p: counting_stored(znodes, of_kafka, p, storage).offset for p in chosen}
     if of_partitions is None:
         of_partitions = ReplicaReport(
             session.exists(CONTROLLER) is not None,
@@ -144,6 +148,7 @@ def read_cluster_facts(
         )
     return ClusterFacts(
         bootstrap_servers=config.bootstrap_servers or "",
+        has_brokers=bool(brokers),
         controller=of_partitions.controller,
         unreachable=unreachable,
         replicas=of_partitions.replicas,

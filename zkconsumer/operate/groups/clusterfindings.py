@@ -16,6 +16,7 @@ from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
 from zkconsumer.operate.groups.rules.znodeaccess import locked_out
+from zkconsumer.zookeeper.rules.znodes import BROKER_IDS
 
 _CLOCK_TOLERANCE_S: Final = 30.0
 
@@ -96,7 +97,15 @@ def _topics(group: ObservedGroup) -> Iterator[Finding]:
 
 
 def explain_brokers(facts: ClusterFacts) -> Iterator[Finding]:
-    """Brokers that do not answer, and whether one is the controller."""
+    """Brokers that do not answer or are not registered, and whether one is the controller."""
+    if not facts.has_brokers:
+        yield Finding(
+            "no-broker",
+            BROKER_IDS,
+            "no broker is registered, so nothing can be fetched, and log ends are unknown",
+            "start the brokers; if they run, check the chroot of zookeeper.connect, or give --bootstrap-server",
+        )
+        return
     for broker, reason in sorted(facts.unreachable.items()):
         yield Finding(
             "broker-unreachable",
@@ -178,10 +187,14 @@ _CHECK_READING: Final = (
 )
 
 
+_CHECK_BROKERS: Final = "start the brokers that do not answer first, then look again"
+
+
 def _unreadable(group: ObservedGroup, facts: ClusterFacts, reported: Container[str]) -> Iterator[Finding]:
+    are_silent = bool(facts.unreachable) or not facts.has_brokers
     for problem in dict.fromkeys((*group.problems, *facts.problems)):
         if problem not in reported:
-            yield Finding("unreadable", group.group, problem, _CHECK_READING)
+            yield Finding("unreadable", group.group, problem, _CHECK_BROKERS if are_silent else _CHECK_READING)
 
 
 def _access(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:

@@ -123,6 +123,15 @@ def test_why_an_offset_lies_after_the_log_end(committed, created, why):
     assert why in finding.evidence
 
 
+def test_no_broker_is_registered_and_none_was_named():
+    found = explain_group(healthy(), facts(has_brokers=False, controller=False, problems=("offsets are unknown",)))
+    assert [(finding.kind, finding.subject) for finding in found] == [
+        ("no-broker", "/brokers/ids"),
+        ("unreadable", "g"),
+    ]
+    assert "start the brokers" in found[1].next_command, "no ACL is in the way"
+
+
 def test_an_unknown_topic():
     assert kinds(healthy(members={"g_a": Subscription({"t": 1, "gone": 1})})) == ["unknown-topic"]
 

@@ -274,6 +274,17 @@ def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
     assert partitions_to_hold(without_brokers, CONFIG, "g") == {P0}
 
 
+def test_an_offset_is_not_judged_while_the_coordinator_is_silent(znodes):
+    """Kafka may have a newer one; a reset of the one in ZooKeeper would be wrong."""
+    znodes.write("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{"0":[1]}}')
+    group = read(znodes)
+    with running_stub_broker() as stub:
+        stub.log(P0).end = 1
+        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
+        assert facts.committed == {}
+        assert any("offsets in Kafka are unknown" in problem for problem in facts.problems)
+
+
 def test_facts_around_a_group_are_read(znodes):
     znodes.write("/config/clients/g", b'{"version":1,"config":{"consumer_byte_rate":"1024"}}')
     znodes.write("/config/clients/x", b"not JSON")

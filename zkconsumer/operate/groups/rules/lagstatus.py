@@ -350,7 +350,7 @@ def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple
     if ownerless_s is not None and ownerless_s > OWNERLESS_S:
         return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s"
     if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
-        return LagStatus.OK, f"lag {newest.lag}, which fell"
+        return LagStatus.OK, f"lag {newest.lag}; it fell within these samples"
     return _judge_stretches(newest, window)
 
 
