@@ -106,7 +106,8 @@ class OffsetCommitter:
     def releasing(self) -> Iterator[None]:
         """Around the steps that release partitions: other members wait for them, so no commit makes a second attempt.
 
-        This also applies to commits that other threads request meanwhile.
+        The JVM makes one attempt at a rebalance and at shutdown, too. This also applies to commits that other threads
+        request meanwhile.
         """
         self._releasing = True
         try:
@@ -114,11 +115,10 @@ class OffsetCommitter:
         finally:
             self._releasing = False
 
-    def commit_automatically(self, *, retry: bool = True, partitions: Collection[TopicPartition] | None = None) -> bool:
+    def commit_automatically(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Commit the released positions of partitions that are still owned; False if some are not any more.
 
         Args:
-            retry: False makes one attempt, as the JVM does at a rebalance and at shutdown.
             partitions: commit nothing but these; None for all.
 
         Raises:
@@ -132,7 +132,7 @@ class OffsetCommitter:
             positions = {partition: offset for partition, offset in positions.items() if partition in partitions}
         positions = self._without_recreated(positions)
         durable = self._made_durable(positions)
-        _expect_all(durable.keys() - self._write(durable, retry=retry))
+        _expect_all(durable.keys() - self._write(durable))
         return all_ours
 
     def _without_recreated(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -254,7 +254,7 @@ class OffsetCommitter:
         kept = [now.partition for now, was_owned, _, committed in before if not was_owned or now.committed == committed]
         return {partition: offsets[partition] for partition in kept}
 
-    def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
@@ -264,7 +264,7 @@ class OffsetCommitter:
         done = self.store.commit(
             offsets,
             may_send=lambda: self._protocol.lease.holds() and self._protocol.held.releases == releases,
-            retry=retry and not self._releasing,
+            retry=not self._releasing,
         )
         for partition in done:
             self.partitions[partition].wrote(offsets[partition])

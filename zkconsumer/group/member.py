@@ -395,7 +395,8 @@ class GroupMember:
         reason = "another member may own them already"
         try:
             if self._protocol.can_commit:
-                self._committer.commit_automatically(retry=False)
+                with self._committer.releasing():
+                    self._committer.commit_automatically()
             else:
                 reason = "the group cannot be reached; check that the servers of ZooKeeper, or the brokers, run"
         except ZkConsumerError as error:

@@ -172,7 +172,7 @@ class Rebalancer:
             self._stop_handing_out(drain=True)
         if self._config.auto_commit_enable and (given_up or not following.kept):
             try:
-                self._committer.commit_automatically(retry=False, partitions=given_up)
+                self._committer.commit_automatically(given_up)
             except MembershipLost:
                 raise
             except ZkConsumerError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkconsumer.errors import ShareChanged, ZooKeeperRefused
-from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, fence_of, in_transactions, lost_fence, send
+from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, in_transactions, send_fenced
 
 _MOST_REFUSED: Final = 10
 """Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""
@@ -87,10 +87,10 @@ class FencedTransactions:
 
     def _do_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
         """True if all operations of the group were done."""
-        checks = [fence_of(fence), *([] if self.condition is None else [self.condition])]
+        checks = [] if self.condition is None else [self.condition]
         remaining = list(group)
         while remaining:
-            answer = send(self.client, [*checks, *remaining], self.acl)(self.timeout)
+            answer = send_fenced(self.client, fence, [*checks, *remaining], self.acl)(self.timeout)
             if not isinstance(answer, Conflict):
                 outcomes.note_done(remaining, answer[len(checks) :])
                 break
@@ -103,8 +103,8 @@ class FencedTransactions:
         return all(outcomes.get(operation.path) == "done" for operation in group)
 
     def _failed_check(self, conflict: Conflict) -> Exception:
-        if conflict.index == 0 or conflict.refusal is not None:
-            return lost_fence(conflict)
+        if conflict.refusal is not None:
+            return conflict.refusal
         check = conflict.operation
         return ShareChanged(
             f"version {check.version} of {check.path} does not hold any more: the share to be claimed has changed"

@@ -392,15 +392,13 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether it was done is unknown.
             ZooKeeperRefused: the servers do not allow it, or the node exists.
         """
-        from zkconsumer.zookeeper.transaction import Conflict, Operation, fence_of, lost_fence, send
+        from zkconsumer.zookeeper.transaction import Conflict, Operation, send_fenced
 
-        operations = [fence_of(fence), Operation("create-ephemeral", path, data), Operation("delete", path)]
-        answer = send(self._client, operations, open_acl())(self._timeout)
+        operations = [Operation("create-ephemeral", path, data), Operation("delete", path)]
+        answer = send_fenced(self._client, fence, operations, open_acl())(self._timeout)
         if not isinstance(answer, Conflict):
             return
-        if answer.index == 0 or answer.refusal is not None:
-            raise lost_fence(answer)
-        raise ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
+        raise answer.refusal or ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
         """Do the operations as :meth:`try_transact` does; a refusal is raised after the others are done.

@@ -7,7 +7,7 @@ cannot be done, :mod:`~zkconsumer.zookeeper.ephemerals` creates missing parents.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -204,17 +204,35 @@ def _refusal(operation: Operation, error: ZookeeperError) -> ZooKeeperRefused:
         return refused
 
 
-def fence_of(path: str) -> Operation:
-    """The check that comes first in a transaction: the node goes with the session in which it may be done."""
-    return Operation("check", path)
+def send_fenced(
+    client: Any, fence: str, operations: Sequence[Operation], acl: Sequence[Any]
+) -> Callable[[float], Conflict | Sequence[Any]]:
+    """As :func:`send`, if the node ``fence`` exists: the transaction checks that first.
 
+    Args:
+        client: kazoo's.
+        fence: path of a node that goes with the session in which the operations may be done.
+        operations: to do all or none.
+        acl: access to what is created without an access of its own.
 
-def lost_fence(conflict: Conflict) -> Exception:
-    """The error for a transaction that its first check, the fence, has stopped."""
-    if conflict.refusal is not None:
-        return conflict.refusal
-    path = conflict.operation.path
-    return SessionExpired(f"session node {path} is gone: the session that may write has ended, and owns nothing")
+    Returns:
+        Waits for the answer, as that of :func:`send`; results and index of a conflict are those of the operations.
+        It also raises :class:`SessionExpired` if the fence does not exist any more, and :class:`ZooKeeperRefused` if
+        the servers do not allow the check; then nothing was changed.
+    """
+    wait = send(client, [Operation("check", fence), *operations], acl)
+
+    def answer(timeout: float) -> Conflict | Sequence[Any]:
+        result = wait(timeout)
+        if not isinstance(result, Conflict):
+            return result[1:]
+        if result.index == 0:
+            raise result.refusal or SessionExpired(
+                f"session node {fence} is gone: the session that may write has ended, and owns nothing"
+            )
+        return replace(result, index=result.index - 1)
+
+    return answer
 
 
 # -- all or none ------------------------------------------------------------------------------------------------------
@@ -252,10 +270,8 @@ def commit_independent(
         SessionExpired, ZooKeeperUnavailable: as of :func:`commit_changes`; it is unknown which parts were done.
     """
     remaining, conflicts = iter(parts), list[Conflict | None]()
-    while sent := [send(client, [fence_of(fence), *part], acl) for part in islice(remaining, _TRANSACTIONS)]:
+    while sent := [send_fenced(client, fence, part, acl) for part in islice(remaining, _TRANSACTIONS)]:
         for answer in sent:
             result = answer(timeout)
-            if isinstance(result, Conflict) and result.index == 0:
-                raise lost_fence(result)
             conflicts.append(result if isinstance(result, Conflict) else None)
     return conflicts

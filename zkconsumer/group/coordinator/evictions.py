@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -45,7 +46,7 @@ class Evictions:
         self._returned: dict[str, float] = {}  # consumer id of one that has been evicted: when it had registered again
         self.due_at: float | None = None
 
-    def after_seconds(self, session_timeout_s: float) -> float | None:
+    def _after_seconds(self, session_timeout_s: float) -> float | None:
         """See :func:`~zkconsumer.group.coordinator.rules.eviction.evicted_after_seconds`."""
         return evicted_after_seconds(self._evict_slow_ms, session_timeout_s)
 
@@ -90,22 +91,35 @@ class Evictions:
                 self._wake_at(ends)
         return False
 
+    def times(
+        self, awaited: Mapping[TopicPartition, Awaited], session_ms: Mapping[str, int], session_timeout_s: float
+    ) -> dict[str, float]:
+        """When each member is evicted if it does not act, by the leader's clock; for the arguments see :meth:`advance`.
+
+        Members that are not evicted are absent: those that have been, and those of former versions.
+        """
+        after_s = self._after_seconds(session_timeout_s)
+        if after_s is None:
+            return {}
+        times: dict[str, float] = {}
+        for waiting in self._evictable(awaited, session_ms).values():
+            if waiting.by is not None:
+                times[waiting.by] = min(times.get(waiting.by, inf), waiting.since + after_s)
+        return times
+
     def _evict(
         self,
         awaited: Mapping[TopicPartition, Awaited],
         session_ms: Mapping[str, int],
         session_timeout_s: float,
     ) -> bool:
-        after_s = self.after_seconds(session_timeout_s)
+        after_s = self._after_seconds(session_timeout_s)
         if after_s is None:
             return False
-        slow = slow_members(self._since_registered(awaited), self._clock(), after_s)
+        slow = slow_members(self._evictable(awaited, session_ms), self._clock(), after_s)
         if slow.next_at is not None:
             self._wake_at(slow.next_at)
         for consumer_id, partitions in slow.partitions.items():
-            # A member that did not write its timeout is of a former version, whose lease does not depend on the node.
-            if consumer_id not in session_ms or consumer_id not in self._commands.consumer_ids:
-                continue
             reason = reason_to_evict(partitions, after_s)
             _log.warning("group %s: %s is evicted, since %s", self._group, consumer_id, reason)
             own = consumer_id == self._consumer_id
@@ -113,10 +127,13 @@ class Evictions:
             return True
         return False
 
-    def _since_registered(self, awaited: Mapping[TopicPartition, Awaited]) -> dict[TopicPartition, Awaited]:
-        """Since when the present registration of the member has not obeyed; without evicted members.
+    def _evictable(
+        self, awaited: Mapping[TopicPartition, Awaited], session_ms: Mapping[str, int]
+    ) -> dict[TopicPartition, Awaited]:
+        """Since when the present registration of members has not obeyed that may be evicted, and are not.
 
-        A member that registers again after an eviction releases what it had, and has as long for that as any other.
+        A member that registers again after an eviction releases what it had, and has as long for that as any other. A
+        member that did not write its timeout is of a former version, whose lease does not depend on the session node.
         """
         evicted = self._commands.evicted().keys()
         self._returned.update(dict.fromkeys(self._evicted - evicted, self._clock()))
@@ -124,7 +141,10 @@ class Evictions:
         return {
             partition: waiting._replace(since=max(waiting.since, self._returned.get(waiting.by, waiting.since)))
             for partition, waiting in awaited.items()
-            if waiting.by is not None and waiting.by not in evicted
+            if waiting.by is not None
+            and waiting.by in session_ms
+            and waiting.by in self._commands.consumer_ids
+            and waiting.by not in evicted
         }
 
     def _wake_at(self, moment: float) -> None:

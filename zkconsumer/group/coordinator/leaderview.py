@@ -271,15 +271,13 @@ class LeaderView:
         self._planned = view
 
     def _waits_for(self, *, may_evict: bool) -> dict[str, int | None]:
-        """Members that have to act, and until when, in ms since the epoch."""
-        after_s = self._evictions.after_seconds(self._session.negotiated_timeout) if may_evict else None
-        since: dict[str, float] = {}
-        for awaited in self._awaited.values():
-            if awaited.by is not None:
-                since[awaited.by] = min(awaited.since, since.get(awaited.by, awaited.since))
+        """Members that have to act, and until when, in ms since the epoch; None for those that are not evicted."""
+        session_ms, timeout = self._members.view.session_ms, self._session.negotiated_timeout
+        ends = self._evictions.times(self._awaited, session_ms, timeout) if may_evict else {}
         return {
-            member: None if after_s is None else round((begin + after_s + self._epoch_of_clock) * 1000)
-            for member, begin in since.items()
+            awaited.by: None if (end := ends.get(awaited.by)) is None else round((end + self._epoch_of_clock) * 1000)
+            for awaited in self._awaited.values()
+            if awaited.by is not None
         }
 
     def _publish(
@@ -379,21 +377,15 @@ class LeaderView:
     @property
     def has_jvm_members(self) -> bool:
         """True if :meth:`tend` is to be called."""
-        return bool(self._jvm_members())
-
-    def _jvm_members(self) -> frozenset[str]:
-        return self._members.roles.foreign - self._members.view.our_clients.keys()
+        return bool(self._members.view.jvm_members)
 
     def tend(self) -> None:
         """Nudge JVM members that gave up; to be called now and then while there are any."""
         self._orphans.look()
 
     def nudges(self) -> bool:
-        """True unless a zkconsumer member that obeys no commands has the smallest id: that one nudges.
-
-        Otherwise the leader does, whichever id it has, since its followers do not know the assignment.
-        """
-        return min(self._members.view.our_clients, default=None) not in self._members.roles.foreign
+        """True unless the member that nudges obeys no commands; see :attr:`.GroupView.nudger`."""
+        return self._members.view.nudger not in self._members.roles.foreign
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions without an owner that JVM members should own; and whether others hold any of theirs.
@@ -401,7 +393,7 @@ class LeaderView:
         Raises:
             ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
         """
-        aim, jvm = self._intended, self._jvm_members()
+        aim, jvm = self._intended, self._members.view.jvm_members
         of_jvm = [partition for partition, thread in aim.items() if thread.consumer_id in jvm]
         owners = self._group_reader.owner_threads(self._config.group_id, of_jvm)
         return given_up(aim, owners, jvm), held_by_others(aim, owners, jvm)

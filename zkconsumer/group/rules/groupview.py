@@ -42,6 +42,19 @@ class GroupView:
     obeying: frozenset[str] = frozenset()
     unshared: frozenset[str] = frozenset()
 
+    @property
+    def jvm_members(self) -> frozenset[str]:
+        """Ids of the registered members that are not ours. Those of ours never give up."""
+        return frozenset(self.members.keys() - self.our_clients.keys())
+
+    @property
+    def nudger(self) -> str | None:
+        """The one of our registered members that nudges those of the JVM: each nudge makes every member rebalance.
+
+        If it obeys a coordinator, the leader nudges in its place: followers do not know the assignment.
+        """
+        return min(self.our_clients.keys() & self.members.keys(), default=None)
+
     def subscribed_topics(self, consumer_id: str, *, exclude_internal: bool) -> dict[str, Topic]:
         """The topics that one member subscribes to and that exist."""
         subscription = self.members.get(consumer_id)

@@ -91,16 +91,6 @@ def release_seconds(max_retries: int, backoff_ms: int) -> float:
     return max(0.0, min(_LONGEST_RELEASE_S, (max_retries - 1) * backoff_ms / 2 / 1000))
 
 
-def nudges(consumer_id: str, our_clients: Collection[str]) -> bool:
-    """True if this member nudges: only one zkconsumer member does, since each nudge makes every member rebalance.
-
-    Args:
-        consumer_id: id of the asking member.
-        our_clients: consumer ids of the zkconsumer members of the group.
-    """
-    return consumer_id == min(our_clients, default=None)
-
-
 def given_up(
     assignment: Mapping[TopicPartition, ConsumerThreadId],
     owned: Mapping[TopicPartition, object],

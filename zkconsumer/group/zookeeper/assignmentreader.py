@@ -19,7 +19,6 @@ from zkconsumer.group.rules.rebalancetimes import (
     given_up,
     held_by_others,
     my_share,
-    nudges,
     rebalance_cause,
 )
 from zkconsumer.group.rules.reconcile import Share
@@ -68,7 +67,6 @@ class AssignmentReader:
         self._latest_view_token: object = None
         self._assigned_view: GroupView | None = None
         self._group_assignment: Assignment = {}
-        self._jvm_members: frozenset[str] = frozenset()
         self._unreadable: Mapping[str, str] = {}
         self._missing_topics: Set[str] = frozenset()
 
@@ -124,7 +122,6 @@ class AssignmentReader:
             threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
             self._group_assignment = ASSIGNORS[self._assignor_name](threads, view.partitions)
             self._assigned_view = view
-            self._jvm_members = frozenset(view.members.keys() - view.our_clients.keys())
         return my_share(self._group_assignment, self._consumer_id)
 
     def cause(self, view: GroupView) -> tuple[RebalanceCause, str]:
@@ -161,12 +158,12 @@ class AssignmentReader:
     # -- JVM members that gave up -----------------------------------------------------------------------------------
 
     def nudges(self) -> bool:
-        """True if this member is the one that nudges; see :func:`~zkconsumer.group.rules.rebalancetimes.nudges`.
+        """True if this member is the one that nudges; see :attr:`.GroupView.nudger`.
 
         Also if its last view is outdated: then a rebalance follows, after which this is called again.
         """
         view = self._assigned_view
-        return view is not None and nudges(self._consumer_id, view.our_clients)
+        return view is not None and view.nudger == self._consumer_id
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions without an owner that JVM members should own, by the last view; and whether others hold any.
@@ -174,12 +171,13 @@ class AssignmentReader:
         Raises:
             ZooKeeperUnavailable, SessionExpired: the group cannot be read.
         """
-        if not self._jvm_members:
+        jvm = frozenset() if self._assigned_view is None else self._assigned_view.jvm_members
+        if not jvm:
             return [], False
         assignment = self._of_all_topics()
-        of_jvm = [p for p, thread in assignment.items() if thread.consumer_id in self._jvm_members]
+        of_jvm = [p for p, thread in assignment.items() if thread.consumer_id in jvm]
         owners = self._group_reader.owner_threads(self._config.group_id, of_jvm)
-        return given_up(assignment, owners, self._jvm_members), held_by_others(assignment, owners, self._jvm_members)
+        return given_up(assignment, owners, jvm), held_by_others(assignment, owners, jvm)
 
     def _of_all_topics(self) -> Assignment:
         """The assignment of all members, also of topics that this member does not subscribe to."""

@@ -144,3 +144,14 @@ def test_threads_of_unequal_members_are_those_of_each_alone():
         "t1": ["g_a-0", "g_a-1", "g_b-0", "g_b-1", "g_c-0", "g_d-0", "g_d-1"],
         "u": ["g_c-0", "g_c-1", "g_c-2"],
     }
+
+
+@pytest.mark.parametrize(
+    ("ours", "nudger"), [(("g_c", "g_b"), "g_b"), (("g_a", "g_c"), "g_c"), (("g_a",), None), ((), None)]
+)
+def test_the_smallest_registered_id_of_ours_nudges(ours, nudger):
+    """A session node may remain without its registration, of a member that is stuck: g_a."""
+    members = dict.fromkeys(("g_b", "g_c", "g_jvm"), Subscription.static({"t": 1}))
+    view = GroupView(members, {}, our_clients=dict.fromkeys(ours, ""))
+    assert view.nudger == nudger
+    assert view.jvm_members == {"g_b", "g_c", "g_jvm"} - set(ours)

@@ -7,7 +7,6 @@ from zkconsumer.group.rules.rebalancetimes import (
     held_by_others,
     longest_settling_seconds,
     my_share,
-    nudges,
     orphan_delay_seconds,
     rebalance_cause,
     release_seconds,
@@ -86,11 +85,6 @@ def test_the_cause_of_a_rebalance_is_what_differs():
         (one, one, False, RebalanceCause.OWNERSHIP),
     ]:
         assert rebalance_cause(before, after, registered_again=again) is cause
-
-
-def test_the_smallest_of_our_members_nudges():
-    assert [nudges(member, {"g_b", "g_a"}) for member in ("g_a", "g_b")] == [True, False]
-    assert not nudges("g_a", ())
 
 
 @pytest.mark.parametrize(
