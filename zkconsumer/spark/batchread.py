@@ -66,11 +66,12 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     starts = ends.resolve(_starts(options, committed))
     given = ends.resolve(_given_ends(options, partitions))
     latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
-    leaderless = [p for p in partitions if not (p in earliest and p in latest and p in starts)]
+    readable = ends.readable(latest)
+    leaderless = [p for p in partitions if not (p in earliest and p in readable and p in starts)]
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
-    until = ending_offsets(given, latest)
-    located = locate(starts, earliest, latest)
+    until = ending_offsets(given, latest, readable)
+    located = locate(starts, earliest, latest, readable)
     accept_losses(options, located.lost)
     return {p: Span(start, max(start, until[p])) for p, start in sorted(located.offsets.items())}
 
@@ -104,22 +105,29 @@ def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartitio
 
 
 def ending_offsets(
-    ending: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ending: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    readable: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The end of each partition: the specified offset, or the end of its log.
+    """The end of each partition: the specified offset, or the one up to which its log can be read.
 
     Raises:
-        OffsetOutOfRange: a specified offset is beyond the end of a log.
+        OffsetOutOfRange: the log of a partition cannot be read up to a specified offset.
     """
     given = {p: offset for p, offset in ending.items() if offset != LATEST}
     beyond = [
-        f"{p}: {offset}, the log ends at {latest[p]}"
+        f"{p}: {offset}, "
+        + (
+            f"the log ends at {latest[p]}"
+            if offset > latest[p]
+            else f"the last stable offset is {readable[p]} (a transaction is open)"
+        )
         for p, offset in sorted(given.items())
-        if offset > latest.get(p, offset)
+        if p in readable and offset > readable[p]
     ]
     if beyond:
-        raise OffsetOutOfRange(f"endingOffsets lie beyond the end of the log: {', '.join(beyond)}")
-    return {**latest, **given}
+        raise OffsetOutOfRange(f"endingOffsets lie beyond what can be read: {', '.join(beyond)}")
+    return {**readable, **given}
 
 
 def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Wanted]:

@@ -42,7 +42,8 @@ class BatchPlanner:
 
     Attributes:
         has_targets: True with the trigger AvailableNow.
-        available: last known position and log end of each owned partition; None before the first plan.
+        available: last known position of each owned partition, and up to where its log can be read; None before the
+            first plan.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class BatchPlanner:
         """
         query = self._await_assignment()
         stored = {p: partition.stored.offset for p, partition in query.owned.items()}
-        ends = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
+        latest = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
+        ends = self._ends.readable(latest)
         _require_leaders(stored.keys() - ends.keys())
         self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=True))
         self.has_targets = True
@@ -100,12 +102,13 @@ class BatchPlanner:
         while True:
             query = self._positions.find(self._await_assignment(), finished, is_first=self.available is None)
             self._commit(query, finished)
-            ends = self._log_ends(query)
-            if not self._positions.follow_shorter_logs(query, ends):
+            latest = self._log_ends(query)
+            if not self._positions.follow_shorter_logs(query, latest):
                 break
+        ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
         positions = query.positions
-        self.available = {partition: Span(positions[partition], end) for partition, end in ends.items()}
+        self.available = {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
         if finished.is_initial:
             _require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)

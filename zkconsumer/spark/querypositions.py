@@ -95,7 +95,8 @@ class QueryPositions:
 
     def _locate(self, generation: int, places: Mapping[TopicPartition, Wanted]) -> QueryState:
         wanted = self._ends.resolve(places)
-        located = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted, wanted))
+        latest = self._ends.latest(wanted, wanted)
+        located = locate(wanted, self._ends.earliest(wanted), latest, self._ends.readable(latest))
         accept_losses(self._options, located.lost)
         return self._control.update(lambda newest: newest.located(generation, located))
 

@@ -485,6 +485,8 @@ class RangeFetcher(threading.Thread):
     def _ask(self, partition: TopicPartition, timestamp: int) -> int | None:
         """The beginning or end of the log; None if its leader moved, which then reads the rest of the range.
 
+        What an open transaction holds back (``isolation.level=read_committed``) is before the end.
+
         Raises:
             TopicUnreadable: a permission is missing, or the name is that of no topic.
             BrokerUnavailable: the broker answered with another error, which may pass.
@@ -492,7 +494,6 @@ class RangeFetcher(threading.Thread):
         answer = list_offsets(
             self.pooled.connection,
             {partition: timestamp},
-            isolation=self._config.isolation_level,
             epochs={partition: self._epochs[partition].leader},
         )
         code = answer.errors.get(partition, ErrorCode.NONE)
@@ -532,7 +533,8 @@ class RangeFetcher(threading.Thread):
             raise OffsetOutOfRange(
                 f"{self.broker} does not have records that existed when the batch was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
-                + ". Check for an unclean leader election, or a topic that was deleted and created again"
+                + ". Check for an unclean leader election, a topic that was deleted and created again, or, with "
+                "isolation.level=read_committed, a transaction that is open"
             )
 
 

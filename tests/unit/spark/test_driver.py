@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.fixtures.kafka import MetadataRequest
+from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
@@ -788,3 +788,43 @@ def test_at_a_restart_what_was_left_of_a_deleted_topic_is_unknown(query, log, de
         assert lenient.trigger() == {A: Span(5, 10)}
         assert decode_offset(lenient.offset).known.keys() == {"t"}
         assert "u was deleted, and this query may not have read all of it" in caplog.text
+
+
+@pytest.fixture
+def open_transaction(stub_broker, log):
+    """A has 120 records; a transaction is open from offset 80 on."""
+    stub_broker.versions[ListOffsetsRequest.API_KEY] = 2
+    log(A, 0, 120)
+    stub_broker.log(A).stable = 80
+    return stub_broker.log(A)
+
+
+READ_COMMITTED = {"isolation.level": "read_committed"}
+
+
+def test_an_offset_after_an_open_transaction_is_in_the_log(open_transaction, query, caplog):
+    ours = query({A: 100}, **READ_COMMITTED)
+    with caplog.at_level(logging.WARNING):
+        assert ours.trigger() == {}
+        assert ours.trigger() is None
+    assert not caplog.records
+    assert ours.driver.report()["topics"] == {"t": {"0": [100, 100]}}
+    assert all(80 not in offsets.values() for offsets in ours.member.commits), "the group does not move back"
+    open_transaction.stable = None
+    assert ours.trigger() == {A: Span(100, 120)}
+
+
+@pytest.mark.parametrize("stored", [0, 100])
+def test_available_now_ends_at_an_open_transaction(open_transaction, query, stored):
+    ours = query({A: stored}, **READ_COMMITTED, **{"rebalance.backoff.ms": "10"}).after({})
+    ours.driver.prepare_available_now()
+    if stored == 0:
+        assert ours.trigger() == {A: Span(0, 80)}
+    assert ours.trigger() is None
+
+
+def test_the_end_of_a_log_to_start_at_is_before_an_open_transaction(open_transaction, query):
+    ours = query({A: None}, startingOffsets="latest", **READ_COMMITTED)
+    assert ours.trigger() == {}
+    open_transaction.stable = None
+    assert ours.trigger() == {A: Span(80, 120)}
