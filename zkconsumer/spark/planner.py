@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import LeaderUnknown, LeaseLapsed, name_some
+from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored, name_some
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
@@ -154,12 +154,16 @@ class BatchPlanner:
         """Commit offsets, so that the group's offsets follow the checkpoint.
 
         A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
-        the caller plans again with the new assignment.
+        the caller plans again with the new assignment. Neither is an offset that the store refuses, as that of a topic
+        that was deleted: the member's timer, or the commit of the next batch, tries again.
         """
         generation, offsets = query.generation, query.to_commit(finished)
         self._control.update(lambda newest: newest.may_commit(generation, offsets, finished.stamp))
         if offsets != query.confirmed:
-            self._member.commit(offsets, generation=generation)
+            try:
+                self._member.commit(offsets, generation=generation)
+            except OffsetsNotStored as error:
+                _log.warning("group %s: the offsets of finished batches are committed later: %s", self._group, error)
             self._control.update(lambda newest: newest.committed(generation, offsets))
 
     def _waits_for_more(self, readable: Mapping[TopicPartition, Span], least: int | None) -> bool:

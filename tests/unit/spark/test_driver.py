@@ -17,6 +17,7 @@ from zkconsumer.errors import (
     LeaseLapsed,
     MembershipLost,
     OffsetOutOfRange,
+    OffsetsNotStored,
     RebalanceAwaited,
     TopicAuthorizationFailed,
     UsageError,
@@ -494,6 +495,18 @@ def test_a_commit_between_two_generations_lets_the_batch_be_planned_again(stub_b
     ours.member.refusals = [error("between two generations")] * 2
     assert ours.trigger() == {A: Span(10, 15)}, "by the same call"
     assert (ours.member.refusals, ours.member.commits[-1]) == ([], {A: 10})
+
+
+def test_an_offset_that_the_store_refuses_does_not_stop_the_query(stub_broker, log, query, caplog):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    assert ours.trigger() == {A: Span(0, 10)}
+    log(A, 0, 15)
+    ours.member.refusals = [OffsetsNotStored("offsets not stored: t-0")]
+    assert ours.trigger() == {A: Span(10, 15)}
+    assert "the offsets of finished batches are committed later: offsets not stored: t-0" in caplog.text
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 15}
 
 
 def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):

@@ -96,7 +96,7 @@ class QueryState:
 
     @property
     def confirmed(self) -> dict[TopicPartition, int]:
-        """The offsets that Spark's thread has committed in this generation."""
+        """The offsets that Spark's thread has committed in this generation, unless the store refused them."""
         return {p: partition.confirmed for p, partition in self.partitions.items() if partition.confirmed is not None}
 
     def to_commit(self, finished: SourceOffset) -> dict[TopicPartition, int]:
@@ -229,7 +229,7 @@ class QueryState:
         return replace(self._with(changed), stamp=stamp)
 
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
-        """These offsets are stored."""
+        """These offsets are stored; those that the store refused wait for the member's timer, or for the next batch."""
         self._require(generation)
         return self._with({p: partition._replace(confirmed=offsets.get(p)) for p, partition in self.owned.items()})
 
