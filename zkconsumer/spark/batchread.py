@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
+from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import accept_losses
+from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.offsetsjson import LATEST
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
 from zkconsumer.spark.rules.positions import Wanted, choose_starts, locate, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
-from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +79,8 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
     """The group's offset of every partition; also None if an unreadable one is not needed.
 
     Raises:
-        MalformedZnode, TopicUnreadable: an unreadable offset is needed; without the partition the read would be
-            incomplete.
+        MalformedZnode, BrokerUnavailable, TopicUnreadable: an unreadable offset is needed; without the partition the
+            read would be incomplete.
     """
     unreadable = sorted(view.partitions - view.committed.keys())
     starting = options.starting
@@ -89,10 +88,7 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
         if position_of(partition, starting) is None:
             if partition in view.refused:
                 raise view.refused[partition]
-            raise MalformedZnode(
-                GroupPaths(options.config.group_id).offset(partition),
-                f"holds no offset, so the start of {partition} is unknown; write an offset, or set startingOffsets",
-            )
+            raise unreadable_offset(options.config, partition)
     return {**view.committed, **dict.fromkeys(unreadable)}
 
 

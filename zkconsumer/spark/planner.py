@@ -17,7 +17,7 @@ from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import QueryPositions
+from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
 from zkconsumer.spark.rules.microbatch import Span, cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -97,6 +97,7 @@ class BatchPlanner:
         Raises:
             RetriableError, MembershipLost, NotOwner, GenerationEnded: a rebalance is in progress, or the group or a
                 broker cannot be reached.
+            MalformedZnode: AvailableNow has read everything but a partition whose stored offset cannot be read.
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         """
         while True:
@@ -119,6 +120,7 @@ class BatchPlanner:
         if self.has_targets:
             # "Nothing new", which ends AvailableNow, must not result from leaders that do not answer.
             _require_leaders(query.unread)
+            self._require_offsets(query)
             self._log_partitions_of_other_members(query)
         return None
 
@@ -165,6 +167,18 @@ class BatchPlanner:
             except OffsetsNotStored as error:
                 _log.warning("group %s: the offsets of finished batches are committed later: %s", self._group, error)
             self._control.update(lambda newest: newest.committed(generation, offsets))
+
+    def _require_offsets(self, query: QueryState) -> None:
+        """Fail if the query owns partitions that it does not read, since their stored offsets cannot be read.
+
+        Raises:
+            MalformedZnode, BrokerUnavailable: there is one, with offsets in ZooKeeper or in Kafka.
+            GenerationEnded: a rebalance has begun.
+        """
+        unreadable = self._member.ownership().keys() - query.owned.keys()
+        self._control.update(lambda newest: newest.current(query.generation))  # and so was the ownership
+        if unreadable:
+            raise unreadable_offset(self._options.config, min(unreadable))
 
     def _waits_for_more(self, readable: Mapping[TopicPartition, Span], least: int | None) -> bool:
         if least is None or self.has_targets:

@@ -11,10 +11,12 @@ from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
+    BrokerUnavailable,
     GenerationEnded,
     GroupAuthorizationFailed,
     LeaderUnknown,
     LeaseLapsed,
+    MalformedZnode,
     MembershipLost,
     OffsetOutOfRange,
     OffsetsNotStored,
@@ -258,6 +260,24 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     stub_broker.leaderless = {B}
     assert ours.trigger() is None, "B is at its target"
     assert ours.member.commits[-1] == {A: 10, B: 20} if stored[A] == 0 else {B: 20}
+
+
+@pytest.mark.parametrize(
+    ("storage", "error"), [("zookeeper", MalformedZnode), ("kafka", BrokerUnavailable)], ids=["zookeeper", "kafka"]
+)
+def test_available_now_does_not_end_with_an_owned_partition_unread(log, query, caplog, storage, error):
+    log(A, 0, 10)
+    stored_in = {"offsets.storage": storage, "dual.commit.enabled": "false"}
+    ours = query({A: 0}, **stored_in, **{"rebalance.backoff.ms": "10"}).after({})
+    ours.member.unreadable = {B}
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {A: Span(0, 10)}, "other partitions are read"
+    with pytest.raises(error, match="the start of t-1 is unknown"):
+        ours.trigger()
+    assert ours.member.commits[-1] == {A: 10}
+    assert "other members own t-1" not in caplog.text
+    ours.member.unreadable = set()
+    assert ours.trigger() is None
 
 
 @pytest.mark.parametrize(("answer_s", "least_s", "most_s"), [(0.002, 0.008, 0.05), (0.05, 0.05, 0.15)])

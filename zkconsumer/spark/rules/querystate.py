@@ -152,6 +152,11 @@ class QueryState:
         """True if the newest batch has this number, and this run has planned it."""
         return self.batch is not None and self.batch.number == number and self.batch.generation is not None
 
+    def current(self, generation: int) -> QueryState:
+        """This state; GenerationEnded if a rebalance has begun since the generation was read."""
+        self._require(generation)
+        return self
+
     # -- events of the rebalance thread -----------------------------------------------------------------------------
 
     def releasing(self, partitions: Collection[TopicPartition]) -> QueryState:
