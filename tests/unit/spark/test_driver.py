@@ -11,18 +11,22 @@ from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
+    AuthenticationFailed,
     BrokerUnavailable,
+    ConfigError,
     GenerationEnded,
     GroupAuthorizationFailed,
     LeaderUnknown,
     LeaseLapsed,
     MalformedZnode,
+    MemberRefused,
     MembershipLost,
     OffsetOutOfRange,
     OffsetsNotStored,
     RebalanceAwaited,
     TopicAuthorizationFailed,
     UsageError,
+    ZooKeeperRefused,
 )
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -726,6 +730,38 @@ def test_a_group_that_may_not_be_used_fails_the_query(query, log):
     running.trigger()
     running.member.on_refusal(GroupAuthorizationFailed("no", "Read"))
     with pytest.raises(GroupAuthorizationFailed):
+        running.trigger()
+
+
+NEEDS_AN_OPERATOR = [
+    AuthenticationFailed("the password is wrong"),
+    ConfigError("ssl.ca.location cannot be used"),
+    GroupAuthorizationFailed("no", "Read"),
+    MemberRefused("the session timeout is too short"),
+    ZooKeeperRefused("no permission"),
+]
+
+
+@pytest.mark.parametrize("refusal", NEEDS_AN_OPERATOR)
+def test_a_refusal_that_the_member_has_reported_ends_the_query(query, log, refusal):
+    log(A, 0, 5)
+    running = query({A: 0})
+    running.trigger()
+    running.member.on_refusal(refusal)
+    with pytest.raises(type(refusal)):
+        running.trigger()
+
+
+@pytest.mark.parametrize("refusal", NEEDS_AN_OPERATOR)
+def test_the_fourth_refusal_in_a_row_ends_the_query(query, log, refusal):
+    log(A, 0, 5)
+    running = query({A: 0})
+    running.trigger()
+    log(A, 0, 9)
+    running.member.refusals = [refusal] * 3
+    assert running.trigger() == {A: Span(5, 9)}, "by the same call"
+    running.member.refusals = [refusal] * 4
+    with pytest.raises(type(refusal)):
         running.trigger()
 
 
