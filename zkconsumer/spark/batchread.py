@@ -15,7 +15,7 @@ from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.offsetsjson import LATEST
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
-from zkconsumer.spark.rules.positions import Wanted, choose_starts, locate, position_of
+from zkconsumer.spark.rules.positions import Choice, Reason, Wanted, choose_starts, locate, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,8 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
-    if at_the_end := starting_at_the_end(options, committed):
+    choices = _choices(options, committed)
+    if at_the_end := sorted(p for p, choice in choices.items() if choice == Choice(LATEST, Reason.RESET)):
         _log.warning(
             "group %s has no committed offset of %s: no record of %s is read, as auto.offset.reset=largest starts at "
             "the end of the log. Set the option startingOffsets=earliest to read the existing records, as "
@@ -62,7 +63,7 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
         )
     partitions = sorted(committed)
     earliest = ends.earliest(partitions)
-    starts = ends.resolve(_starts(options, committed))
+    starts = ends.resolve({p: choice.place for p, choice in choices.items()})
     given = ends.resolve(_given_ends(options, partitions))
     latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
     readable = ends.readable(latest)
@@ -90,14 +91,6 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
                 raise view.refused[partition]
             raise unreadable_offset(options.config, partition)
     return {**view.committed, **dict.fromkeys(unreadable)}
-
-
-def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
-    """Partitions that are read from the end of their logs although no option specifies that."""
-    if options.config.auto_offset_reset != "largest":
-        return []
-    without = (partition for partition, offset in committed.items() if offset is None)
-    return sorted(partition for partition in without if position_of(partition, options.starting) is None)
 
 
 def ending_offsets(
@@ -132,10 +125,9 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     return {partition: place for partition, place in places.items() if place is not None}
 
 
-def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
+def _choices(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Choice]:
     new_query, reset = SourceOffset(), options.config.auto_offset_reset
-    choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
-    return {partition: choice.place for partition, choice in choices.items()}
+    return choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
 
 
 def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:

@@ -79,7 +79,7 @@ class BatchPlanner:
             RetriableError, GenerationEnded: a rebalance is in progress, or a partition has no leader.
         """
         query = self._await_assignment()
-        stored = {p: partition.stored.offset for p, partition in query.owned.items()}
+        stored = {p: partition.group_offset for p, partition in query.owned.items()}
         latest = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
         ends = self._ends.readable(latest)
         _require_leaders(stored.keys() - ends.keys())

@@ -81,8 +81,9 @@ def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):
         plan(70)
 
 
-def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog):
-    assert plan(None) == {T0: Span(60, 60)}
+@pytest.mark.parametrize("committed", [None, -1])
+def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog, committed):
+    assert plan(committed) == {T0: Span(60, 60)}
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     message = record.getMessage()

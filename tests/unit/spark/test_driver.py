@@ -248,6 +248,17 @@ def test_available_now_asks_again_after_one_attempt_that_took_longer_than_its_pa
     assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
 
 
+@pytest.mark.parametrize("is_outdated", [True, False])
+def test_available_now_expects_no_offset_of_an_earlier_topic_in_the_log(log, query, caplog, is_outdated):
+    log(A, 0, 10)
+    ours = query({A: StoredOffset(90, 7)}, failOnDataLoss="false").after({})
+    ours.member.outdated = {A} if is_outdated else set()
+    ours.own({A: StoredOffset(90, 7)})
+    ours.driver.prepare_available_now()
+    assert ("log end is below an offset that the log had reached" in caplog.text) is not is_outdated
+    assert ours.trigger() == ({A: Span(0, 10)} if is_outdated else None)
+
+
 @pytest.mark.parametrize("stored", [{A: 0, B: 0}, {A: 10, B: 0}])
 def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, query, stored):
     log(A, 0, 10)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.model import Stamp, Topic, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.positions import Choice, Located, Reason
 from zkconsumer.spark.rules.queryrecords import Batch, BatchState, QueryPartition, QueryPartitionState
@@ -138,7 +137,7 @@ class QueryState:
             for p, partition in sorted(self.partitions.items())
             if p in partitions and partition.choice is not None and partition.choice.reason is Reason.OPTION
             if partition.position is not None
-            if (committed := usable_offset(partition.stored.offset)) is not None and committed != partition.position
+            if (committed := partition.group_offset) is not None and committed != partition.position
         }
 
     def awaited(self, partitions: Collection[TopicPartition]) -> Set[TopicPartition]:
