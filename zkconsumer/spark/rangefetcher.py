@@ -26,9 +26,9 @@ from zkconsumer.errors import (
     CorruptRecord,
     LeaderUnknown,
     OffsetOutOfRange,
-    ProtocolError,
     RecordTooLarge,
     TopicUnreadable,
+    name_some,
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
@@ -214,7 +214,7 @@ class RangeFetcher(threading.Thread):
         self.partitions = frozenset(ranges)
         self._left = dict(ranges)
         self._given_up: set[TopicPartition] = set()
-        self._moved: dict[TopicPartition, Span] = {}
+        self._moved: dict[TopicPartition, tuple[Span, int]] = {}
         self._queue = queue
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
@@ -244,10 +244,12 @@ class RangeFetcher(threading.Thread):
         try:
             good = all(self._queue.put(fetched, nbytes) for fetched, nbytes in self._fetch())
             if self._moved:
-                error = LeaderUnknown(f"{self.broker} does not lead {', '.join(map(str, self._moved))} any more")
+                codes = name_some([f"{p}: {error_name(code)}" for p, (_, code) in self._moved.items()])
+                error = LeaderUnknown(f"{self.broker} does not serve {codes}")
         except Exception as caught:  # noqa: BLE001  the task's thread raises it
             error = caught
-        self._queue.put(FetcherEnded(self, {**self._left, **self._moved}, error, good), 0)
+        moved = {partition: left for partition, (left, _) in self._moved.items()}
+        self._queue.put(FetcherEnded(self, {**self._left, **moved}, error, good), 0)
 
     def _fetch(self) -> Iterator[tuple[Fetched, int]]:
         """Fetch the remaining ranges; yields results with sizes in bytes. Until the end an answer may be awaited."""
@@ -289,10 +291,10 @@ class RangeFetcher(threading.Thread):
             self.checked[partition] = leader
 
     def _moves(self, partition: TopicPartition, code: int) -> None:
-        """Leave a partition to another leader, or to this one in another epoch."""
+        """Leave a partition to another leader, or to this one in another epoch, or when its error has passed."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             self.fenced.add(partition)
-        self._moved[partition] = self._left.pop(partition)
+        self._moved[partition] = self._left.pop(partition), code
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Request partitions from their offsets on."""
@@ -372,13 +374,11 @@ class RangeFetcher(threading.Thread):
         match verdict_on(fetched.error):
             case Verdict.OUT_OF_RANGE:
                 return None  # looked up before the next request
-            case Verdict.LEADER_MOVED:
+            case Verdict.LEADER_MOVED | Verdict.FAILED:
                 self._moves(partition, fetched.error)
                 return None
             case Verdict.REFUSED:
                 raise self._refused(partition, fetched.error, READ)
-            case Verdict.FAILED:
-                raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         chunk = self._scan_or_retry(partition, fetched, asked, is_first=is_first)
         if chunk is None:
             return None

@@ -120,6 +120,18 @@ def test_a_failed_look_up_of_the_log_start_is_retriable(stub_broker, read):
     assert "REQUEST_TIMED_OUT (7)" in str(ended.error)
 
 
+@pytest.mark.parametrize(
+    ("code", "name"), [(ErrorCode.REQUEST_TIMED_OUT, "REQUEST_TIMED_OUT"), (13, "Network"), (6, "NOT_LEADER")]
+)
+def test_an_error_that_may_pass_is_retriable(stub_broker, read, code, name):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = code
+    _, ended = read({T0: Span(2, 8)})
+    assert isinstance(ended.error, LeaderUnknown)
+    assert (ended.left, ended.connection_is_reusable) == ({T0: Span(2, 8)}, True)
+    assert re.search(f"does not serve t-0: {name}", str(ended.error))
+
+
 @pytest.mark.parametrize("fetch_error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
 def test_a_missing_permission_ends_the_task(stub_broker, read, fetch_error):
     stub_broker.log(T0).end = 10
