@@ -9,10 +9,10 @@ from typing import Final, Protocol
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, produce
+from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 30_000
-_UNKNOWN: Final = -1  # the id of a broker before it was asked
 
 
 class ZooKeeper(Protocol):
@@ -73,5 +73,4 @@ class KafkaCluster:
         return produce(self._brokers, {target: records}, timeout_ms=_TIMEOUT_MS)[target]
 
     def _brokers(self) -> tuple[Broker, ...]:
-        addresses = (address.rpartition(":") for address in self.bootstrap_servers.split(","))
-        return tuple(Broker(_UNKNOWN - index, host, int(port)) for index, (host, _, port) in enumerate(addresses))
+        return bootstrap_brokers(self.bootstrap_servers)
