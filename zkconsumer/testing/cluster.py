@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Final, Protocol
@@ -64,11 +65,14 @@ class KafkaCluster:
     def produce(self, topic: str, values: Iterable[bytes | Record], *, partition: int = 0) -> int:
         """Append records to a partition, and return the offset of the first when all replicas have them.
 
+        Values have the present time, so that no broker deletes them for their age.
+
         Raises:
             BrokerUnavailable: the leader cannot be reached.
             ProtocolError: the brokers refuse.
         """
-        records = [value if isinstance(value, Record) else Record(value) for value in values]
+        now_ms = int(time.time() * 1000)
+        records = [value if isinstance(value, Record) else Record(value, timestamp=now_ms) for value in values]
         target = TopicPartition(topic, partition)
         return produce(self._brokers, {target: records}, timeout_ms=_TIMEOUT_MS)[target]
 
