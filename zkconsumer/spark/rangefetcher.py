@@ -439,24 +439,29 @@ class RangeFetcher(threading.Thread):
     def _skip_lost(self, partition: TopicPartition) -> None:
         """Continue at the current beginning of a log that does not hold the position, or fail.
 
+        A log that ends before the position has nothing of the range; one that holds it by now has lost nothing.
+
         Raises:
             OffsetOutOfRange: with ``failOnDataLoss``.
             BrokerUnavailable: the broker does not return the beginning of the log.
         """
         first = self._ask(partition, EARLIEST)
-        if first is None:
+        end = None if first is None else self._ask(partition, LATEST)
+        if first is None or end is None:
+            return
+        if self._left[partition].start > end:
+            self._end_at(partition, end, "its log")
+        if partition not in self._left or self._left[partition].start >= first:
             return
         position, until = self._left.pop(partition)
-        # A position that is not before the log's beginning is beyond its end, after an unclean leader election.
-        resumed = first if first > position else until
-        loss = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
+        loss = f"{partition} has lost offsets {position} to {min(first, until)}: its log begins at {first}"
         if self._fail_on_data_loss:
             raise OffsetOutOfRange(
                 f"{loss}. Check the retention, and whether the topic was created again; failOnDataLoss=false skips them"
             )
         _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
-        if resumed < until:
-            self._left[partition] = Span(resumed, until)
+        if first < until:
+            self._left[partition] = Span(first, until)
 
     def _end_with_log(self, partition: TopicPartition) -> None:
         """Drop the rest of a range that is beyond the log end.
