@@ -13,6 +13,7 @@ from zkconsumer.cluster.brokercatalog import ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.rules.offsetsjson import LATEST as LOG_END
 from zkconsumer.spark.rules.positions import AtTime, Wanted
 from zkconsumer.spark.rules.sourceoffset import KnownTopic
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
@@ -213,7 +214,7 @@ class LogEnds:
                 "set an earlier time, or startingOffsetsByTimestampStrategy=latest to start at the log end instead"
             )
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
-        offsets.update((p, LATEST if offset is None else offset) for p, offset in resolved.items())
+        offsets.update((p, LOG_END if offset is None else offset) for p, offset in resolved.items())
         return offsets
 
     def close(self) -> None:
