@@ -51,7 +51,8 @@
     └── SandboxError                a sandbox server could not be provided
 
 The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``. What does
-not depend on a membership or session, such as a read, may also be repeated after its end: :data:`TRANSIENT`.
+not depend on a membership or session, such as a read, may also be repeated after its end: :data:`TRANSIENT`. What
+repeats until an operator acts is raised after some attempts: :data:`NEEDS_AN_OPERATOR`.
 """
 
 import itertools
@@ -309,6 +310,18 @@ class GroupAuthorizationFailed(ZkConsumerError):
     def __init__(self, message: str, operation: str = "") -> None:
         self.operation = operation
         super().__init__(message)
+
+
+NEEDS_AN_OPERATOR: Final = (
+    AuthenticationFailed,
+    ConfigError,
+    GroupAuthorizationFailed,
+    MemberRefused,
+    ZooKeeperRefused,
+)
+"""Errors of a whole consumer that end when an operator has changed permissions, passwords or properties, and not by
+waiting. Some attempts in a row are made all the same: such changes take effect at different times. What concerns one
+topic is a :class:`TopicUnreadable`."""
 
 
 class OffsetOutOfRange(ZkConsumerError):

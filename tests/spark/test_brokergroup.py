@@ -201,6 +201,26 @@ def test_a_topic_that_is_created_again_while_the_query_runs_is_noticed(source, g
     assert query.ask("read", planned, end) == [(topic, 0, offset, b"new") for offset in range(9)]
 
 
+def test_a_deleted_topic_does_not_stop_the_others_before_the_query_has_noticed_it(
+    source, group, topics, topic_factory, produce
+):
+    deleted, kept = topic_factory(), topic_factory()
+    produce(deleted, [b"v"] * 5)
+    produce(kept, [b"v"] * 5)
+    query = source(f"{deleted},{kept}", **{"failOnDataLoss": "false", "metadata.max.age.ms": "3600000"})
+    start = initial_offset(group.group)
+    planned = next_batch(query, start)
+    assert positions_of(query, start, planned).total() == 10
+    topics.delete(deleted)
+    produce(kept, [b"new"] * 5)
+    end = next_batch(query, planned)  # the coordinator refuses the offset of the deleted topic
+    assert len(positions_of(query, planned, end)) == 5
+    query.ask("read_topics")
+    eventually(lambda: identities(query) is not None and identities(query).keys() == {kept})
+    produce(kept, [b"new"] * 5)
+    assert {p.topic for p in decode_offset(next_batch(query, end)).spans} == {kept}
+
+
 def test_the_checkpoint_is_continued_under_another_protocol(
     start_query, sandbox, group, topic_factory, produce, zookeeper
 ):

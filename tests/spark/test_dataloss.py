@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.sandbox import delete_records_before
@@ -106,3 +107,23 @@ def test_a_topic_that_was_deleted_while_the_query_was_stopped(start_query, topic
     produced += produce(kept, [b"v"])
     run(start_query, f"{deleted},{kept}", sink)
     assert sink.positions() == Counter([*before, *produced]), "it is forgotten"
+
+
+def test_an_open_transaction_before_the_groups_offset_is_no_loss(
+    start_query, sandbox, group, topic_factory, produce, unique_name
+):
+    topic = topic_factory()
+    produce(topic, [b"before"] * 5)
+    producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": unique_name})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(120)
+    produced = produce(topic, [b"after"] * 10)
+    group.set_offset(topic, 0, 10)  # by a member that reads uncommitted records
+    sink, committed = Sink(), {"isolation.level": "read_committed"}
+    run(start_query, topic, sink, **committed)
+    assert (sink.rows(), group.offsets(topic)) == ([], {0: 10})
+    producer.commit_transaction(120)
+    run(start_query, topic, sink, **committed)
+    assert sink.positions() == Counter(produced[4:])

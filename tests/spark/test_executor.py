@@ -98,6 +98,23 @@ def test_a_range_that_ends_in_control_records_ends(sandbox, transactions, isolat
     assert rows == sorted(rows)
 
 
+def test_what_an_open_transaction_holds_back_is_not_skipped(sandbox, topic_factory, produce, unique_name):
+    from confluent_kafka import Producer
+
+    topic = topic_factory()
+    producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": unique_name})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(120)
+    produce(topic, [b"after"])
+    impatient = {"socket.timeout.ms": "1000", "isolation.level": "read_committed", "failOnDataLoss": "false"}
+    with pytest.raises(OffsetOutOfRange, match="a transaction that is open"):
+        read(sandbox, (topic, 0, 0, 2), **impatient)
+    producer.commit_transaction(120)
+    assert read(sandbox, (topic, 0, 0, 2), **impatient) == [(0, 0), (0, 1)]
+
+
 def test_concurrent_and_repeated_tasks_read_exactly_their_range(sandbox, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"v"] * 1000)

@@ -113,3 +113,16 @@ def test_available_now_ends_at_the_log_ends_of_its_start(start_query, group, top
     query = start_query(topic, sink, trigger={"availableNow": True})
     assert query.awaitTermination(DEADLINE_S)
     assert sink.positions() == Counter(produced + later), "the next run reads the records produced meanwhile"
+
+
+def test_available_now_fails_while_a_stored_offset_cannot_be_read(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(20))
+    group.set_offset(topic, 0, "abc")
+    sink = Sink()
+    with pytest.raises(Exception, match=f"offsets/{topic}/0: holds no offset, so the start of {topic}-0 is unknown"):
+        start_query(topic, sink, trigger={"availableNow": True}).awaitTermination(DEADLINE_S)
+    assert sink.positions() == Counter(position for position in produced if position[0] == 1)
+    group.set_offset(topic, 0, 0)
+    assert start_query(topic, sink, trigger={"availableNow": True}).awaitTermination(DEADLINE_S)
+    assert sink.positions() == Counter(produced)

@@ -28,7 +28,7 @@ from typing import Final
 from zkconsumer.cluster.brokercatalog import TIMEOUT_MS, CatalogAnswer, ask_for_catalog
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ZkConsumerError
+from zkconsumer.errors import NEEDS_AN_OPERATOR, BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import Broker
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.bootstrap import bootstrap_brokers
@@ -42,7 +42,6 @@ _log: Final = logging.getLogger(__name__)
 _PATIENCE_S: Final = 2.0
 """How long a reading of the group waits for a broker; then what was known before is used."""
 _END_S: Final = 2.0
-_NEEDS_AN_OPERATOR: Final = (AuthenticationFailed, ConfigError)
 
 
 class PolledCluster:
@@ -107,7 +106,7 @@ class PolledCluster:
             finally:
                 self._waiting -= 1
             snapshot, failure = self._snapshot, self._failure
-        if not snapshot.brokers and isinstance(failure, _NEEDS_AN_OPERATOR):
+        if not snapshot.brokers and isinstance(failure, NEEDS_AN_OPERATOR):
             raise failure
         return snapshot
 

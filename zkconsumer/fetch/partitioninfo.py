@@ -7,9 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
-from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
+from zkconsumer.errors import NEEDS_AN_OPERATOR, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunks import QueuedPartition
 from zkconsumer.model import ConsumerThreadId
@@ -20,9 +19,6 @@ from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
-
-_PATIENCE: Final = 3
-"""After this many refusals in a row the stream raises the error: a stopping broker may hang up during a login."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -118,11 +114,11 @@ class PartitionInfo(QueuedPartition):
         """Let the stream raise an error that a retry does not fix; retries continue, since a login may change.
 
         That is if brokers refuse the login or certificate, or a file that the settings name cannot be used. Other
-        errors are ignored.
+        errors are ignored, and so are some refusals in a row: a stopping broker may hang up during a login.
         """
-        if isinstance(error, AuthenticationFailed | ConfigError):
+        if isinstance(error, NEEDS_AN_OPERATOR):
             self.refusals += 1
-            if self.refusals >= _PATIENCE:
+            if self.refusals >= PATIENCE:
                 self.queue.faults.complain(self, error)
 
     def deny(self, error: TopicUnreadable, backoff_s: float) -> None:

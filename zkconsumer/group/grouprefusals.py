@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from zkconsumer.errors import GroupAuthorizationFailed, MemberRefused, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import NEEDS_AN_OPERATOR, ZkConsumerError
 from zkconsumer.wire.rules.denials import PATIENCE
 
 OnRefusal = Callable[[ZkConsumerError | None], None]
-
-_REFUSALS: Final = (GroupAuthorizationFailed, MemberRefused, ZooKeeperRefused)
-"""Errors that end when an operator has changed permissions or properties, and not by waiting."""
 
 
 class GroupRefusals:
@@ -34,7 +30,7 @@ class GroupRefusals:
             if self._in_a_row:
                 self._report(None)
             self._in_a_row = 0
-        elif isinstance(failure, _REFUSALS):
+        elif isinstance(failure, NEEDS_AN_OPERATOR):
             self._in_a_row += 1
             if self._in_a_row >= self._patience:
                 self._report(failure)

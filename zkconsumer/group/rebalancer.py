@@ -27,6 +27,7 @@ from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, is_same_write
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -305,7 +306,7 @@ class Rebalancer:
         """Where each partition of the share starts; those whose stored offset cannot be read are absent."""
         records = self._committer.read(target.share.keys(), kept)
         gained = [record for record in records if record.partition not in kept]
-        outdated = self._of_former_topics(gained, recreated)
+        outdated = self._of_former_topics(gained, recreated) | self._still_outdated(records, kept)
         # What another client wrote is noted before a listener commits.
         assigned = self._assign(records, outdated)
         if self.listener is not None:
@@ -349,6 +350,16 @@ class Rebalancer:
                 name_some(ignored),
             )
         return former.keys()
+
+    def _still_outdated(self, records: Iterable[OwnedPartition], kept: Set[TopicPartition]) -> set[TopicPartition]:
+        """Kept partitions whose stored offset was one of an earlier topic, and has not been written since."""
+        before = self.assignment.partitions
+        return {
+            p
+            for record in records
+            if (p := record.partition) in kept and before[p].outdated
+            if is_same_write(record.read or NO_OFFSET, before[p].stored)
+        }
 
     def _enter(self, step: MemberState) -> None:
         self._step = step

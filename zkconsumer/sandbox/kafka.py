@@ -27,7 +27,7 @@ _ZOOKEEPER_PROPERTIES = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "30000",
 }
-# A small broker that starts quickly and does not delay clients.
+# A small broker that starts quickly and does not delay clients; in a container, too.
 PROPERTIES = {
     "auto.create.topics.enable": "false",
     "delete.topic.enable": "true",

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
+from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import accept_losses
+from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.offsetsjson import LATEST
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
-from zkconsumer.spark.rules.positions import Wanted, choose_starts, locate, position_of
+from zkconsumer.spark.rules.positions import Choice, Reason, Wanted, choose_starts, locate, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
-from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +51,8 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
-    if at_the_end := starting_at_the_end(options, committed):
+    choices = _choices(options, committed)
+    if at_the_end := sorted(p for p, choice in choices.items() if choice == Choice(LATEST, Reason.RESET)):
         _log.warning(
             "group %s has no committed offset of %s: no record of %s is read, as auto.offset.reset=largest starts at "
             "the end of the log. Set the option startingOffsets=earliest to read the existing records, as "
@@ -63,14 +63,15 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
         )
     partitions = sorted(committed)
     earliest = ends.earliest(partitions)
-    starts = ends.resolve(_starts(options, committed))
+    starts = ends.resolve({p: choice.place for p, choice in choices.items()})
     given = ends.resolve(_given_ends(options, partitions))
     latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
-    leaderless = [p for p in partitions if not (p in earliest and p in latest and p in starts)]
+    readable = ends.readable(latest)
+    leaderless = [p for p in partitions if not (p in earliest and p in readable and p in starts)]
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
-    until = ending_offsets(given, latest)
-    located = locate(starts, earliest, latest)
+    until = ending_offsets(given, latest, readable)
+    located = locate(starts, earliest, latest, readable)
     accept_losses(options, located.lost)
     return {p: Span(start, max(start, until[p])) for p, start in sorted(located.offsets.items())}
 
@@ -79,8 +80,8 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
     """The group's offset of every partition; also None if an unreadable one is not needed.
 
     Raises:
-        MalformedZnode, TopicUnreadable: an unreadable offset is needed; without the partition the read would be
-            incomplete.
+        MalformedZnode, BrokerUnavailable, TopicUnreadable: an unreadable offset is needed; without the partition the
+            read would be incomplete.
     """
     unreadable = sorted(view.partitions - view.committed.keys())
     starting = options.starting
@@ -88,38 +89,34 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
         if position_of(partition, starting) is None:
             if partition in view.refused:
                 raise view.refused[partition]
-            raise MalformedZnode(
-                GroupPaths(options.config.group_id).offset(partition),
-                f"holds no offset, so the start of {partition} is unknown; write an offset, or set startingOffsets",
-            )
+            raise unreadable_offset(options.config, partition)
     return {**view.committed, **dict.fromkeys(unreadable)}
 
 
-def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
-    """Partitions that are read from the end of their logs although no option specifies that."""
-    if options.config.auto_offset_reset != "largest":
-        return []
-    without = (partition for partition, offset in committed.items() if offset is None)
-    return sorted(partition for partition in without if position_of(partition, options.starting) is None)
-
-
 def ending_offsets(
-    ending: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ending: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    readable: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The end of each partition: the specified offset, or the end of its log.
+    """The end of each partition: the specified offset, or the one up to which its log can be read.
 
     Raises:
-        OffsetOutOfRange: a specified offset is beyond the end of a log.
+        OffsetOutOfRange: the log of a partition cannot be read up to a specified offset.
     """
     given = {p: offset for p, offset in ending.items() if offset != LATEST}
     beyond = [
-        f"{p}: {offset}, the log ends at {latest[p]}"
+        f"{p}: {offset}, "
+        + (
+            f"the log ends at {latest[p]}"
+            if offset > latest[p]
+            else f"the last stable offset is {readable[p]} (a transaction is open)"
+        )
         for p, offset in sorted(given.items())
-        if offset > latest.get(p, offset)
+        if p in readable and offset > readable[p]
     ]
     if beyond:
-        raise OffsetOutOfRange(f"endingOffsets lie beyond the end of the log: {', '.join(beyond)}")
-    return {**latest, **given}
+        raise OffsetOutOfRange(f"endingOffsets lie beyond what can be read: {', '.join(beyond)}")
+    return {**readable, **given}
 
 
 def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Wanted]:
@@ -128,10 +125,9 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     return {partition: place for partition, place in places.items() if place is not None}
 
 
-def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
+def _choices(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Choice]:
     new_query, reset = SourceOffset(), options.config.auto_offset_reset
-    choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
-    return {partition: choice.place for partition, choice in choices.items()}
+    return choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
 
 
 def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
+    NEEDS_AN_OPERATOR,
     GenerationEnded,
     MembershipLost,
     NotOwner,
@@ -53,6 +54,7 @@ from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy
+from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 
 T = TypeVar("T")
 
@@ -111,6 +113,7 @@ class QueryDriver:
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
         self._control = SparkFetchControl(self._release_s, drain_remedy(self._config))
+        self._backoff_s = self._config.refresh_leader_backoff_ms / 1000
         self._patience_s = retry_window_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
         self._brokers_coordinate = self._config.brokers_coordinate
         # Brokers let each member take the rebalance timeout.
@@ -167,20 +170,29 @@ class QueryDriver:
         Args:
             attempt: plans a batch, or the ends to read to.
             available_now: "nothing new" would be the end, so attempt until it succeeds or the patience is over.
+
+        Raises:
+            NEEDS_AN_OPERATOR: at the fourth refusal in a row, or at once if the member has counted as many.
         """
-        began, patience = time.monotonic(), _Patience(self._patience_s)
+        began, patience, refusals = time.monotonic(), _Patience(self._patience_s), 0
         while True:
             generation = self._control.query.generation
             try:
                 return attempt()
+            except NEEDS_AN_OPERATOR as error:
+                refusals += 1
+                if refusals == PATIENCE or error is self._control.refusal:
+                    raise
+                self._wait_to_retry(error, pause_s(refusals, self._backoff_s))
             except (RetriableError, MembershipLost, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
-                    self._control.await_newer(generation, self._config.refresh_leader_backoff_ms / 1000)
+                    self._control.await_newer(generation, self._backoff_s)
                     continue
                 if available_now:
                     patience.failed(error)
-                self._wait_to_retry(error)
+                refusals = 0
+                self._wait_to_retry(error, self._backoff_s)
                 if not available_now:
                     return None
 
@@ -364,7 +376,7 @@ class QueryDriver:
                 error,
             )
 
-    def _wait_to_retry(self, error: Exception) -> None:
+    def _wait_to_retry(self, error: Exception, seconds: float) -> None:
         _log.warning("group %s: cannot plan a batch now, trying again: %s", self._config.group_id, error)
         self._refresh_brokers()
-        time.sleep(self._config.refresh_leader_backoff_ms / 1000)
+        time.sleep(seconds)

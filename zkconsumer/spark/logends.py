@@ -13,13 +13,16 @@ from zkconsumer.cluster.brokercatalog import ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.rules.offsetsjson import LATEST as LOG_END
 from zkconsumer.spark.rules.positions import AtTime, Wanted
 from zkconsumer.spark.rules.sourceoffset import KnownTopic
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
+from zkconsumer.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.denials import PATIENCE, pause_s
+from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +54,13 @@ class LogEnds:
     """
 
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
-        self._client = BrokerClient.from_config(live_brokers, config)
+        epochs = KnownEpochs()
+        uncommitted = config.replace(isolation_level=READ_UNCOMMITTED)
+        self._client = BrokerClient.from_config(live_brokers, uncommitted, epochs=epochs)
+        self._stable: BrokerClient | None = None
+        """Asks for last stable offsets; None if open transactions are read."""
+        if config.isolation_level == READ_COMMITTED:
+            self._stable = BrokerClient.from_config(live_brokers, config, epochs=epochs)
         self._group = config.group_id
         self._unanswered: set[TopicPartition] = set()
         self._seen: dict[TopicPartition, SeenEnd] = {}
@@ -67,7 +76,9 @@ class LogEnds:
     def latest(
         self, partitions: Collection[TopicPartition], at_least: Mapping[TopicPartition, int] = _NOTHING_KNOWN
     ) -> dict[TopicPartition, int]:
-        """Offset of the next record to be written. Partitions without a leader are skipped, and logged once.
+        """The ends of logs, whatever ``isolation.level`` is. Partitions without a leader are skipped, and logged once.
+
+        An offset is beyond the end of a log if it is greater than this one; see :meth:`readable`.
 
         A newly elected leader may return an end that is too small: only the requests of its followers show which of its
         records are committed. Brokers since 2.2 answer OFFSET_NOT_AVAILABLE then (KIP-207), older ones do not. So if an
@@ -102,6 +113,17 @@ class LogEnds:
             ends = {p: end for p, end in ends.items() if p not in short} | _known(answer.found)
             epochs = epochs | answer.epochs
         return self._ends_in_common(ends, epochs, at_least)
+
+    def readable(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets up to which the logs with these ends can be read; partitions are skipped as by :meth:`latest`.
+
+        With ``read_committed`` that is the last stable offset: the first record of an open transaction, or the end. It
+        is no end of the log: brokers serve an offset after it, without records.
+        """
+        if self._stable is None:
+            return dict(ends)
+        stable = _known(self._ask(dict.fromkeys(ends, LATEST), self._stable).found)
+        return {partition: min(ends[partition], offset) for partition, offset in stable.items()}
 
     def _ends_in_common(
         self,
@@ -192,26 +214,29 @@ class LogEnds:
                 "set an earlier time, or startingOffsetsByTimestampStrategy=latest to start at the log end instead"
             )
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
-        offsets.update((p, LATEST if offset is None else offset) for p, offset in resolved.items())
+        offsets.update((p, LOG_END if offset is None else offset) for p, offset in resolved.items())
         return offsets
 
     def close(self) -> None:
         """Close the connections; a request in progress raises BrokerUnavailable."""
         self._closed.set()
         self._client.close()
+        if self._stable is not None:
+            self._stable.close()
 
-    def _ask(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        answer = self._client.list_offsets(wanted)
+    def _ask(self, wanted: Mapping[TopicPartition, int], client: BrokerClient | None = None) -> Offsets:
+        client = client or self._client
+        answer = client.list_offsets(wanted)
         refused = answer.refused()
         for number in range(1, PATIENCE):  # permissions reach all brokers some time after they were granted
             if not refused:
                 break
             self._wait(pause_s(number, self._backoff_s))
-            again = self._client.list_offsets({partition: wanted[partition] for partition in refused})
+            again = client.list_offsets({partition: wanted[partition] for partition in refused})
             answer = answer.updated(again)
             refused = again.refused()
         for partition, code in refused.items():
-            raise topic_refused(partition.topic, code, DESCRIBE, "a broker", self._client.security)
+            raise topic_refused(partition.topic, code, DESCRIBE, "a broker", client.security)
         for reason, partitions in answer.reasons().items():
             unlogged = [partition for partition in partitions if partition not in self._unanswered]
             if unlogged:

@@ -10,7 +10,7 @@ import json
 import logging
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -19,7 +19,8 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.querymetrics import SourceState, expose
-from zkconsumer.spark.rules.offsetsjson import decode_offset, decode_report
+from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, decode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 if TYPE_CHECKING:
@@ -58,19 +59,19 @@ class QueryMonitor(StreamingQueryListener):
         progress = event.progress
         query, name = str(progress.id), progress.name or str(progress.id)
         for source in progress.sources:
-            report = _our_report(source.latestOffset)
+            report = decode_report(source.latestOffset)
             if report is None:
                 continue
             planned = planned_offset(source.endOffset)
             self._acknowledge(report, planned)
-            key = (query, report["group"])
+            key = (query, report.group)
             before = self._states.get(key)
             state = SourceState(
                 name,
-                report["group"],
+                report.group,
                 progress.batchId,
                 source.numInputRows + (before.rows if before else 0),
-                lag_after(report, planned),
+                lag_after(report.available, planned),
             )
             self._states = {**self._states, key: state}
             _log.info(
@@ -83,22 +84,22 @@ class QueryMonitor(StreamingQueryListener):
                 len(state.lag),
             )
 
-    def _acknowledge(self, report: Mapping[str, Any], planned: SourceOffset) -> None:
+    def _acknowledge(self, report: Report, planned: SourceOffset) -> None:
         """Notify the source that its batch has finished, so that it is committed before the next trigger.
 
         A socket that is gone, or was never on this machine, is not tried again. A source that answers late is: its
         commit may have waited for a broker.
         """
-        path = report.get("acknowledge")
+        path = report.acknowledge
         if path is None or path in self._unreachable:
             return
         try:
             acknowledge(path, planned.number)
         except TimeoutError:
-            _log.info("group %s: the source has not yet committed batch %d", report["group"], planned.number)
+            _log.info("group %s: the source has not yet committed batch %d", report.group, planned.number)
         except OSError as error:
             self._unreachable |= {path}
-            _log.info("group %s: cannot acknowledge finished batches over %s: %s", report["group"], path, error)
+            _log.info("group %s: cannot acknowledge finished batches over %s: %s", report.group, path, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
         """Do nothing: the state has not changed."""
@@ -109,15 +110,15 @@ class QueryMonitor(StreamingQueryListener):
         self._states = {key: state for key, state in self._states.items() if key[0] != ended}
 
 
-def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPartition, int]:
+def lag_after(available: Mapping[TopicPartition, Span], planned: SourceOffset) -> dict[TopicPartition, int]:
     """Lag of each owned partition once a batch is done.
 
     Args:
-        report: positions and log ends when the source planned the batch.
+        available: positions and log ends when the source planned the batch.
         planned: the batch's end offset, or an older one if no new batch was planned.
     """
     lags = {}
-    for partition, (position, log_end) in decode_report(report).items():
+    for partition, (position, log_end) in available.items():
         batch = planned.spans.get(partition)
         done = batch.until if batch is not None and batch.start == position else position
         lags[partition] = lag(done, log_end) or 0
@@ -130,16 +131,6 @@ def planned_offset(end: str | None) -> SourceOffset:
         return SourceOffset() if end is None else decode_offset(json.loads(end))
     except (ValueError, UsageError, AttributeError):  # another source's offset need not even be an object
         return SourceOffset()
-
-
-def _our_report(text: str | None) -> Mapping[str, Any] | None:
-    """The report of a source of this package; None for another source's offset."""
-    try:
-        report = json.loads(text or "null")
-    except ValueError:
-        return None
-    is_ours = isinstance(report, dict) and report.keys() - {"acknowledge"} == {"v", "group", "topics"}
-    return report if is_ours else None
 
 
 def _all_states() -> list[SourceState]:

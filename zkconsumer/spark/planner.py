@@ -12,12 +12,12 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import LeaderUnknown, LeaseLapsed, name_some
+from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored, name_some
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import QueryPositions
+from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
 from zkconsumer.spark.rules.microbatch import Span, cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -42,7 +42,8 @@ class BatchPlanner:
 
     Attributes:
         has_targets: True with the trigger AvailableNow.
-        available: last known position and log end of each owned partition; None before the first plan.
+        available: last known position of each owned partition, and up to where its log can be read; None before the
+            first plan.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class BatchPlanner:
             RetriableError, GenerationEnded: a rebalance is in progress, or a partition has no leader.
         """
         query = self._await_assignment()
-        stored = {p: partition.stored.offset for p, partition in query.owned.items()}
-        ends = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
+        stored = {p: partition.group_offset for p, partition in query.owned.items()}
+        latest = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
+        ends = self._ends.readable(latest)
         _require_leaders(stored.keys() - ends.keys())
         self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=True))
         self.has_targets = True
@@ -95,17 +97,19 @@ class BatchPlanner:
         Raises:
             RetriableError, MembershipLost, NotOwner, GenerationEnded: a rebalance is in progress, or the group or a
                 broker cannot be reached.
+            MalformedZnode: AvailableNow has read everything but a partition whose stored offset cannot be read.
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         """
         while True:
             query = self._positions.find(self._await_assignment(), finished, is_first=self.available is None)
             self._commit(query, finished)
-            ends = self._log_ends(query)
-            if not self._positions.follow_shorter_logs(query, ends):
+            latest = self._log_ends(query)
+            if not self._positions.follow_shorter_logs(query, latest):
                 break
+        ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
         positions = query.positions
-        self.available = {partition: Span(positions[partition], end) for partition, end in ends.items()}
+        self.available = {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
         if finished.is_initial:
             _require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)
@@ -116,6 +120,7 @@ class BatchPlanner:
         if self.has_targets:
             # "Nothing new", which ends AvailableNow, must not result from leaders that do not answer.
             _require_leaders(query.unread)
+            self._require_offsets(query)
             self._log_partitions_of_other_members(query)
         return None
 
@@ -151,13 +156,29 @@ class BatchPlanner:
         """Commit offsets, so that the group's offsets follow the checkpoint.
 
         A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
-        the caller plans again with the new assignment.
+        the caller plans again with the new assignment. Neither is an offset that the store refuses, as that of a topic
+        that was deleted: the member's timer, or the commit of the next batch, tries again.
         """
         generation, offsets = query.generation, query.to_commit(finished)
         self._control.update(lambda newest: newest.may_commit(generation, offsets, finished.stamp))
         if offsets != query.confirmed:
-            self._member.commit(offsets, generation=generation)
+            try:
+                self._member.commit(offsets, generation=generation)
+            except OffsetsNotStored as error:
+                _log.warning("group %s: the offsets of finished batches are committed later: %s", self._group, error)
             self._control.update(lambda newest: newest.committed(generation, offsets))
+
+    def _require_offsets(self, query: QueryState) -> None:
+        """Fail if the query owns partitions that it does not read, since their stored offsets cannot be read.
+
+        Raises:
+            MalformedZnode, BrokerUnavailable: there is one, with offsets in ZooKeeper or in Kafka.
+            GenerationEnded: a rebalance has begun.
+        """
+        unreadable = self._member.ownership().keys() - query.owned.keys()
+        self._control.update(lambda newest: newest.current(query.generation))  # and so was the ownership
+        if unreadable:
+            raise unreadable_offset(self._options.config, min(unreadable))
 
     def _waits_for_more(self, readable: Mapping[TopicPartition, Span], least: int | None) -> bool:
         if least is None or self.has_targets:

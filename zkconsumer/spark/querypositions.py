@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Set
 
-from zkconsumer.errors import OffsetOutOfRange, name_some
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
@@ -27,6 +28,7 @@ from zkconsumer.spark.rules.positions import (
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +97,8 @@ class QueryPositions:
 
     def _locate(self, generation: int, places: Mapping[TopicPartition, Wanted]) -> QueryState:
         wanted = self._ends.resolve(places)
-        located = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted, wanted))
+        latest = self._ends.latest(wanted, wanted)
+        located = locate(wanted, self._ends.earliest(wanted), latest, self._ends.readable(latest))
         accept_losses(self._options, located.lost)
         return self._control.update(lambda newest: newest.located(generation, located))
 
@@ -185,6 +188,15 @@ class QueryPositions:
             self._options.starting_option,
             name_some(overridden, 20),
         )
+
+
+def unreadable_offset(config: ConsumerConfig, partition: TopicPartition) -> MalformedZnode | BrokerUnavailable:
+    """The error of a partition that cannot be read without its stored offset, which cannot be read; the log has why."""
+    unknown = f"the start of {partition} is unknown"
+    if config.offsets_only_in_kafka:
+        return BrokerUnavailable(f"the group's coordinator returns no offset, so {unknown}; the log has the reason")
+    reason = f"holds no offset, so {unknown}; write an offset (a batch read may set startingOffsets instead)"
+    return MalformedZnode(GroupPaths(config.group_id).offset(partition), reason)
 
 
 def accept_losses(options: SourceOptions, lost: Mapping[TopicPartition, Loss]) -> None:

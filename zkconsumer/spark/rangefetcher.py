@@ -26,9 +26,9 @@ from zkconsumer.errors import (
     CorruptRecord,
     LeaderUnknown,
     OffsetOutOfRange,
-    ProtocolError,
     RecordTooLarge,
     TopicUnreadable,
+    name_some,
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
@@ -214,7 +214,7 @@ class RangeFetcher(threading.Thread):
         self.partitions = frozenset(ranges)
         self._left = dict(ranges)
         self._given_up: set[TopicPartition] = set()
-        self._moved: dict[TopicPartition, Span] = {}
+        self._moved: dict[TopicPartition, tuple[Span, int]] = {}
         self._queue = queue
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
@@ -244,10 +244,12 @@ class RangeFetcher(threading.Thread):
         try:
             good = all(self._queue.put(fetched, nbytes) for fetched, nbytes in self._fetch())
             if self._moved:
-                error = LeaderUnknown(f"{self.broker} does not lead {', '.join(map(str, self._moved))} any more")
+                codes = name_some([f"{p}: {error_name(code)}" for p, (_, code) in self._moved.items()])
+                error = LeaderUnknown(f"{self.broker} does not serve {codes}")
         except Exception as caught:  # noqa: BLE001  the task's thread raises it
             error = caught
-        self._queue.put(FetcherEnded(self, {**self._left, **self._moved}, error, good), 0)
+        moved = {partition: left for partition, (left, _) in self._moved.items()}
+        self._queue.put(FetcherEnded(self, {**self._left, **moved}, error, good), 0)
 
     def _fetch(self) -> Iterator[tuple[Fetched, int]]:
         """Fetch the remaining ranges; yields results with sizes in bytes. Until the end an answer may be awaited."""
@@ -289,10 +291,10 @@ class RangeFetcher(threading.Thread):
             self.checked[partition] = leader
 
     def _moves(self, partition: TopicPartition, code: int) -> None:
-        """Leave a partition to another leader, or to this one in another epoch."""
+        """Leave a partition to another leader, or to this one in another epoch, or when its error has passed."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             self.fenced.add(partition)
-        self._moved[partition] = self._left.pop(partition)
+        self._moved[partition] = self._left.pop(partition), code
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Request partitions from their offsets on."""
@@ -372,13 +374,11 @@ class RangeFetcher(threading.Thread):
         match verdict_on(fetched.error):
             case Verdict.OUT_OF_RANGE:
                 return None  # looked up before the next request
-            case Verdict.LEADER_MOVED:
+            case Verdict.LEADER_MOVED | Verdict.FAILED:
                 self._moves(partition, fetched.error)
                 return None
             case Verdict.REFUSED:
                 raise self._refused(partition, fetched.error, READ)
-            case Verdict.FAILED:
-                raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         chunk = self._scan_or_retry(partition, fetched, asked, is_first=is_first)
         if chunk is None:
             return None
@@ -439,24 +439,29 @@ class RangeFetcher(threading.Thread):
     def _skip_lost(self, partition: TopicPartition) -> None:
         """Continue at the current beginning of a log that does not hold the position, or fail.
 
+        A log that ends before the position has nothing of the range; one that holds it by now has lost nothing.
+
         Raises:
             OffsetOutOfRange: with ``failOnDataLoss``.
             BrokerUnavailable: the broker does not return the beginning of the log.
         """
         first = self._ask(partition, EARLIEST)
-        if first is None:
+        end = None if first is None else self._ask(partition, LATEST)
+        if first is None or end is None:
+            return
+        if self._left[partition].start > end:
+            self._end_at(partition, end, "its log")
+        if partition not in self._left or self._left[partition].start >= first:
             return
         position, until = self._left.pop(partition)
-        # A position that is not before the log's beginning is beyond its end, after an unclean leader election.
-        resumed = first if first > position else until
-        loss = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
+        loss = f"{partition} has lost offsets {position} to {min(first, until)}: its log begins at {first}"
         if self._fail_on_data_loss:
             raise OffsetOutOfRange(
                 f"{loss}. Check the retention, and whether the topic was created again; failOnDataLoss=false skips them"
             )
         _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
-        if resumed < until:
-            self._left[partition] = Span(resumed, until)
+        if first < until:
+            self._left[partition] = Span(first, until)
 
     def _end_with_log(self, partition: TopicPartition) -> None:
         """Drop the rest of a range that is beyond the log end.
@@ -485,6 +490,8 @@ class RangeFetcher(threading.Thread):
     def _ask(self, partition: TopicPartition, timestamp: int) -> int | None:
         """The beginning or end of the log; None if its leader moved, which then reads the rest of the range.
 
+        What an open transaction holds back (``isolation.level=read_committed``) is before the end.
+
         Raises:
             TopicUnreadable: a permission is missing, or the name is that of no topic.
             BrokerUnavailable: the broker answered with another error, which may pass.
@@ -492,7 +499,6 @@ class RangeFetcher(threading.Thread):
         answer = list_offsets(
             self.pooled.connection,
             {partition: timestamp},
-            isolation=self._config.isolation_level,
             epochs={partition: self._epochs[partition].leader},
         )
         code = answer.errors.get(partition, ErrorCode.NONE)
@@ -532,7 +538,8 @@ class RangeFetcher(threading.Thread):
             raise OffsetOutOfRange(
                 f"{self.broker} does not have records that existed when the batch was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
-                + ". Check for an unclean leader election, or a topic that was deleted and created again"
+                + ". Check for an unclean leader election, a topic that was deleted and created again, or, with "
+                "isolation.level=read_committed, a transaction that is open"
             )
 
 

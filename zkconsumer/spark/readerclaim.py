@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import UsageError
 from zkconsumer.spark.rules.options import SourceOptions
 
@@ -57,10 +58,10 @@ class ReaderClaim:
         if directory is None:
             return
         name = options.member_name
-        group = directory / f"zkconsumer-{_identity(options)}.lock"
-        locks = [(group, fcntl.LOCK_EX if name is None else fcntl.LOCK_SH)]
+        groups = [directory / f"zkconsumer-{identity}.lock" for identity in _identities(options)]
+        locks = [(group, fcntl.LOCK_EX if name is None else fcntl.LOCK_SH) for group in groups]
         if name is not None:
-            locks.append((group.with_suffix(f".{_digest(name)}.lock"), fcntl.LOCK_EX))
+            locks += [(group.with_suffix(f".{_digest(name)}.lock"), fcntl.LOCK_EX) for group in groups]
         deadline = time.monotonic() + patience_s
         try:
             for path, kind in locks:
@@ -105,13 +106,12 @@ def claim_reader(options: SourceOptions) -> ReaderClaim:
     return ReaderClaim(options, driver_directory(os.environ))
 
 
-def _identity(options: SourceOptions) -> str:
-    """The group and its cluster, as the name of a file."""
+def _identities(options: SourceOptions) -> list[str]:
+    """The group in its cluster, as names of files: one for each server, since two readers may name different ones."""
     config = options.config
-    servers = config.bootstrap_servers if config.brokers_coordinate else config.zookeeper_connect
-    hosts, slash, chroot = (servers or "").partition("/")
-    ordered = ",".join(sorted(host.strip() for host in hosts.split(",")))
-    return _digest(f"{ordered}{slash}{chroot} {config.group_id}")
+    named = config.bootstrap_servers if config.brokers_coordinate else config.zookeeper_connect
+    addresses = server_addresses(named or "")
+    return [_digest(f"{server}{addresses.chroot} {config.group_id}") for server in sorted(set(addresses.servers))]
 
 
 def _digest(text: str) -> str:

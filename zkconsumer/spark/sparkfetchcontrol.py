@@ -55,6 +55,11 @@ class SparkFetchControl:
         """The newest state, which a rebalance may be about to change."""
         return self._query
 
+    @property
+    def refusal(self) -> ZkConsumerError | None:
+        """Why the group may not be used, after as many refusals in a row as a stream awaits; None if it may."""
+        return self._refusal
+
     def update(self, event: Callable[[QueryState], QueryState]) -> QueryState:
         """Replace the state by the one that follows an event.
 
@@ -142,8 +147,8 @@ class SparkFetchControl:
 
         Raises:
             ConsumerClosed: the rebalance thread has died.
-            GroupAuthorizationFailed, TopicUnreadable: a permission for offsets stored in Kafka is missing.
-            ZooKeeperRefused, MemberRefused: the same in ZooKeeper; the coordinator refuses this member.
+            TopicUnreadable: a permission for an offset stored in Kafka is missing.
+            NEEDS_AN_OPERATOR: the :attr:`refusal`.
         """
         query = self._await(lambda query: not query.is_stopped, timeout_s)
         if self._failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Final, Protocol
@@ -9,10 +10,10 @@ from typing import Final, Protocol
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import Record, produce
+from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 30_000
-_UNKNOWN: Final = -1  # the id of a broker before it was asked
 
 
 class ZooKeeper(Protocol):
@@ -64,14 +65,16 @@ class KafkaCluster:
     def produce(self, topic: str, values: Iterable[bytes | Record], *, partition: int = 0) -> int:
         """Append records to a partition, and return the offset of the first when all replicas have them.
 
+        Values have the present time, so that no broker deletes them for their age.
+
         Raises:
             BrokerUnavailable: the leader cannot be reached.
             ProtocolError: the brokers refuse.
         """
-        records = [value if isinstance(value, Record) else Record(value) for value in values]
+        now_ms = int(time.time() * 1000)
+        records = [value if isinstance(value, Record) else Record(value, timestamp=now_ms) for value in values]
         target = TopicPartition(topic, partition)
         return produce(self._brokers, {target: records}, timeout_ms=_TIMEOUT_MS)[target]
 
     def _brokers(self) -> tuple[Broker, ...]:
-        addresses = (address.rpartition(":") for address in self.bootstrap_servers.split(","))
-        return tuple(Broker(_UNKNOWN - index, host, int(port)) for index, (host, _, port) in enumerate(addresses))
+        return bootstrap_brokers(self.bootstrap_servers)

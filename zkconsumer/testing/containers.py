@@ -19,6 +19,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
 
+from zkconsumer.sandbox.kafka import PROPERTIES
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.probes import four_letter_word, known_brokers
 
@@ -177,8 +178,7 @@ class KafkaContainer(ServerContainer):
             "broker.id": broker_id,
             "zookeeper.connect": zookeeper_connect,
             **self._listeners(f"kafka-{broker_id}", inner_port),
-            "auto.create.topics.enable": "false",
-            "offsets.topic.replication.factor": 1,
+            **PROPERTIES,
             **(properties or {}),
         }
         if environment is None:

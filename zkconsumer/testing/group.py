@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.errors import UsageError
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
@@ -52,9 +53,9 @@ class ConsumerGroup:
             ZooKeeperUnavailable: no server answered.
             ConfigError: a property is not valid.
         """
-        servers, slash, chroot = self._connect.partition("/")
-        proxies = [self._made.enter_context(TcpProxy(server)) for server in servers.split(",")]
-        connect = ",".join(proxy.address for proxy in proxies) + slash + chroot
+        servers, chroot = server_addresses(self._connect)
+        proxies = [self._made.enter_context(TcpProxy(server)) for server in servers]
+        connect = ",".join(proxy.address for proxy in proxies) + chroot
         config = ConsumerConfig(zookeeper_connect=connect, group_id=self.name, **{**_DEFAULTS, **properties})
         consumer = self._made.enter_context(ConsumerConnector(config))
         self._proxies[consumer] = proxies

@@ -45,7 +45,7 @@ class TcpProxy:
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+        self._target = (host.removeprefix("[").removesuffix("]"), int(port))
         self._links: set[_Link] = set()
         self._refusing = False
         self._delay_s = 0.0

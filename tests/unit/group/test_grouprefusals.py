@@ -2,10 +2,21 @@
 
 import pytest
 
-from zkconsumer.errors import GroupAuthorizationFailed, MemberRefused, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    AuthenticationFailed,
+    GroupAuthorizationFailed,
+    MemberRefused,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
+)
 from zkconsumer.group.grouprefusals import GroupRefusals
 
-REFUSALS = [GroupAuthorizationFailed("no", "Read"), MemberRefused("too short"), ZooKeeperRefused("no permission")]
+REFUSALS = [
+    GroupAuthorizationFailed("no", "Read"),
+    MemberRefused("too short"),
+    ZooKeeperRefused("no permission"),
+    AuthenticationFailed("the password is wrong"),
+]
 
 
 @pytest.fixture
@@ -32,4 +43,4 @@ def test_other_failures_neither_count_nor_end_a_refusal(reports):
     assert reports == []
     for refusal in (*REFUSALS, ZooKeeperUnavailable("no answer"), REFUSALS[1]):
         refusals.attempted(refusal)
-    assert reports == [REFUSALS[1]]
+    assert reports == [REFUSALS[3], REFUSALS[1]]

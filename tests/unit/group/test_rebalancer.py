@@ -89,6 +89,20 @@ def test_an_offset_that_is_older_than_its_topic_is_ignored(member, caplog):
     assert member.store.topics == {"t": former}
 
 
+def test_an_offset_that_is_older_than_its_topic_stays_ignored_until_another_is_stored():
+    """A query chooses where to start in each generation, also of what it keeps."""
+    control = SparkFetchControl(lambda: 0)
+    member = Member(incremental=True, fetch=control)
+    member.store.offsets, member.store.written_by = {P0: 7}, {P0: "zkconsumer:1:old"}
+    member.group.topics = {"t": TopicOrigin(TopicIdentity("new", None))}
+    member.rebalance(0)
+    member.rebalance(0, 1)
+    assert {p: partition.is_outdated for p, partition in control.query.owned.items()} == {P0: True, P1: False}
+    member.store.offsets, member.store.written_by = {P0: 7}, {P0: "zkconsumer:2:new"}
+    member.rebalance(0)
+    assert not control.query.owned[P0].is_outdated
+
+
 def test_a_commit_by_timer_spares_a_topic_that_was_created_again(member):
     """It would be newer than the topic: the next owner could not recognise it."""
     member.rebalance(0, 1)

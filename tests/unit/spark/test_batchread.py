@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fixtures.kafka import ListOffsetsRequest
 from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.batchread import committed_offsets, plan_spans
@@ -80,8 +81,9 @@ def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):
         plan(70)
 
 
-def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog):
-    assert plan(None) == {T0: Span(60, 60)}
+@pytest.mark.parametrize("committed", [None, -1])
+def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog, committed):
+    assert plan(committed) == {T0: Span(60, 60)}
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     message = record.getMessage()
@@ -102,3 +104,21 @@ def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog):
 def test_a_read_whose_start_is_specified_does_not_warn(plan, caplog, committed, given):
     plan(committed, **given)
     assert not caplog.records
+
+
+@pytest.fixture
+def open_transaction(stub_broker):
+    """A transaction is open from offset 40 on."""
+    stub_broker.versions[ListOffsetsRequest.API_KEY] = 2
+    stub_broker.log(T0).stable = 40
+
+
+@pytest.mark.parametrize(("committed", "read"), [(10, Span(10, 40)), (50, Span(50, 50))])
+def test_a_read_of_committed_records_ends_at_an_open_transaction(plan, open_transaction, committed, read):
+    assert plan(committed, **{"isolation.level": "read_committed"}) == {T0: read}
+    assert plan(committed) == {T0: Span(committed, 60)}
+
+
+def test_an_end_after_an_open_transaction_is_refused_with_the_reason(plan, open_transaction):
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: 50, the last stable offset is 40 \(a transaction is open\)"):
+        plan(10, endingOffsets='{"t":{"0":50}}', **{"isolation.level": "read_committed"})

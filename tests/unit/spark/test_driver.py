@@ -7,19 +7,26 @@ import time
 
 import pytest
 
-from tests.fixtures.kafka import MetadataRequest
+from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ConfigError,
     GenerationEnded,
     GroupAuthorizationFailed,
     LeaderUnknown,
     LeaseLapsed,
+    MalformedZnode,
+    MemberRefused,
     MembershipLost,
     OffsetOutOfRange,
+    OffsetsNotStored,
     RebalanceAwaited,
     TopicAuthorizationFailed,
     UsageError,
+    ZooKeeperRefused,
 )
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -241,6 +248,17 @@ def test_available_now_asks_again_after_one_attempt_that_took_longer_than_its_pa
     assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
 
 
+@pytest.mark.parametrize("is_outdated", [True, False])
+def test_available_now_expects_no_offset_of_an_earlier_topic_in_the_log(log, query, caplog, is_outdated):
+    log(A, 0, 10)
+    ours = query({A: StoredOffset(90, 7)}, failOnDataLoss="false").after({})
+    ours.member.outdated = {A} if is_outdated else set()
+    ours.own({A: StoredOffset(90, 7)})
+    ours.driver.prepare_available_now()
+    assert ("log end is below an offset that the log had reached" in caplog.text) is not is_outdated
+    assert ours.trigger() == ({A: Span(0, 10)} if is_outdated else None)
+
+
 @pytest.mark.parametrize("stored", [{A: 0, B: 0}, {A: 10, B: 0}])
 def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, query, stored):
     log(A, 0, 10)
@@ -257,6 +275,24 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     stub_broker.leaderless = {B}
     assert ours.trigger() is None, "B is at its target"
     assert ours.member.commits[-1] == {A: 10, B: 20} if stored[A] == 0 else {B: 20}
+
+
+@pytest.mark.parametrize(
+    ("storage", "error"), [("zookeeper", MalformedZnode), ("kafka", BrokerUnavailable)], ids=["zookeeper", "kafka"]
+)
+def test_available_now_does_not_end_with_an_owned_partition_unread(log, query, caplog, storage, error):
+    log(A, 0, 10)
+    stored_in = {"offsets.storage": storage, "dual.commit.enabled": "false"}
+    ours = query({A: 0}, **stored_in, **{"rebalance.backoff.ms": "10"}).after({})
+    ours.member.unreadable = {B}
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {A: Span(0, 10)}, "other partitions are read"
+    with pytest.raises(error, match="the start of t-1 is unknown"):
+        ours.trigger()
+    assert ours.member.commits[-1] == {A: 10}
+    assert "other members own t-1" not in caplog.text
+    ours.member.unreadable = set()
+    assert ours.trigger() is None
 
 
 @pytest.mark.parametrize(("answer_s", "least_s", "most_s"), [(0.002, 0.008, 0.05), (0.05, 0.05, 0.15)])
@@ -496,6 +532,18 @@ def test_a_commit_between_two_generations_lets_the_batch_be_planned_again(stub_b
     assert (ours.member.refusals, ours.member.commits[-1]) == ([], {A: 10})
 
 
+def test_an_offset_that_the_store_refuses_does_not_stop_the_query(stub_broker, log, query, caplog):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    assert ours.trigger() == {A: Span(0, 10)}
+    log(A, 0, 15)
+    ours.member.refusals = [OffsetsNotStored("offsets not stored: t-0")]
+    assert ours.trigger() == {A: Span(10, 15)}
+    assert "the offsets of finished batches are committed later: offsets not stored: t-0" in caplog.text
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 15}
+
+
 def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
     for partition, end in ((A, 6), (B, 3), (C, 2)):
         log(partition, 0, end)
@@ -696,6 +744,38 @@ def test_a_group_that_may_not_be_used_fails_the_query(query, log):
         running.trigger()
 
 
+NEEDS_AN_OPERATOR = [
+    AuthenticationFailed("the password is wrong"),
+    ConfigError("ssl.ca.location cannot be used"),
+    GroupAuthorizationFailed("no", "Read"),
+    MemberRefused("the session timeout is too short"),
+    ZooKeeperRefused("no permission"),
+]
+
+
+@pytest.mark.parametrize("refusal", NEEDS_AN_OPERATOR)
+def test_a_refusal_that_the_member_has_reported_ends_the_query(query, log, refusal):
+    log(A, 0, 5)
+    running = query({A: 0})
+    running.trigger()
+    running.member.on_refusal(refusal)
+    with pytest.raises(type(refusal)):
+        running.trigger()
+
+
+@pytest.mark.parametrize("refusal", NEEDS_AN_OPERATOR)
+def test_the_fourth_refusal_in_a_row_ends_the_query(query, log, refusal):
+    log(A, 0, 5)
+    running = query({A: 0})
+    running.trigger()
+    log(A, 0, 9)
+    running.member.refusals = [refusal] * 3
+    assert running.trigger() == {A: Span(5, 9)}, "by the same call"
+    running.member.refusals = [refusal] * 4
+    with pytest.raises(type(refusal)):
+        running.trigger()
+
+
 def test_a_query_that_does_not_share_its_group_joins_no_other_member(log, query):
     log(A, 0, 10)
     ours = query({A: None, B: None, C: None}, **{"group.share": "false", "zookeeper.session.timeout.ms": "1"})
@@ -788,3 +868,43 @@ def test_at_a_restart_what_was_left_of_a_deleted_topic_is_unknown(query, log, de
         assert lenient.trigger() == {A: Span(5, 10)}
         assert decode_offset(lenient.offset).known.keys() == {"t"}
         assert "u was deleted, and this query may not have read all of it" in caplog.text
+
+
+@pytest.fixture
+def open_transaction(stub_broker, log):
+    """A has 120 records; a transaction is open from offset 80 on."""
+    stub_broker.versions[ListOffsetsRequest.API_KEY] = 2
+    log(A, 0, 120)
+    stub_broker.log(A).stable = 80
+    return stub_broker.log(A)
+
+
+READ_COMMITTED = {"isolation.level": "read_committed"}
+
+
+def test_an_offset_after_an_open_transaction_is_in_the_log(open_transaction, query, caplog):
+    ours = query({A: 100}, **READ_COMMITTED)
+    with caplog.at_level(logging.WARNING):
+        assert ours.trigger() == {}
+        assert ours.trigger() is None
+    assert not caplog.records
+    assert ours.driver.report()["topics"] == {"t": {"0": [100, 100]}}
+    assert all(80 not in offsets.values() for offsets in ours.member.commits), "the group does not move back"
+    open_transaction.stable = None
+    assert ours.trigger() == {A: Span(100, 120)}
+
+
+@pytest.mark.parametrize("stored", [0, 100])
+def test_available_now_ends_at_an_open_transaction(open_transaction, query, stored):
+    ours = query({A: stored}, **READ_COMMITTED, **{"rebalance.backoff.ms": "10"}).after({})
+    ours.driver.prepare_available_now()
+    if stored == 0:
+        assert ours.trigger() == {A: Span(0, 80)}
+    assert ours.trigger() is None
+
+
+def test_the_end_of_a_log_to_start_at_is_before_an_open_transaction(open_transaction, query):
+    ours = query({A: None}, startingOffsets="latest", **READ_COMMITTED)
+    assert ours.trigger() == {}
+    open_transaction.stable = None
+    assert ours.trigger() == {A: Span(80, 120)}

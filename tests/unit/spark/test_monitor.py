@@ -14,7 +14,8 @@ from zkconsumer.spark.rules.offsetsjson import encode_offset, encode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 A, B = (TopicPartition("t", n) for n in range(2))
-REPORT = encode_report("g", {A: Span(60, 100), B: Span(5, 5)}, None)
+AVAILABLE = {A: Span(60, 100), B: Span(5, 5)}
+REPORT = encode_report("g", AVAILABLE, None)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ REPORT = encode_report("g", {A: Span(60, 100), B: Span(5, 5)}, None)
 )
 def test_lag_counts_the_offsets_after_the_batch(planned, lag):
     end = json.dumps(encode_offset(SourceOffset("g", 1, {}, planned)))
-    assert lag_after(REPORT, planned_offset(end)) == lag
+    assert lag_after(AVAILABLE, planned_offset(end)) == lag
 
 
 def progress(number, acknowledge):
@@ -74,4 +75,4 @@ def test_a_source_that_is_gone_costs_its_acknowledgements_only(tmp_path):
 
 @pytest.mark.parametrize("end", [None, "12", '{"v":9,"topics":{}}'])
 def test_without_an_end_offset_lag_counts_from_the_positions(end):
-    assert lag_after(REPORT, planned_offset(end)) == {A: 40, B: 0}
+    assert lag_after(AVAILABLE, planned_offset(end)) == {A: 40, B: 0}

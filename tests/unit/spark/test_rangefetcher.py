@@ -110,6 +110,28 @@ def test_a_leader_move_during_a_log_start_look_up_loses_no_record(stub_broker, r
     assert (ended.left, ended.connection_is_reusable) == ({T0: Span(2, 8)}, True)
 
 
+def test_a_log_that_has_grown_past_the_position_has_lost_nothing(stub_broker, read):
+    """1. The log ends before the position; 2. it grows past it; 3. its start and end are looked up."""
+    log = stub_broker.log(T0)
+
+    def grow(_):
+        if not log.batches:
+            log.write(10, 0)
+
+    stub_broker.asked = grow
+    offsets, ended = read({T0: Span(2, 8)})
+    assert (offsets, ended.error) == (list(range(2, 8)), None)
+
+
+def test_a_range_beyond_the_end_of_its_log_is_lost(stub_broker, read, caplog):
+    stub_broker.log(T0).write(10, 0)
+    offsets, ended = read({T0: Span(12, 15)})
+    assert (offsets, ended.error) == ([], None)
+    assert "t-0 has lost offsets 12 to 15: its log ends at 10; they are skipped" in caplog.text
+    _, ended = read({T0: Span(12, 15)}, fail_on_data_loss=True)
+    assert isinstance(ended.error, OffsetOutOfRange)
+
+
 def test_a_failed_look_up_of_the_log_start_is_retriable(stub_broker, read):
     stub_broker.log(T0).end = 10
     stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -118,6 +140,18 @@ def test_a_failed_look_up_of_the_log_start_is_retriable(stub_broker, read):
     assert isinstance(ended.error, BrokerUnavailable)
     assert ended.left == {T0: Span(2, 8)}
     assert "REQUEST_TIMED_OUT (7)" in str(ended.error)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(ErrorCode.REQUEST_TIMED_OUT, "REQUEST_TIMED_OUT"), (13, "Network"), (6, "NOT_LEADER")]
+)
+def test_an_error_that_may_pass_is_retriable(stub_broker, read, code, name):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = code
+    _, ended = read({T0: Span(2, 8)})
+    assert isinstance(ended.error, LeaderUnknown)
+    assert (ended.left, ended.connection_is_reusable) == ({T0: Span(2, 8)}, True)
+    assert re.search(f"does not serve t-0: {name}", str(ended.error))
 
 
 @pytest.mark.parametrize("fetch_error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])

@@ -52,10 +52,18 @@ def test_readers_of_other_groups_do_not_count(claim, other):
     claim(**other)
 
 
-def test_another_order_of_servers_is_the_same_group(claim):
-    claim()
+@pytest.mark.parametrize("connect", ["h2:2, h1:1/c", "h1:1,h2:2/c/", "H1:1,h2:2/c", "h2:2/c", "h3:3,h2:2/c"])
+@pytest.mark.parametrize("names", [(None, None), ("a", "a"), ("a", None)])
+def test_other_names_of_the_same_servers_are_the_same_group(claim, connect, names):
+    claim(memberName=names[0])
     with pytest.raises(UsageError, match="another reader"):
-        claim(**{"zookeeper.connect": "h2:2, h1:1/c"})
+        claim(memberName=names[1], **{"zookeeper.connect": connect})
+
+
+def test_the_port_of_zookeeper_may_be_left_out(claim):
+    claim(**{"zookeeper.connect": "h1"})
+    with pytest.raises(UsageError, match="another reader"):
+        claim(**{"zookeeper.connect": "h1:2181"})
 
 
 def test_a_group_of_brokers_is_known_by_its_brokers(claim):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
@@ -22,6 +22,20 @@ _REPORT_VERSION = 1
 EARLIEST = -2
 LATEST = -1
 """The two named positions, which JSON can only contain as numbers, as in Spark's own Kafka source."""
+
+
+class Report(NamedTuple):
+    """What the progress of a query shows as ``latestOffset``.
+
+    Attributes:
+        group: consumer group of the query.
+        available: position of each owned partition, and up to where its log can be read.
+        acknowledge: path of the socket that takes acknowledgements of finished batches; None if there is none.
+    """
+
+    group: str
+    available: Mapping[TopicPartition, Span]
+    acknowledge: str | None
 
 
 def initial_offset(group: str) -> dict[str, Any]:
@@ -73,22 +87,25 @@ def decode_offset(offset: Mapping[str, Any]) -> SourceOffset:
 
 
 def encode_report(group: str, available: Mapping[TopicPartition, Span], acknowledge: str | None) -> dict[str, Any]:
-    """The JSON that a query's progress shows as ``latestOffset``: position and log end of each owned partition.
-
-    ``acknowledge`` is the path of the socket that takes acknowledgements of finished batches; None if there is none.
-    """
+    """The JSON of a :class:`Report`."""
     topics = _by_topic({partition: list(span) for partition, span in available.items()})
     socket = {} if acknowledge is None else {"acknowledge": acknowledge}
     return {**socket, "group": group, "topics": topics, "v": _REPORT_VERSION}
 
 
-def decode_report(report: Mapping[str, Any]) -> dict[TopicPartition, Span]:
-    """The spans of :func:`encode_report`.
+def decode_report(text: str | None) -> Report | None:
+    """The report in a query's progress; None if there is none, or another source or another release made it.
 
-    Raises:
-        KeyError, AttributeError, TypeError, ValueError: it is something else.
+    Keys that are not known are ignored, so that a release may add some.
     """
-    return {partition: Span(*_integers(span, 2)) for partition, span in _partitions(report["topics"])}
+    try:
+        report = json.loads(text or "null")
+        if report["v"] != _REPORT_VERSION or not isinstance(report["group"], str):
+            return None
+        available = {partition: Span(*_integers(span, 2)) for partition, span in _partitions(report["topics"])}
+        return Report(report["group"], available, report.get("acknowledge"))
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return None
 
 
 def _decode(offset: Mapping[str, Any], read_stored: Callable[..., StoredOffset]) -> SourceOffset:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
+from zkconsumer.config.consumerproperties import RENAMED
 from zkconsumer.errors import ConfigError
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
@@ -338,6 +339,8 @@ def _unknown(name: str, value: str) -> str:
         return f"load() takes no path ({value!r}): set topics with subscribe or subscribePattern"
     if name.removeprefix("kafka.") in _KNOWN:
         return f"{name} is not an option of this source: use {_KNOWN[name.removeprefix('kafka.')]}"
+    if name in RENAMED:
+        return f"{name} is not an option of this source: use {RENAMED[name]}"
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
     hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
     return f"{name} is neither an option of this source nor a property of the consumer{hint}"

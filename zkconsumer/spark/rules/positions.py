@@ -184,17 +184,18 @@ def locate(
     wanted: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
+    readable: Mapping[TopicPartition, int],
 ) -> Located:
     """Turn EARLIEST and LATEST into offsets, and move positions outside of the log to its nearest end.
 
     So no existing record is skipped. Partitions whose ends are unknown, because they have no leader, are missing in the
-    result.
+    result. LATEST is the offset up to which the log can be read (:meth:`.LogEnds.readable`).
     """
-    ends = {EARLIEST: earliest, LATEST: latest}
+    ends = {EARLIEST: earliest, LATEST: readable}
     offsets: dict[TopicPartition, int] = {}
     lost: dict[TopicPartition, Loss] = {}
     for partition, offset in wanted.items():
-        if partition not in earliest or partition not in latest:
+        if not (partition in earliest and partition in latest and partition in readable):
             continue
         first, end = earliest[partition], latest[partition]
         at = ends[offset][partition] if offset in ends else offset

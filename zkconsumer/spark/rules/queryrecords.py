@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.model import ConsumerThreadId, Stamp, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, usable_offset
 from zkconsumer.spark.rules.positions import Choice
 
 
@@ -59,7 +59,7 @@ class QueryPartition(NamedTuple):
         choice: where to continue, and why.
         position: next offset to plan.
         committable: the offset that may be committed in this generation; None for no commit.
-        confirmed: the offset that Spark's thread has committed in this generation.
+        confirmed: the offset that Spark's thread has committed in this generation, unless the store refused it.
         target: AvailableNow reads up to this offset; None before its log end was seen.
         log_end: last known end of its log.
     """
@@ -75,6 +75,11 @@ class QueryPartition(NamedTuple):
     confirmed: int | None = None
     target: int | None = None
     log_end: int | None = None
+
+    @property
+    def group_offset(self) -> int | None:
+        """The group's offset; None if there is none: the store has nothing, or only one of an earlier topic."""
+        return None if self.is_outdated else usable_offset(self.stored.offset)
 
     def gained(
         self, thread: ConsumerThreadId, generation: int, stored: StoredOffset, is_outdated: bool

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.model import Stamp, Topic, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.positions import Choice, Located, Reason
 from zkconsumer.spark.rules.queryrecords import Batch, BatchState, QueryPartition, QueryPartitionState
@@ -96,7 +95,7 @@ class QueryState:
 
     @property
     def confirmed(self) -> dict[TopicPartition, int]:
-        """The offsets that Spark's thread has committed in this generation."""
+        """The offsets that Spark's thread has committed in this generation, unless the store refused them."""
         return {p: partition.confirmed for p, partition in self.partitions.items() if partition.confirmed is not None}
 
     def to_commit(self, finished: SourceOffset) -> dict[TopicPartition, int]:
@@ -138,7 +137,7 @@ class QueryState:
             for p, partition in sorted(self.partitions.items())
             if p in partitions and partition.choice is not None and partition.choice.reason is Reason.OPTION
             if partition.position is not None
-            if (committed := usable_offset(partition.stored.offset)) is not None and committed != partition.position
+            if (committed := partition.group_offset) is not None and committed != partition.position
         }
 
     def awaited(self, partitions: Collection[TopicPartition]) -> Set[TopicPartition]:
@@ -151,6 +150,11 @@ class QueryState:
     def has_planned(self, number: int) -> bool:
         """True if the newest batch has this number, and this run has planned it."""
         return self.batch is not None and self.batch.number == number and self.batch.generation is not None
+
+    def current(self, generation: int) -> QueryState:
+        """This state; GenerationEnded if a rebalance has begun since the generation was read."""
+        self._require(generation)
+        return self
 
     # -- events of the rebalance thread -----------------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class QueryState:
         return replace(self._with(changed), stamp=stamp)
 
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
-        """These offsets are stored."""
+        """These offsets are stored; those that the store refused wait for the member's timer, or for the next batch."""
         self._require(generation)
         return self._with({p: partition._replace(confirmed=offsets.get(p)) for p, partition in self.owned.items()})
 

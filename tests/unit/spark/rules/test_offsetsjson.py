@@ -10,6 +10,7 @@ from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.offsetsjson import (
     EARLIEST,
     LATEST,
+    Report,
     decode_offset,
     decode_positions,
     decode_report,
@@ -77,7 +78,15 @@ def test_a_report_is_sorted_and_read_back():
     spans = {TopicPartition("t", number): Span(number, 9) for number in (3, 1, 2, 0)}
     report = encode_report("g", spans, None)
     assert list(report["topics"]["t"]) == ["0", "1", "2", "3"]
-    assert decode_report(report) == spans
+    assert decode_report(json.dumps(report)) == Report("g", spans, None)
+    assert decode_report(json.dumps(report | {"acknowledge": "/s", "new": 1})) == Report("g", spans, "/s")
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "12", "null", "[]", '{"t":{"0":5}}', '{"group":"g","topics":{"t":{"0":[3,9]}},"v":2}']
+)
+def test_what_another_source_or_release_reports_is_ignored(text):
+    assert decode_report(text) is None
 
 
 def test_names_of_positions_have_the_numbers_of_sparks_own_source():

@@ -293,3 +293,10 @@ def test_a_group_that_brokers_coordinate_is_cooperative_unless_a_strategy_is_giv
     assert (config.partition_assignment_strategy, config.offsets_storage) == (strategy, "kafka")
     assert config.dual_commit_enabled is False
     assert parse_options(GOOD).config.partition_assignment_strategy == "range"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("zk.connect", "zookeeper.connect"), ("fetch.size", "fetch.message.max.bytes")]
+)
+def test_former_names_of_properties_are_answered(old, new):
+    assert f"{old} is not an option of this source: use {new}" in violations(GOOD | {old: "1"})
