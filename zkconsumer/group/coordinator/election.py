@@ -95,7 +95,7 @@ class Election:
         except MalformedZnode as error:
             _log.error("group %s: %s", self._group, error)
             return self._replace_unreadable(fence)
-        return epoch if self._may_lead else self._replace_if_hung(fence, epoch)
+        return epoch if self._may_lead else self._replace_if_hung(fence, epoch, leader.czxid)
 
     def resign(self) -> None:
         """Leave the office, so that another election follows.
@@ -206,13 +206,22 @@ class Election:
             fence, epoch.version, [Operation("delete", self._paths.leader, version=leader.version)]
         )
 
-    def _replace_if_hung(self, fence: str, epoch: int) -> int | None:
-        """Take over from a leader whose session lives and who does not plan; returns the epoch won."""
-        status, members = self._session.get_many([self._paths.status, self._ids]).values()
+    def _replace_if_hung(self, fence: str, epoch: int, czxid: int) -> int | None:
+        """Take over from a leader whose session lives and who does not plan; returns the epoch won.
+
+        The znode of the epoch may have been deleted and created again since the leader's election.
+        """
+        paths = [self._paths.epoch, self._paths.leader, self._paths.status, self._ids]
+        current, leader, status, members = self._session.get_many(paths).values()
         present = 0 if members is None else members.cversion
         self._progress = progress(self._progress, _planned(self._paths.status, status, epoch), present, self._clock())
         if not is_hung(self._progress, self._clock(), self._session.negotiated_timeout):
             return None
+        if current is None:
+            self._session.ensure_path(self._paths.epoch, b"", open_to_all=True)
+            return None
+        if leader is None or leader.czxid != czxid:
+            return None  # another candidate was faster
         _log.warning(
             "group %s: the coordinator of epoch %d does not react to a change of the members; %s replaces it. Check "
             "its log, and whether its process is stuck",
@@ -221,7 +230,7 @@ class Election:
             self._consumer_id,
         )
         self._progress = LeaderProgress(None, None)
-        return self._begin_epoch(fence, epoch, [Operation("delete", self._paths.leader)])
+        return self._begin_epoch(fence, current.version, [Operation("delete", self._paths.leader)])
 
 
 def _is_leader(path: str, node: Znode) -> bool:

@@ -272,6 +272,18 @@ def test_a_leader_that_does_not_plan_is_replaced(server, members):
     assert server.nodes[PATHS.leader].owner == members[1].membership.registered_session
 
 
+def test_a_leader_that_does_not_plan_is_replaced_although_the_epoch_was_deleted(server, members):
+    """By another client; the next candidate creates it."""
+    members[0].election.look()
+    members[0].election.resign()
+    members[0].election.look()
+    assert members[1].election.look() is None
+    server.perform(members[0].client._session_id, _delete(PATHS.epoch))
+    members[1].now += 12.0
+    assert [members[1].election.look() for _ in range(2)] == [None, 1]
+    assert server.nodes[PATHS.leader].owner == members[1].membership.registered_session
+
+
 def test_only_one_candidate_replaces_a_leader(server, members):
     members[0].election.look()
     for one in members[1:3]:
