@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
-from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import GroupQuery, choose_part
 
@@ -32,7 +30,7 @@ def groups_document(
         query: which groups, in which order.
         failure: why there is no newer snapshot; None if the last sample has succeeded.
     """
-    part = choose_part([group_line(group) for group in snapshot.groups.values()], query)
+    part = choose_part([group.line for group in snapshot.groups.values()], query)
     return {
         **_sampled(snapshot, now, failure),
         "problems": list(snapshot.problems),
@@ -110,28 +108,6 @@ def _sampled(snapshot: GroupsSnapshot, now: float, failure: str | None = None) -
         "took_s": snapshot.seconds,
         "stale": snapshot.is_stale(now),
         "failure": failure,
-    }
-
-
-def group_line(group: GroupSnapshot) -> dict[str, Any]:
-    """A group in the list.
-
-    ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown.
-    """
-    ages = [evaluated.lag_s for evaluated in group.lag.partitions.values() if evaluated.lag]
-    listing = group_listing(group.observed, group.lag)
-    return {
-        **dataclasses.asdict(listing),
-        "status": listing.status.value,
-        "severity": listing.status.severity,
-        "is_problem": group.lag.is_problem,
-        "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
-        "complete": group.lag.complete,
-        "partitions": len(group.observed.partitions),
-        "owned": sum(map(group.observed.is_live, group.observed.partitions)),
-        "consumed_per_s": group.lag.consumed_per_s,
-        "produced_per_s": group.lag.produced_per_s,
-        "rebalances": len(group.rebalances),
     }
 
 

@@ -6,13 +6,15 @@ changed, and nothing in them is written again.
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
@@ -84,13 +86,36 @@ class GroupSnapshot:
     history: tuple[LagRow, ...]
     rebalances: tuple[Rebalance, ...]
 
-    # Both are computed when they are first asked for: it costs more than the sample itself.
+    # These are computed when they are first asked for: it costs more than the sample itself.
 
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
         observed = self.observed
         return evaluate_group(self.samples, self.window, members=len(observed.live), mark=observed.mark)
+
+    @cached_property
+    def line(self) -> Mapping[str, Any]:
+        """The group in the list of the API.
+
+        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown.
+        """
+        observed, lag = self.observed, self.lag
+        ages = [evaluated.lag_s for evaluated in lag.partitions.values() if evaluated.lag]
+        listing = group_listing(observed, lag)
+        return {
+            **dataclasses.asdict(listing),
+            "status": listing.status.value,
+            "severity": listing.status.severity,
+            "is_problem": lag.is_problem,
+            "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
+            "complete": lag.complete,
+            "partitions": len(observed.partitions),
+            "owned": sum(map(observed.is_live, observed.partitions)),
+            "consumed_per_s": lag.consumed_per_s,
+            "produced_per_s": lag.produced_per_s,
+            "rebalances": len(self.rebalances),
+        }
 
     @cached_property
     def members(self) -> tuple[DescribedGroupMember, ...]:

@@ -109,7 +109,7 @@ def choose_part(lines: Sequence[Mapping[str, Any]], query: GroupQuery) -> GroupP
     """The lines that answer a query. What is unknown (None) comes last in both orders; equal lines are sorted by name.
 
     Args:
-        lines: of all groups, see :func:`zkconsumer.operate.serve.documents.group_line`.
+        lines: of all groups, see :attr:`zkconsumer.operate.serve.groupsnapshots.GroupSnapshot.line`.
         query: what is asked for.
     """
     wanted = query.search.casefold()
