@@ -68,7 +68,7 @@ def rolls_back_although_consumers_run_on_a_new_topic(monkeypatch):
 
 def forgets_that_a_rollback_wrote_nothing(monkeypatch):
     after = writestate.after_rollback
-    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, wrote: after(before, wrote=True))
+    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, is_undone: after(before, is_undone=True))
 
 
 def forgets_what_a_copy_was_about_to_write(monkeypatch):

@@ -323,7 +323,7 @@ def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
         run: how far its run has come; None if it has not begun.
 
     Returns:
-        The reason in a sentence; None if a run of the plan is complete, or if it had nothing to write.
+        The reason in a sentence; None if a run of the plan is complete.
     """
     new_plan = f"if consumers have continued there, `zkconsumer migrate plan --from {plan.target} --to {plan.source}`"
     if run is not None and run.is_rolled_back:
@@ -331,7 +331,7 @@ def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
             "the plan was rolled back, or a rollback was begun: complete it with `zkconsumer migrate rollback`, or "
             f"migrate again with `zkconsumer migrate run`; {new_plan}"
         )
-    if run is WriteState.COMPLETE or all(row.before == row.new for row in plan.partitions):
+    if run is WriteState.COMPLETE:
         return None
     if run is None:
         return "the plan was not run, or the file of its runs is missing; there is no way back"
