@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, usable_offset
 from zkconsumer.operate.groups.groupznodes import GroupReads, read_groups
 from zkconsumer.operate.migrate.fleet import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
@@ -106,6 +106,9 @@ def _row(
     if isinstance(kafka, ZkConsumerError):
         problems.append(str(kafka))
     problems += () if stored is None else stored.problems
+    if znodes is not None and files.plan is not None:
+        planned = (row.partition for row in files.plan.partitions)
+        problems += (znodes.unreadable[p] for p in planned if p in znodes.unreadable)
     facts = FleetFacts(
         plan=files.plan,
         run=files.run,
@@ -114,7 +117,7 @@ def _row(
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),
         mark=None if znodes is None else znodes.mark,
-        in_zookeeper={} if znodes is None else {p: node.offset for p, node in znodes.offsets.items()},
+        in_zookeeper={} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()},
         kafka=None if isinstance(kafka, ZkConsumerError) else kafka,
         in_kafka={} if stored is None else offsets_of(stored.found),
         problems=tuple(problems),

@@ -26,7 +26,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import live_members
-from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold, stored_offset
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import (
@@ -35,7 +35,6 @@ from zkconsumer.operate.offsets.snapshot import (
     NodeState,
     Snapshot,
     SnapshotFile,
-    offset_of,
     partition_of,
     snapshot_of_plan,
 )
@@ -70,7 +69,7 @@ def mirrored(file: SnapshotFile) -> Mirrored:
         for change in (change for group in file.snapshot.groups for change in group.nodes):
             if (partition := partition_of(change.path)) is not None:
                 states = (change.after,) if file.state is WriteState.COMPLETE else (change.before, change.after)
-                known[partition] = frozenset(offset_of(change.path, state) for state in states)
+                known[partition] = frozenset(stored_offset(change.path, state) for state in states)
     return known
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
@@ -109,7 +109,7 @@ def _plan_group(
     guards = Guards(session, live)
     nodes = offset_nodes(session, group)
     in_kafka = read_kafka(cluster, group, tuple(wanted), store)
-    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
     old = counting_offsets(wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
@@ -147,7 +147,10 @@ def plan_copy(
     if session.is_absent:
         stored = offsets_of(cluster.committed_all(source))
     else:
-        stored = offset_nodes(session, source, None if topics is None else tuple(topics)).offsets()
+        nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
+        if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
+            raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])
+        stored = nodes.offsets()
     wanted = {p: offset for p, offset in stored.items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():

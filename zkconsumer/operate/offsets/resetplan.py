@@ -57,7 +57,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     nodes = offset_nodes(session, group)
     partitions = _partitions(session, cluster, group, nodes.nodes, topics, spec)
     in_kafka = read_kafka(cluster, group, partitions, store)
-    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
     if not (create or stored or GroupReader(session).group_exists(group)):
         guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
@@ -65,6 +65,9 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
     if not partitions:
         raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
+    if spec.begins_at_stored and "zookeeper" in stores:
+        guards.refusals += (nodes.unreadable[p] for p in partitions if p in nodes.unreadable)
+        partitions = [p for p in partitions if p not in nodes.unreadable]
     old = counting_offsets(partitions, nodes, stored, stores)
     ranges = cluster.log_ranges(partitions)
     times: dict[TopicPartition, int | None] = {}

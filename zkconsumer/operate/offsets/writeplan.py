@@ -243,6 +243,9 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     kafka: tuple[KafkaChange, ...] = ()
     if "zookeeper" in target.stores:
         nodes = offset_changes(session, target.group, wanted, target.nodes)
+        guards.warnings += (
+            f"{target.nodes.unreadable[p]}; it is replaced" for p in wanted if p in target.nodes.unreadable
+        )
         guards.warn_of_mark(target.group)
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
@@ -342,12 +345,15 @@ def counting_offsets(
     in_kafka: Mapping[TopicPartition, StoredOffset],
     stores: Collection[str],
 ) -> dict[TopicPartition, int | None]:
-    """The stored offset of each partition in these stores, None without one.
+    """The stored offset of each partition in these stores, None without one, or if it is unknown.
 
     Of two it is the greater, which a reader under dual commit takes.
     """
+    unknown = nodes.unreadable if "zookeeper" in stores else ()
     of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
     return {
-        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
+        p: None
+        if p in unknown
+        else choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
         for p in partitions
     }

@@ -64,7 +64,7 @@ class FleetFacts:
     exists: bool = True
     members: tuple[str, ...] = ()
     mark: MigrationMark | None = None
-    in_zookeeper: Mapping[TopicPartition, int] = field(default_factory=dict)
+    in_zookeeper: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     kafka: KafkaGroup | None = None
     in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
