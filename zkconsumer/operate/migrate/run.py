@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
@@ -35,6 +36,8 @@ from zkconsumer.operate.offsets.snapshot import (
 from zkconsumer.operate.offsets.writeplan import WritePlan, offset_changes
 from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+
+_LOST: Final = "{} had lost its offsets of {}, which an earlier run wrote; what was read since then is read once more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def run_plan(
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found)
+            lost = name_some([row.partition for row in check.todo]) if file.state is WriteState.COMPLETE else ""
             writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
             marked.report(report)
@@ -97,7 +101,7 @@ def run_plan(
         written=_written(plan, report),
         found=found,
         faults=report.faults,
-        warnings=[*writes.warnings, *report.warnings],
+        warnings=[*([_LOST.format(plan.target, lost)] if lost else []), *writes.warnings, *report.warnings],
     )
 
 

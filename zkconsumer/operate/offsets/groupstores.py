@@ -22,7 +22,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, usable_offset
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
@@ -263,6 +263,16 @@ class Cluster:
     def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """As :meth:`committed_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone."""
         return self._committed(group, partitions, with_others=True)
+
+    def committed_by_groups(
+        self, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]]:
+        """As :meth:`committed_known` of many groups, with what is unknown of each; empty if Kafka stores no offsets.
+
+        Raises:
+            ZkConsumerError: it is unknown whether Kafka stores offsets.
+        """
+        return self._asked().committed(groups, with_others=True) if self._has_offsets_topic() else {}
 
     def _committed(
         self, group: str, partitions: Collection[TopicPartition] | None, *, with_others: bool = False

@@ -14,6 +14,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     ahead,
     changed_place,
+    planning,
     why_not_migrated,
 )
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back
@@ -105,7 +106,7 @@ def decide_copy(
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
-            f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
+            f"`{planning(plan.source, plan.target)}` begins a new migration"
         )
     back = moving_back(in_kafka, in_zookeeper, {})
     if back and not rewind:
