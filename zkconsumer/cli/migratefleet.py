@@ -257,9 +257,16 @@ def reverse_command(
 @duration_option("--interval", "60s", "Between copies.")
 @EXECUTE
 @LONG_HOLD
+@REWIND
 @json_option
 def mirror_command(
-    chosen: ChosenGroups, duration: float, interval: float, execute: bool, long_hold: bool, as_json: bool
+    chosen: ChosenGroups,
+    duration: float,
+    interval: float,
+    execute: bool,
+    long_hold: bool,
+    rewind: bool,
+    as_json: bool,
 ) -> None:
     """Copy the offsets of the groups of a wave back to their znodes, at every interval, in one process.
 
@@ -270,7 +277,7 @@ def mirror_command(
     from zkconsumer.operate.migrate.fleetmirror import FleetMirror, due_step, run_fleet_mirror
 
     if not execute:
-        _do(chosen, "mirror", due_step, "copied", as_json=as_json, execute=False, reversed_=True)
+        _do(chosen, "mirror", due_step(rewind=rewind), "copied", as_json=as_json, execute=False, reversed_=True)
         return
     parts, others = _parts(chosen)
     reported: set[tuple[str, ...]] = set()
@@ -289,7 +296,7 @@ def mirror_command(
 
     ending = Ending()
     try:
-        mirror = FleetMirror([job for _, jobs in parts for job in jobs], long_hold=long_hold)
+        mirror = FleetMirror([job for _, jobs in parts for job in jobs], long_hold=long_hold, rewind=rewind)
         with ending.by_signals(), closing(mirror):
             faults = run_fleet_mirror(
                 parts,

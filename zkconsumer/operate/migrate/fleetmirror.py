@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.fleet import Connect, GroupOutcome, for_each
 from zkconsumer.operate.migrate.fleetfiles import Job
-from zkconsumer.operate.migrate.fleetsteps import StepResult
+from zkconsumer.operate.migrate.fleetsteps import Step, StepResult
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.mirrorplan import ends_mirror, pause_before_copy
@@ -21,11 +21,15 @@ Part = tuple[Connect, Sequence[Job]]
 """How a cluster is reached, and its groups."""
 
 
-def due_step(ends: MigrationEnds, job: Job) -> StepResult:
-    """What a copy would write now; see :data:`~zkconsumer.operate.migrate.fleetsteps.Step`."""
-    with exclusive(job.files.plan_file):
-        copy = Mirror(job.files.required_plan(), job.files.plan_file).decide(ends)
-    return StepResult(len(copy.due), copy.warnings)
+def due_step(*, rewind: bool = False) -> Step:
+    """Decides what a copy would write now; ``rewind`` as of :class:`FleetMirror`."""
+
+    def decide(ends: MigrationEnds, job: Job) -> StepResult:
+        with exclusive(job.files.plan_file):
+            copy = Mirror(job.files.required_plan(), job.files.plan_file, rewind=rewind).decide(ends)
+        return StepResult(len(copy.due), copy.warnings)
+
+    return decide
 
 
 class FleetMirror:
@@ -36,31 +40,32 @@ class FleetMirror:
     Args:
         jobs: groups whose plan was run.
         long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
+        rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
 
     Raises:
         WriteRefused: a group has no plan, or another command has locked it.
         ZkConsumerError, OSError: a file cannot be read.
     """
 
-    def __init__(self, jobs: Sequence[Job], *, long_hold: bool = False) -> None:
+    def __init__(self, jobs: Sequence[Job], *, long_hold: bool = False, rewind: bool = False) -> None:
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         self._locks: dict[tuple[str, str], ExitStack] = {}
         self._failures: Counter[tuple[str, str]] = Counter()
         try:
             for job in jobs:
-                self._lock(job, long_hold=long_hold)
+                self._lock(job, long_hold=long_hold, rewind=rewind)
         except BaseException:
             self.close()
             raise
 
-    def _lock(self, job: Job, *, long_hold: bool) -> None:
+    def _lock(self, job: Job, *, long_hold: bool, rewind: bool) -> None:
         try:
             plan, lock = job.files.required_plan(), ExitStack()
             lock.enter_context(exclusive(job.files.plan_file))
         except WriteRefused as refused:
             raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
         self._locks[job.name] = lock
-        self._mirrors[job.name] = Mirror(plan, job.files.plan_file, long_hold=long_hold)
+        self._mirrors[job.name] = Mirror(plan, job.files.plan_file, long_hold=long_hold, rewind=rewind)
 
     def close(self) -> None:
         """Release the plans. Idempotent."""

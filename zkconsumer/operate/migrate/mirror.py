@@ -22,6 +22,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     Mirrored,
     decide_copy,
     ends_mirror,
+    moves_back,
     pause_before_copy,
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
@@ -120,14 +121,16 @@ class Mirror:
         topics = {partition.topic for partition in existing}
         guards = ends.guards_of_target(existing)
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
+        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)]
         copy = decide_copy(
             self._plan,
             mirrored(self._file),
             ends.place(),
-            [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)],
+            rows,
             guards,
             run=self._run,
             rewind=self._rewind,
+            logs=ends.cluster.log_ranges(moves_back(rows)),
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)

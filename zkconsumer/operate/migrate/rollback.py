@@ -89,5 +89,5 @@ def roll_back(
     except (ZkConsumerError, OSError):  # nothing was written
         run.mark(after_rollback(before, is_undone=False))
         raise
-    run.mark(after_rollback(before, is_undone=bool(report.written or report.unknown or not report.faults)))
+    run.mark(after_rollback(before, is_undone=bool(report.written or report.unknown or report.is_complete)))
     return report

@@ -97,7 +97,7 @@ def _facts(
         retention_minutes=surroundings.retention,
         releases=surroundings.releases,
         problems=tuple(dict.fromkeys(problems)),
-        migrated_to=znodes.migrated_to,
+        mark=znodes.mark,
     )
 
 

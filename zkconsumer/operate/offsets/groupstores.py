@@ -120,6 +120,8 @@ def offset_nodes(
     Raises:
         ZooKeeperRefused: the group's list of topics may not be read, or, unless ``without_refused``, another znode.
     """
+    if session.is_absent:  # a group of brokers may have a name that no znode can have
+        return OffsetNodes({})
     paths = GroupPaths(group)
     if topics is None:
         topics = session.children(paths.offsets) or []
@@ -157,8 +159,10 @@ def partitions_to_hold(
         group: name of the group.
         extra: other partitions to hold.
     """
-    paths = GroupPaths(group)
     partitions = set(extra)
+    if session.is_absent:
+        return partitions
+    paths = GroupPaths(group)
     topics = {partition.topic for partition in partitions}
     topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
     group_reader = GroupReader(session) if config is None else open_group_reader(session, config, without_brokers=True)

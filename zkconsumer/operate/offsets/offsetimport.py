@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
-from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
@@ -139,11 +139,11 @@ def plan_copy(
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
 
     Raises:
-        ZkConsumerError: the source has no such offsets, one is outside its log, or ZooKeeper or the brokers cannot be
-            asked.
+        WriteRefused: the source has no such offsets, one is unknown, or outside its log.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
     if source == destination:
-        raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
+        raise WriteRefused(f"the offsets of group {source} cannot be copied to itself")
     if session.is_absent:
         stored = offsets_of(cluster.committed_all(source))
     else:
@@ -155,18 +155,18 @@ def plan_copy(
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:
-                raise ZkConsumerError(f"group {source} has no offset of {TopicPartition(topic, number)}")
+                raise WriteRefused(f"group {source} has no offset of {TopicPartition(topic, number)}")
     if not wanted:
         where = "Kafka" if session.is_absent else "ZooKeeper"
-        raise ZkConsumerError(f"group {source} has no such offsets in {where}; check its name and --topic")
+        raise WriteRefused(f"group {source} has no such offsets in {where}; check its name and --topic")
     existing = existing_partitions(session, cluster, wanted)
     if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
-        raise ZkConsumerError(
+        raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
     ranges = cluster.log_ranges(wanted)
     if outside := outside_logs(wanted, ranges):
-        raise ZkConsumerError(
+        raise WriteRefused(
             f"offsets of group {source} are outside their logs, so nothing is copied: {name_some(outside)}; reset them "
             "first (`zkconsumer offsets reset`), or name the others with --topic"
         )

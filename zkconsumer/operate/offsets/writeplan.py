@@ -127,6 +127,8 @@ class Guards:
 
     def check_group(self, group: str, hold: Collection[TopicPartition], nodes: OffsetNodes) -> None:
         """Members, owners, other tools, and offsets that are being written."""
+        if self.session.is_absent:
+            return
         paths = GroupPaths(group)
         if members := registered_members(self.session, paths):
             if self.live:

@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark, mark_verdict
 
 Layout = Literal["consumer", "offsets", "kafka-0.7", "last-processed", "empty"]
 """What the group's znodes are: a consumer's; offsets alone; Kafka 0.7's; those of a consumer that stores the last
@@ -113,7 +114,7 @@ class SurveyFacts:
         retention_minutes: ``offsets.retention.minutes`` by broker; None where the broker does not report it.
         releases: release of each broker.
         problems: what could not be read, one sentence each.
-        migrated_to: where the consumers of a migrated group continue; None for other groups.
+        mark: of a migration; None for other groups.
     """
 
     group: str
@@ -125,7 +126,7 @@ class SurveyFacts:
     retention_minutes: Mapping[int, int | None] = field(default_factory=dict)
     releases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    migrated_to: str | None = None
+    mark: MigrationMark | None = None
 
     @property
     def storage(self) -> Storage:
@@ -163,8 +164,8 @@ class Survey:
 
 def survey(facts: SurveyFacts) -> Survey:
     """Derive the verdict from the facts."""
-    if facts.migrated_to is not None and not facts.members:
-        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.migrated_to}")
+    if facts.mark is not None and mark_verdict(facts.mark, has_members=bool(facts.members)) == "done":
+        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.mark.where}")
         return Survey(facts, (done,), SurveyVerdict.MIGRATED, f"zkconsumer groups explain --group {_quoted(facts)}")
     findings = [finding for rule in _RULES for finding in rule(facts)]
     findings.sort(key=lambda finding: list(Level).index(finding.level))
@@ -194,6 +195,16 @@ def _plan_command(facts: SurveyFacts, options: str = "", *, source: str = "") ->
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _marked(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    """A migration that is not done, or whose old consumers have returned."""
+    if facts.mark is not None:
+        command = f"zkconsumer groups explain --group {_quoted(facts)}"
+        text = describe_mark(facts.group, facts.mark)
+        if facts.members:
+            text = f"members are registered, and have a mark against them: {text}"
+        yield SurveyFinding(Level.BLOCKER, "marked", text, command)
 
 
 def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
@@ -376,6 +387,7 @@ def _problems(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 _RULES: Final[Sequence[Callable[[SurveyFacts], Iterator[SurveyFinding]]]] = (
+    _marked,
     _layout,
     _problems,
     _outside,
