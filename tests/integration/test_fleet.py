@@ -85,6 +85,8 @@ def test_waves_there_and_back(fleet):
     refused = fleet.run("rollback", "--wave", "1", "--execute", code=3)
     assert "2 of 3 groups rolled back, 1 refused" in refused.stdout
     assert "have moved since the migration" in refused.stderr
+    of_group = f"--group {fleet.names[0]} --cluster cluster"
+    assert f"with `zkconsumer migrate fleet reverse {fleet.directory} {of_group}`" in refused.stderr
     assert fleet.states() == ["consumed"] + ["rolled back"] * 2 + ["not started"] * 2
     again = fleet.run("run", "--wave", "1", "--execute", code=3)
     assert "0 of 3 groups written, 1 skipped, 2 refused" in again.stdout, "they were rolled back on purpose"
@@ -171,6 +173,8 @@ def test_one_mirror_serves_all_groups(fleet):
     fleet.run("run", "--wave", "1", "--execute")
     for number in range(GROUPS):
         fleet.consume(number, 3)
+    assert "5 of 5 groups would be copied" in fleet.run("mirror", "--wave", "1").stdout
+    assert fleet.stored(0) == 1
     # Signals are for the main thread, so the command runs there; an old consumer returns meanwhile.
     returned = threading.Timer(1.5, fleet.groups[4].register, ("c", {fleet.topic: 1}))
     returned.start()

@@ -34,7 +34,7 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 _TOOL_GROUP = "zkconsumer-tools"
 
 _COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
-_QUOTED = re.compile("`(zkconsumer [^`]* --[^`]*)`")
+_QUOTED = re.compile("`(zkconsumer (?!migrate fleet )[^`]* --[^`]*)`")
 
 
 def connection_options(function: F) -> F:
@@ -238,7 +238,7 @@ class ToolConnection:
         return " ".join((text, *map(shlex.quote, self._options())))
 
     def completed(self, reasons: Iterable[str]) -> list[str]:
-        """Reasons whose commands in backquotes, if they have options already, get those of the servers, too."""
+        """Reasons whose commands in backquotes, if they have options, but none for servers, get these, too."""
         return [_QUOTED.sub(lambda quoted: f"`{self.complete(quoted[1])}`", reason) for reason in reasons]
 
     def _options(self) -> Iterator[str]:

@@ -147,7 +147,10 @@ def _rows(chosen: ChosenGroups) -> list[FleetRow]:
         connection.config()
         try:
             with connected(connection) as (session, cluster):
-                rows += read_status(session, cluster, jobs)
+                rows += [
+                    row._replace(judged=row.judged._replace(reason=connection.completed([row.reason])[0]))
+                    for row in read_status(session, cluster, jobs)
+                ]
         except ZkConsumerError as error:
             rows += unknown_rows(jobs, str(error))
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleetsteps import Step
     from zkconsumer.operate.migrate.rules.fleetfile import FleetFile
     from zkconsumer.operate.migrate.rules.fleetstate import Verb
+
+_SINGLE = re.compile("`(?:zkconsumer )?migrate (plan|run|verify|rollback|reverse|mirror)`")
+"""A command that a guard names, whose plan a fleet knows."""
 
 DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
@@ -105,6 +109,12 @@ class ChosenGroups:
             words += [word for name in names for word in (option, name)]
         return self.connection.complete(shlex.join([*words, *options]))
 
+    def _pasteable(self, outcome: GroupOutcome, connection: ToolConnection) -> GroupOutcome:
+        """Its reasons with commands of the fleet in place of those of a single plan, and with servers."""
+        own = dataclasses.replace(self, wave=None, groups=(outcome.group,), clusters=(outcome.cluster,))
+        reasons = (_SINGLE.sub(lambda verb: f"`{own.command(verb[1])}`", reason) for reason in outcome.reasons)
+        return outcome._replace(reasons=tuple(connection.completed(reasons)))
+
     def each(
         self,
         verb: Verb,
@@ -126,7 +136,7 @@ class ChosenGroups:
                 connection.config()  # what is wrong with the options is raised here, and not by a thread
                 connect = functools.partial(connected, connection)
                 for outcome in run_wave(jobs, connect, verb, step, workers=self.workers, reversed_=reversed_):
-                    outcomes.append(outcome._replace(reasons=tuple(connection.completed(outcome.reasons))))
+                    outcomes.append(self._pasteable(outcome, connection))
                     show(outcomes[-1])
                     advance(len(outcomes), total)
         order = {job.name: at for at, job in enumerate(job for jobs in by_cluster.values() for job in jobs)}

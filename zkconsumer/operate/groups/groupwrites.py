@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -294,7 +295,7 @@ def plan_clean(
         if rests is None:
             plans.append(_kept(group, _WHY_UNKNOWN))
         elif rests and GroupPaths(group).migrated in trees[group]:
-            plans.append(_kept(group, _MIGRATED))
+            plans.append(_kept(group, _MIGRATED.format(shlex.quote(group))))
         elif rests:
             try:
                 known = partitions_to_hold(session, None, group)
@@ -312,7 +313,7 @@ _WHY_UNKNOWN: Final = (
 
 _MIGRATED: Final = (
     "it has the mark of a migration, which keeps old consumers from reading everything again; delete it with "
-    "`zkconsumer groups delete --store zookeeper`"
+    "`zkconsumer groups delete --group {} --store zookeeper`"
 )
 
 

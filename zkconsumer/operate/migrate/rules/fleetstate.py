@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -189,7 +190,8 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"offsets of {plan.source} have moved since: {name_some(moved)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
-            "consumers and delete the znodes (`zkconsumer groups delete --store zookeeper`)"
+            f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
+            "--store zookeeper`"
         )
     unmarked = "" if facts.mark is not None else "it has no mark, so old consumers that are started would join"
     if not is_consumed:
@@ -255,5 +257,5 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     if judged.state in _SETTLED[verb]:
         return NotBegun(f"it is {judged.state}", True)
     if judged.only is not None and verb not in judged.only:
-        return NotBegun(judged.reason or f"it is {judged.state}: it has no plan", False)
+        return NotBegun(judged.reason or "it has no plan; plan it first", False)
     return None
