@@ -15,7 +15,7 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rollback import plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import FleetState
+from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, make_plan, verify
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.rules.waysback import reverse_plan
@@ -63,7 +63,8 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             files.put_away()
             return _planned(_write_plan(ends, job))
         (row,) = read_status(ends.session, ends.cluster, [job])
-        if run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG:
+        stands = run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG
+        if stands or why_not_begun("plan", row.judged) is not None:
             raise WriteRefused([row.reason or f"it is {row.state}"])
         plan = _make_plan(ends, job.group)
         if plan.refusals:  # the former plan is what there is

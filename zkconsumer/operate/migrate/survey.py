@@ -162,6 +162,7 @@ def _partitions(
             znodes.offsets[partition].offset if partition in znodes.offsets else None,
             in_kafka.get(partition),
             surroundings.logs.get(partition),
+            is_known=partition not in znodes.unreadable,
         )
         for partition in sorted(existing.union(znodes.partitions))
     )

@@ -106,14 +106,18 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.plan is None:
         return _without_plan(facts)
     if facts.target not in (None, facts.plan.target):
-        return _wrong(
-            f"its file has the target {facts.target}, and its plan {facts.plan.target}: set the file back, or, if no "
-            "run has begun, plan it again",
-            "plan",
-        )
+        return _aimed_elsewhere(facts, facts.plan)
     if facts.back is not None:
         return _on_the_way_back(facts, facts.back, facts.plan)
     return _run(facts, facts.plan)
+
+
+def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    """After a run, consumers may be at the former target, and ZooKeeper's offsets may be old."""
+    differ = f"its file has the target {facts.target}, and its plan {plan.target}"
+    if facts.run is None:
+        return _wrong(f"{differ}: plan it again", "plan")
+    return Judged(FleetState.WRONG, f"{differ}, which was run: set the file back", frozenset())
 
 
 def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:

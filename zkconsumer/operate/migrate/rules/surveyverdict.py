@@ -86,6 +86,7 @@ class SurveyedPartition:
         in_zookeeper: offset stored there, None if there is none.
         in_kafka: the same in Kafka.
         log: the offsets of its log; None if unknown.
+        is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
     """
 
     partition: TopicPartition
@@ -93,6 +94,7 @@ class SurveyedPartition:
     in_zookeeper: int | None = None
     in_kafka: int | None = None
     log: LogRange | None = None
+    is_known: bool = True
 
     @property
     def planned(self) -> int | None:
@@ -142,7 +144,7 @@ class SurveyFacts:
         """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
         if self.storage == "kafka":
             return []
-        return [p.partition for p in self.partitions if p.exists and p.planned is None]
+        return [p.partition for p in self.partitions if p.exists and p.is_known and p.planned is None]
 
 
 @dataclass(frozen=True, slots=True)

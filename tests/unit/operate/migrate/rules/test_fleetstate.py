@@ -85,6 +85,7 @@ def test_states(known, state, reason):
         (FleetFacts(), "plan", "rollback reverse mirror"),
         (facts(None), "plan run verify", "rollback reverse mirror"),
         (facts(None, target=End("kafka", "h")), "plan", ""),
+        (facts(target=End("kafka", "h")), "", ""),
         (facts(WriteState.WRITING), "run rollback", ""),
         (facts(WriteState.UNDOING), "rollback", ""),
         (facts(WriteState.UNDONE), "plan", "verify rollback reverse mirror"),

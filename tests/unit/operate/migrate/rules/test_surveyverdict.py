@@ -47,6 +47,13 @@ def test_a_migration_that_is_not_done_is_no_reason_to_begin_another(state, membe
     assert (found.verdict, found.next) == (verdict, "zkconsumer groups explain --group g")
 
 
+def test_an_offset_that_cannot_be_read_is_not_missing():
+    """`migrate plan --missing earliest` would be refused for it."""
+    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, is_known=False), problems=("znode t/0",)))
+    assert [finding.text for finding in found.findings if finding.level is Level.BLOCKER] == ["znode t/0"]
+    assert found.next == "zkconsumer migrate survey --group g"
+
+
 def test_a_stopped_group_with_all_offsets_is_ready():
     found = survey(GOOD)
     assert (found.verdict, found.findings) == (SurveyVerdict.READY, ())
