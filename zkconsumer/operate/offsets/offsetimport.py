@@ -19,6 +19,7 @@ from zkconsumer.operate.offsets.writeplan import (
     WritePlan,
     WriteTarget,
     counting_offsets,
+    group_exists,
     plan_offsets,
     read_kafka,
 )
@@ -111,6 +112,8 @@ def _plan_group(
     in_kafka = read_kafka(cluster, group, tuple(wanted), store)
     stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
+    if not group_exists(session, group, stored):
+        guards.warnings.append(f"group {group} does not exist, and is created")
     old = counting_offsets(wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
     target = WriteTarget(group, rows, nodes, stored, stores)

@@ -15,6 +15,7 @@ from zkconsumer.operate.offsets.writeplan import (
     WritePlan,
     WriteTarget,
     counting_offsets,
+    group_exists,
     plan_offsets,
     read_kafka,
 )
@@ -59,8 +60,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     in_kafka = read_kafka(cluster, group, partitions, store)
     stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
-    exists = bool(stored) or (not session.is_absent and GroupReader(session).group_exists(group))
-    if not (create or exists):
+    if not (create or group_exists(session, group, stored)):
         guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)

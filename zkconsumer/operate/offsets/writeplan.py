@@ -11,6 +11,7 @@ from typing import Final
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
@@ -311,6 +312,11 @@ def _missing_parents(
     nodes = session.get_many(parents)
     missing = [path for path in parents if nodes[path] is None]
     return [NodeChange(path, None, NodeState(None, access=parents[path])) for path in missing]
+
+
+def group_exists(session: ZkSession, group: str, in_kafka: Mapping[TopicPartition, StoredOffset]) -> bool:
+    """True if ZooKeeper has the group, or Kafka offsets of it, as far as these were read."""
+    return bool(in_kafka) or (not session.is_absent and GroupReader(session).group_exists(group))
 
 
 def read_kafka(

@@ -156,6 +156,13 @@ def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
     assert (again.faults, again.found, again.written) == ([], [], PARTITIONS)
 
 
+def test_an_equal_offset_shows_nothing_of_a_commit_without_an_answer(servers):
+    servers.brokers.store("g", {PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_KAFKA)
+    servers.brokers.loses_answer = True
+    assert servers.run().written == PARTITIONS[1:2]
+
+
 @pytest.mark.parametrize("request_lost", [True, False])
 @pytest.mark.parametrize("reconnects", [True, False])
 def test_a_transaction_without_an_answer_is_found_by_the_next_run(servers, request_lost, reconnects):

@@ -1,4 +1,4 @@
-"""Offset znodes that hold no offset: what is unknown is neither copied, nor moved, nor taken for absent."""
+"""What copies, imports, resets and exports make of what the stores hold; what is unknown is not taken for absent."""
 
 from contextlib import closing
 
@@ -67,6 +67,13 @@ def test_an_import_replaces_it_with_a_warning(servers, session):
     plan = plan_import(session, servers.brokers, file)
     assert (plan.refusals, [row.new for row in plan.groups[0].rows]) == ((), [7])
     assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
+
+
+def test_a_group_that_a_typo_would_create_is_named(servers, session):
+    file = parse_offsets("f", b"/consumers/gg/offsets/t/1:7\n", None)
+    for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
+        assert plan.warnings == ("group gg does not exist, and is created",)
+    assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
 
 
 def test_a_negative_offset_is_none(servers, session):
