@@ -94,6 +94,9 @@ def test_waves_there_and_back(fleet):
         "0 of 2 groups written back, 2 skipped"
         in fleet.run("reverse", "--group", fleet.names[1], "--group", fleet.names[2], "--execute").stdout
     )
+    mirror = fleet.run("mirror", "--wave", "1", "--interval", "1s", "--for", "1s", "--execute", "--json")
+    assert [json.loads(line)["totals"] for line in mirror.stdout.splitlines()] == [{"done": 1}] * 2
+    assert mirror.stderr.count("skipped: it is rolled back") == 2
     assert "1 of 1 groups written back" in fleet.run("reverse", "--group", fleet.names[0], "--execute").stdout
     assert fleet.states() == ["came back"] + ["rolled back"] * 2 + ["not started"] * 2
     assert fleet.stored(0) == 3

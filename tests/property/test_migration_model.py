@@ -33,13 +33,14 @@ def mirrors_offsets_that_move_back(monkeypatch):
 
 
 def copies_back_what_no_run_has_completed(monkeypatch):
-    """The guard of offsets that move back would hide it."""
+    """The guards of offsets that move back, and of the mark, would hide it."""
 
     def has_begun(plan, run):
         return None if run is not None else migrationplan.why_not_migrated(plan, run)
 
     for module in (migrationback, core_mirror):
         monkeypatch.setattr(module, "why_not_migrated", has_begun)
+    monkeypatch.setattr(tools_mirror, "mark_verdict", lambda mark, *, has_members: "done")
     mirrors_offsets_that_move_back(monkeypatch)
 
 

@@ -321,15 +321,17 @@ def _parts(chosen: ChosenGroups) -> tuple[list[Part], list[GroupOutcome]]:
     from zkconsumer.operate.migrate.fleet import to_begin
 
     parts: list[Part] = []
-    refused = []
+    others: list[GroupOutcome] = []
     for jobs in chosen.jobs().values():
         connect = functools.partial(connected, chosen.connection_of(jobs[0].fleet))
-        left, others = to_begin(jobs, connect, "mirror")
+        try:
+            left, not_begun = to_begin(jobs, connect, "mirror")
+        except ZkConsumerError:  # the copies report it, and ask again
+            left, not_begun = list(jobs), []
         parts.append((connect, left))
-        for outcome in others:
-            echo_lines_of(outcome, done="")
-        refused += [outcome for outcome in others if outcome.outcome == "refused"]
-    return parts, refused
+        others += not_begun
+    warn(f"{other.cluster} {other.group}: {other.outcome}: {'; '.join(other.reasons)}" for other in others)
+    return parts, [outcome for outcome in others if outcome.outcome == "refused"]
 
 
 def _do(

@@ -17,7 +17,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.waysback import moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 
 class FleetState(StrEnum):
@@ -182,6 +182,8 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     lost = [row.partition for row in plan.partitions if row.new is not None and row.partition not in facts.in_kafka]
     if lost:
         return _wrong(_how_to_replace(facts, plan, lost))
+    if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
+        return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
     is_consumed = _is_consumed(facts, plan)
     if not facts.exists:
         if is_consumed:
@@ -249,6 +251,7 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 )
 """By command, the states in which it has nothing to do."""
 
+_ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
 _NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot"
 
 
