@@ -6,6 +6,7 @@ import threading
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.groupnodes import GroupNodes
 from tests.fixtures.serve import serving
@@ -53,6 +54,12 @@ class Fleet:
         group = self.groups[number]
         return int(group.zookeeper.get(f"{group.root}/offsets/{self.topic}/1")[0])
 
+    def forget_in_kafka(self, number):
+        """The offsets of a group expire."""
+        admin = AdminClient({"bootstrap.servers": self.sandbox.bootstrap_servers})
+        (deleted,) = admin.delete_consumer_groups([self.names[number]]).values()
+        deleted.result()
+
     def consume(self, number, offset):
         """A new consumer of a group commits, and ends."""
         settings = {"bootstrap.servers": self.sandbox.bootstrap_servers, "group.id": self.names[number]}
@@ -68,7 +75,8 @@ def test_waves_there_and_back(fleet):
     assert "3 of 3 groups planned" in planned.stdout
     assert f"next: zkconsumer migrate fleet run {fleet.directory} --wave 1 --execute" in planned.stderr
     assert fleet.states() == ["planned"] * 3 + ["not started"] * 2
-    assert "dry run" in fleet.run("run", "--wave", "1").stderr
+    dry = fleet.run("run", "--wave", "1")
+    assert ("3 of 3 groups would be written" in dry.stdout, "dry run" in dry.stderr) == (True, True)
     assert "3 of 3 groups written" in fleet.run("run", "--wave", "1", "--execute").stdout
     fleet.run("verify", "--wave", "1")
     fleet.consume(0, 3)
@@ -77,9 +85,20 @@ def test_waves_there_and_back(fleet):
     refused = fleet.run("rollback", "--wave", "1", "--execute", code=3)
     assert "2 of 3 groups rolled back, 1 refused" in refused.stdout
     assert "have moved since the migration" in refused.stderr
-    assert fleet.states() == ["consumed"] + ["came back"] * 2 + ["not started"] * 2
+    of_group = f"--group {fleet.names[0]} --cluster cluster"
+    assert f"with `zkconsumer migrate fleet reverse {fleet.directory} {of_group}`" in refused.stderr
+    assert fleet.states() == ["consumed"] + ["rolled back"] * 2 + ["not started"] * 2
+    again = fleet.run("run", "--wave", "1", "--execute", code=3)
+    assert "0 of 3 groups written, 1 skipped, 2 refused" in again.stdout, "they were rolled back on purpose"
+    assert (
+        "0 of 2 groups written back, 2 skipped"
+        in fleet.run("reverse", "--group", fleet.names[1], "--group", fleet.names[2], "--execute").stdout
+    )
+    mirror = fleet.run("mirror", "--wave", "1", "--interval", "1s", "--for", "1s", "--execute", "--json")
+    assert [json.loads(line)["totals"] for line in mirror.stdout.splitlines()] == [{"done": 1}] * 2
+    assert mirror.stderr.count("skipped: it is rolled back") == 2
     assert "1 of 1 groups written back" in fleet.run("reverse", "--group", fleet.names[0], "--execute").stdout
-    assert fleet.states() == ["came back"] * 3 + ["not started"] * 2
+    assert fleet.states() == ["came back"] + ["rolled back"] * 2 + ["not started"] * 2
     assert fleet.stored(0) == 3
     fleet.run("plan", "--wave", "1")
     assert fleet.states() == ["planned"] * 3 + ["not started"] * 2
@@ -93,6 +112,9 @@ def test_what_goes_wrong_is_shown_and_the_others_are_done(fleet):
     refused = fleet.run("plan", "--wave", "1", code=3)
     assert "4 of 5 groups planned, 1 refused" in refused.stdout
     assert f"cluster {fleet.names[1]}: refused: group {fleet.names[1]} has 1 live member" in refused.stderr
+    dry = json.loads(fleet.run("run", "--wave", "1", "--json", code=3).stdout)
+    assert (dry["executed"], dry["totals"]) == (False, {"done": 4, "refused": 1})
+    assert fleet.states() == ["planned"] * 5
     assert "4 of 5 groups written, 1 refused" in fleet.run("run", "--wave", "1", "--execute", code=3).stdout
     fleet.groups[2].consume(fleet.topic, (0,), 2)  # an old consumer returns
     assert fleet.states(code=3) == ["written", "planned", "gone wrong", "written", "written"]
@@ -108,7 +130,7 @@ def test_groups_are_appended_and_what_people_wrote_stays(fleet):
     fleet.groups.append(added)
     for partition in (0, 1):
         added.commit(fleet.topic, partition, 1)
-    assert "1 groups, 1 of them in waves" in fleet.init().stdout
+    assert f"1 groups are added to {GROUPS}, 1 of them in waves" in fleet.init().stdout
     assert file.read_text().count("wave = 7") == 1
     assert file.read_text().count("[groups.") == GROUPS + 1
 
@@ -119,6 +141,7 @@ def test_a_window_keeps_a_group_from_being_written(fleet):
     text = file.read_text().replace('window = ""', 'window = "2020-01-01T00:00Z/2020-01-02T00:00Z"', 1)
     file.write_text(text)
     fleet.run("plan", "--wave", "1")
+    assert "its window is 2020-01-01" in fleet.run("run", "--wave", "1", code=3).stderr
     assert "its window is 2020-01-01" in fleet.run("run", "--wave", "1", "--execute", code=3).stderr
     fleet.run("run", "--wave", "1", "--execute", "--any-time")
     assert fleet.states() == ["written"] * GROUPS
@@ -153,6 +176,8 @@ def test_one_mirror_serves_all_groups(fleet):
     fleet.run("run", "--wave", "1", "--execute")
     for number in range(GROUPS):
         fleet.consume(number, 3)
+    assert "5 of 5 groups would be copied" in fleet.run("mirror", "--wave", "1").stdout
+    assert fleet.stored(0) == 1
     # Signals are for the main thread, so the command runs there; an old consumer returns meanwhile.
     returned = threading.Timer(1.5, fleet.groups[4].register, ("c", {fleet.topic: 1}))
     returned.start()
@@ -166,3 +191,54 @@ def test_one_mirror_serves_all_groups(fleet):
     assert (outcome["outcome"], outcome["warnings"]) == ("done", []), (
         "the mirror's own writes are no sign of a consumer"
     )
+    fleet.run("reverse", "--group", fleet.names[0], "--execute")
+    assert fleet.states(code=3)[0] == "came back", "although every znode had its offset already"
+    fleet.run("plan", "--group", fleet.names[0])
+    assert fleet.states(code=3)[0] == "planned"
+
+
+def test_what_a_file_accepts_of_the_way_there_it_does_not_of_the_way_back(fleet):
+    fleet.groups[0].zookeeper.delete(f"{fleet.groups[0].root}/offsets/{fleet.topic}/0")
+    fleet.init()
+    file = fleet.directory / "cluster.toml"
+    file.write_text(file.read_text().replace("wave = 0", 'wave = 0\nmissing = "latest"\nrewind = true'))
+    of_group = ("--group", fleet.names[0])
+    assert "planned, 2 offsets, 3 records skipped" in fleet.run("plan", *of_group).stdout
+    fleet.run("run", *of_group, "--execute")
+    fleet.forget_in_kafka(0)
+    assert "plan with --missing" in fleet.run("reverse", *of_group, "--execute", code=3).stderr
+    assert fleet.stored(0) == 1
+
+
+def test_another_target_than_that_of_the_plan_is_refused(fleet):
+    fleet.init()
+    fleet.run("plan", "--wave", "1")
+    file, of_group = fleet.directory / "cluster.toml", ("--group", fleet.names[0])
+    file.write_text(file.read_text().replace(f"kafka:{fleet.names[0]}", f"kafka:{fleet.names[0]}-other"))
+    refused = fleet.run("run", *of_group, "--execute", code=3).stderr
+    assert f"its file has the target kafka:{fleet.names[0]}-other, and its plan kafka:{fleet.names[0]}" in refused
+    assert fleet.states(code=3)[0] == "gone wrong"
+    fleet.run("plan", *of_group)
+    assert fleet.states()[0] == "planned"
+
+
+def test_old_consumers_that_returned_are_planned_again(fleet):
+    fleet.init()
+    fleet.run("plan", "--wave", "1")
+    fleet.run("run", "--wave", "1", "--execute")
+    fleet.groups[0].commit(fleet.topic, 1, 3)
+    fleet.consume(0, 2)
+    (row,) = json.loads(fleet.run("status", "--group", fleet.names[0], "--json", code=3).stdout)["groups"]
+    assert (row["state"], "plan it again" in row["reason"]) == ("gone wrong", True)
+    of_group = ("--group", fleet.names[0])
+    fleet.run("plan", *of_group)
+    assert (fleet.directory / "cluster" / f"{fleet.names[0]}.earlier-1" / "plan.json").exists()
+    assert "1 of 1 groups written" in fleet.run("run", *of_group, "--execute").stdout
+    assert fleet.states()[0] == "written"
+
+
+def test_a_cluster_that_cannot_be_reached_hides_no_other(fleet):
+    fleet.init()
+    (fleet.directory / "away.toml").write_text('[cluster]\nzookeeper = "127.0.0.1:1"\n[groups.g]\nwave = 9\n')
+    assert fleet.states(code=3) == ["unknown"] + ["not started"] * GROUPS
+    assert "0 of 1 groups planned, 1 failed" in fleet.run("plan", "--wave", "9", code=1).stdout

@@ -26,7 +26,7 @@ def unreadable(offset_group):
 def test_an_offset_that_may_not_be_read_costs_its_partition_only(tool_session, offset_group, unreadable):
     exported = export_offsets(tool_session, [offset_group.name])
     assert exported.offsets == (GroupOffset(offset_group.name, TopicPartition("t", 1), 5),)
-    garbage = f"znode {offset_group.path('offsets', 't', 2)} does not hold an offset: b'x'"
+    garbage = f"znode {offset_group.path('offsets', 't', 2)}: not an offset: 'x'; set it to a decimal number"
     assert garbage in exported.problems
     assert [problem.startswith(f"ZooKeeper refused get {unreadable}") for problem in exported.problems].count(True) == 1
 

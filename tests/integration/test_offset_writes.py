@@ -436,6 +436,7 @@ def test_an_import_skips_and_clamps_what_it_is_allowed_to(offset_group, topic, t
     assert plan.warnings == (
         f"line 2: offset 11 of {topic}-1 is outside its log, which has 0 to 10: 10 is stored instead",
         "line 3: topic no-such-topic does not exist: skipped",
+        f"group {offset_group.name} does not exist, and is created",
     )
     assert write(plan).faults == []
     assert offset_group.offsets(topic) == {0: 3, 1: 10}

@@ -33,13 +33,14 @@ def mirrors_offsets_that_move_back(monkeypatch):
 
 
 def copies_back_what_no_run_has_completed(monkeypatch):
-    """The guard of offsets that move back would hide it."""
+    """The guards of offsets that move back, and of the mark, would hide it."""
 
     def has_begun(plan, run):
         return None if run is not None else migrationplan.why_not_migrated(plan, run)
 
     for module in (migrationback, core_mirror):
         monkeypatch.setattr(module, "why_not_migrated", has_begun)
+    monkeypatch.setattr(tools_mirror, "mark_verdict", lambda mark, *, has_members: "done")
     mirrors_offsets_that_move_back(monkeypatch)
 
 
@@ -68,7 +69,7 @@ def rolls_back_although_consumers_run_on_a_new_topic(monkeypatch):
 
 def forgets_that_a_rollback_wrote_nothing(monkeypatch):
     after = writestate.after_rollback
-    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, wrote: after(before, wrote=True))
+    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, is_undone: after(before, is_undone=True))
 
 
 def forgets_what_a_copy_was_about_to_write(monkeypatch):

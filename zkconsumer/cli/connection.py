@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 _TOOL_GROUP = "zkconsumer-tools"
 
 _COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
+_QUOTED = re.compile("`(zkconsumer (?!migrate fleet )[^`]* --[^`]*)`")
 
 
 def connection_options(function: F) -> F:
@@ -235,6 +236,10 @@ class ToolConnection:
         if _COMMAND.search(text) is None:
             return text
         return " ".join((text, *map(shlex.quote, self._options())))
+
+    def completed(self, reasons: Iterable[str]) -> list[str]:
+        """Reasons whose commands in backquotes, if they have options, but none for servers, get these, too."""
+        return [_QUOTED.sub(lambda quoted: f"`{self.complete(quoted[1])}`", reason) for reason in reasons]
 
     def _options(self) -> Iterator[str]:
         options = {

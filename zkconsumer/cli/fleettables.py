@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.cli.terminaltext import printable
+import click
+
+from zkconsumer.cli.groupoptions import warn
+from zkconsumer.cli.terminaltext import escaped, printable
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleet import GroupOutcome
@@ -78,7 +81,27 @@ def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
     yield ", ".join(f"{count} {state}" for state, count in _totals(rows).items()) or "no groups"
 
 
-def outcome_document(outcomes: Iterable[GroupOutcome]) -> dict[str, Any]:
-    """What became of groups, for ``--json``."""
+def echo_lines_of(outcome: GroupOutcome, *, done: str) -> None:
+    """Print what became of one group; ``done`` is what it is if its step was done."""
+    name = f"{outcome.cluster} {outcome.group}"
+    if outcome.outcome == "done":
+        moved = {"skipped": outcome.records_skipped, "read again": outcome.records_replayed}
+        records = "".join(f", {count} records {what}" for what, count in moved.items() if count)
+        click.echo(escaped(f"{name}: {done}, {outcome.offsets} offsets{records}"))
+    for reason in outcome.reasons:
+        click.echo(escaped(f"{name}: {outcome.outcome}: {reason}"), err=outcome.outcome != "skipped")
+    warn(f"{name}: {warning}" for warning in outcome.warnings)
+
+
+def outcome_totals(outcomes: Sequence[GroupOutcome], done: str) -> str:
+    """How many groups are done, and how many are not."""
+    counts = Counter(outcome.outcome for outcome in outcomes)
+    totals = "".join(f", {counts[kind]} {kind}" for kind in ("skipped", "refused", "failed") if counts[kind])
+    return f"{counts['done']} of {len(outcomes)} groups {done}{totals}"
+
+
+def outcome_document(outcomes: Iterable[GroupOutcome], *, executed: bool | None = None) -> dict[str, Any]:
+    """What became of groups, for ``--json``; ``executed`` is None for a command that has no dry run."""
     documents = [outcome._asdict() for outcome in outcomes]
-    return {"groups": documents, "totals": dict(Counter(document["outcome"] for document in documents))}
+    dry = {} if executed is None else {"executed": executed}
+    return {**dry, "groups": documents, "totals": dict(Counter(document["outcome"] for document in documents))}

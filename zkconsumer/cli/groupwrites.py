@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkconsumer.cli.groupoptions import match_option
 from zkconsumer.cli.writing import Writing, run, writing_options
 
 if TYPE_CHECKING:
@@ -69,20 +70,20 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
 @click.command()
 @writing_options
 @click.option("--older-than", required=True, metavar="90d", help="Nothing was written for so long; d, h or m.")
-@click.option("--match", metavar="RE", help="Only groups whose whole name matches this regex.")
-def clean(writing: Writing, older_than: str, match: str | None) -> None:
+@match_option
+def clean(writing: Writing, older_than: str, pattern: str | None) -> None:
     """Delete groups without members that no client has written to, joined or left for a time.
 
-    Offsets in Kafka stay.
+    Offsets in Kafka stay, and so do groups with the mark of a migration.
     """
     from zkconsumer.operate.groups.groupwrites import plan_clean
 
     parts = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)
-    if parts is None:
+    if parts is None or not int(parts[1]):
         raise click.UsageError(f"--older-than {older_than}: write it as 90d, 12h or 30m")
     age_ms = int(parts[1]) * _UNITS_MS[parts[2]]
 
     def make(session: ZkSession, _cluster: Cluster) -> WritePlan:
-        return plan_clean(session, age_ms, match)
+        return plan_clean(session, age_ms, pattern)
 
     run(writing, make)

@@ -124,5 +124,5 @@ def reverse_command(
                 rewind=rewind,
             )
     except WriteRefused as refused:
-        refuse(refused.reasons)
-    write_plan(output, back, as_json=as_json)
+        refuse(connection_of(connection, plan).completed(refused.reasons))
+    write_plan(output, back, connection_of(connection, plan), as_json=as_json)

@@ -16,6 +16,7 @@ from zkconsumer.cli.groupoptions import echo_lines, json_option
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
+from zkconsumer.cli.writing import refuse
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.rules.guidance import Guidance, WatchedPartition
@@ -33,18 +34,21 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
 
     The group's znodes and the tail of __consumer_offsets are watched: what members commit shows where they store
     offsets. Nothing is written. The exit code is 3 if the next step must not be taken yet, or some members have not
-    taken the last one, or it is unknown.
+    taken the last one, or it is unknown, or the group has the mark of a migration.
     """
     from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.groupznodes import read_group
     from zkconsumer.operate.migrate.guidewatch import GroupWatch, watch_group
     from zkconsumer.operate.migrate.rules.guidance import Stage, guide
     from zkconsumer.operate.offsets.groupstores import Cluster
+    from zkconsumer.zookeeper.rules.znodes import describe_mark
 
     (name,) = connection.group_names(() if group is None else (group,))
     config = connection.config()
     with tool_session(config) as session, progress("watching, in seconds") as advance:
         znodes = read_group(session, open_group_reader(session, config), name)
+        if znodes.mark is not None:
+            refuse([describe_mark(name, znodes.mark)])
         partitions = [partition for partition in znodes.partitions if znodes.exists(partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,

@@ -79,7 +79,7 @@ def mirror_command(
             else:
                 _show_due(mirror, connect, as_json=as_json)
     except WriteRefused as refused:
-        refuse(refused.reasons)
+        refuse(connection_of(connection, plan).completed(refused.reasons))
 
 
 def _show_due(mirror: Mirror, connect: Callable[[], AbstractContextManager[MigrationEnds]], *, as_json: bool) -> None:

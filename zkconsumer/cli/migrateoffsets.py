@@ -21,6 +21,7 @@ from zkconsumer.cli.migrationoptions import (
     PLAN,
     RETENTION,
     REWIND,
+    connection_of,
     ends_of,
     parse_end_option,
     planned_ends,
@@ -89,7 +90,7 @@ def plan_command(
             now_ms=int(time.time() * 1000),
             rewind=rewind,
         )
-    write_plan(output, plan, as_json=as_json)
+    write_plan(output, plan, connection, as_json=as_json)
 
 
 @click.command("run")
@@ -117,7 +118,7 @@ def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long
     except WriteRefused as refused:
         if as_json:
             click.echo(json.dumps(run_document(plan, None, refused.reasons, executed=False)))
-        refuse(refused.reasons)
+        refuse(connection_of(connection, plan).completed(refused.reasons))
     if as_json:
         click.echo(json.dumps(run_document(plan, report, (), executed=execute)))
     else:

@@ -128,7 +128,7 @@ def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnec
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     servers = check_servers(plan.source, plan.target, has_servers=True)
-    if servers is None and connection.zookeeper is None and connection.config_file is None:
+    if servers is None and not _names_servers(connection):
         servers = plan.servers
     return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
 
@@ -147,8 +147,8 @@ def read_plan(plan_file: Path) -> MigrationPlan:
     return decode_plan(str(plan_file), plan_file.read_bytes())
 
 
-def write_plan(output: Path, plan: MigrationPlan, *, as_json: bool) -> None:
-    """Write the file of a plan, and show it.
+def write_plan(output: Path, plan: MigrationPlan, connection: ToolConnection, *, as_json: bool) -> None:
+    """Write the file of a plan, and show it; commands in its refusals get the servers of ``connection``.
 
     Raises:
         click.exceptions.Exit: with 3 if a guard does not hold.
@@ -163,4 +163,4 @@ def write_plan(output: Path, plan: MigrationPlan, *, as_json: bool) -> None:
         echo_lines(plan_lines(plan))
     warn(plan.warnings)
     if plan.refusals:
-        refuse(plan.refusals)
+        refuse(connection.completed(plan.refusals))

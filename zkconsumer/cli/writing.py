@@ -162,7 +162,7 @@ def run(
             has.
 
     Raises:
-        click.exceptions.Exit: with 3 if a guard refuses, with 1 if a write failed.
+        click.exceptions.Exit: with 3 if a guard refuses, or something was not written, with 1 if a write failed.
     """
     from zkconsumer.operate.offsets.offsetfiles import FileRefused
 
@@ -173,7 +173,7 @@ def run(
         except FileRefused as refused:
             refuse([f"{refused.name}, {fault}" for fault in refused.faults])
         except WriteRefused as refused:
-            refuse(refused.reasons)
+            refuse(options.connection.completed(refused.reasons))
         if not options.as_json:
             click.echo("\n".join(plan_lines(plan)))
         for warning in plan.warnings:
@@ -235,11 +235,12 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
         done: lines to print if all is written.
 
     Raises:
-        click.exceptions.Exit: with 1 if there is a fault.
+        click.exceptions.Exit: with 1 if there is a fault, with 3 if something was not written all the same, such as
+            what live members use.
     """
     for warning in report.warnings:
         click.echo(escaped(f"warning: {warning}"), err=True)
-    if not report.faults:
+    if report.is_complete:
         for line in done:
             click.echo(escaped(line))
         if report.snapshot is None:
@@ -256,7 +257,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
     if plan.snapshot is not None and plan.snapshot.plan is not None:  # `offsets restore` refuses the file
         advice = f"what was written stays: {plan.resume}"
     click.echo(escaped(advice), err=True)
-    raise click.exceptions.Exit(EXIT_FAILED)
+    raise click.exceptions.Exit(EXIT_FAILED if report.faults else EXIT_PROBLEM)
 
 
 # -- the table --------------------------------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ def test_brokers_are_given_as_host_and_port():
         (("offsets", "reset", "--group", "g", "--all-topics", "--by-duration", "P1M"), "is not a duration"),
         (("groups", "delete"), "--group, --topic or both"),
         (("groups", "clean", "--older-than", "90"), "write it as 90d"),
+        (("groups", "clean", "--older-than", "0d"), "write it as 90d"),
+        (("groups", "clean", "--older-than", "9d", "--match", "("), "--match"),
     ],
 )
 def test_a_command_that_is_not_clear_is_refused(arguments, named):
@@ -132,6 +134,13 @@ def test_what_may_be_written_is_listed_apart(tmp_path):
     assert ended.stderr.splitlines()[1:4] == ["written: /a", "not written: /b", "unknown whether written: /c"]
     document = plan_document(plan(), report)
     assert [document[name] for name in ("written", "not_written", "unknown")] == [["/a"], ["/b"], ["/c"]]
+
+
+def test_what_live_members_keep_is_not_done(tmp_path):
+    """`groups delete --topic t --force-live`: the owner znodes of a live member stay."""
+    report = WriteReport(tmp_path / "s", ["/a"], ["/b"], [], [], ["/b could not be deleted"])
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, ["Deleted"])))
+    assert (ended.exit_code, "Deleted" in ended.stdout, "not written: /b" in ended.stderr) == (3, False, True)
 
 
 def test_the_advice_after_a_fault_is_what_works(tmp_path):

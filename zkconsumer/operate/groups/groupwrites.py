@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -48,14 +49,15 @@ def plan_delete(
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
 
     Raises:
-        ZkConsumerError: a group does not exist, has nothing of the topic, or ZooKeeper cannot be read.
+        WriteRefused: a group does not exist, or has nothing of the topic.
+        ZkConsumerError: ZooKeeper cannot be read.
     """
     group_reader = GroupReader(session)
     names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, group_reader, topic, store)
     plans = []
     for group in names:
         if not group_reader.group_exists(group):
-            raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+            raise WriteRefused(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         guards = Guards(session, live)
         known = partitions_to_hold(session, cluster.config, group)
         stored = _offsets_in_kafka(guards, cluster, group, known, topic, store)
@@ -71,7 +73,7 @@ def _groups_of(
 ) -> list[str]:
     """Groups that store something of the topic, also in Kafka if that is written; those with members keep it."""
     if topic is None:
-        raise ZkConsumerError("specify a group or a topic")
+        raise WriteRefused("specify a group or a topic")
     groups = group_reader.groups()
     nodes = session.get_many(
         path
@@ -89,7 +91,7 @@ def _groups_of(
     members = session.children_of(GroupPaths(group).ids for group in have).existing()
     inactive = [group for group in have if not members.get(GroupPaths(group).ids)]
     if not inactive:
-        raise ZkConsumerError(f"no group without members stores anything of topic {topic}")
+        raise WriteRefused(f"no group without members stores anything of topic {topic}")
     return inactive
 
 
@@ -117,6 +119,7 @@ def _offsets_in_kafka(
             guards.refusals.append(f"Kafka stores offsets of group {group}, which stay; {hint}")
         else:
             guards.require_deletion(cluster, group)
+            guards.check_members_in_kafka(cluster, group)
     return stored
 
 
@@ -137,6 +140,11 @@ def _plan_deletion(
     nodes = offset_nodes(session, group)
     hold = frozenset(partition for partition in known if topic in (None, partition.topic))
     guards.check_group(group, hold, nodes)
+    if GroupPaths(group).root in roots and session.get(GroupPaths(group).migrated) is not None:
+        guards.warnings.append(
+            f"the mark of the migration of group {group} is deleted, too: an old consumer that is started joins it and "
+            "begins at auto.offset.reset"
+        )
     rows: list[OffsetRow] = []
     changes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
@@ -160,7 +168,7 @@ def _roots(session: ZkSession, group: str, topic: str | None, in_kafka: Collecti
         return [paths.root]
     topics = {*(session.children(paths.offsets) or ()), *(session.children(paths.owners) or ()), *in_kafka}
     if topic not in topics:
-        raise ZkConsumerError(f"group {group} stores nothing of topic {topic}; check both names")
+        raise WriteRefused(f"group {group} stores nothing of topic {topic}; check both names")
     return [paths.root] if topics == {topic} else [paths.offset_topic(topic), paths.owner_topic(topic)]
 
 
@@ -208,26 +216,26 @@ def plan_rename(
         store: ``zookeeper`` accepts that Kafka keeps offsets under the old name.
 
     Raises:
-        ZkConsumerError: the source does not exist or has no offsets, the destination exists, or ZooKeeper cannot be
-            read.
+        WriteRefused: the source does not exist, was migrated or has no offsets, or the destination exists.
+        ZkConsumerError: ZooKeeper cannot be read.
     """
     group_reader = GroupReader(session)
     if not group_reader.group_exists(source):
-        raise ZkConsumerError(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
+        raise WriteRefused(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
     if group_reader.group_exists(destination):
-        raise ZkConsumerError(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
+        raise WriteRefused(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
     if session.get(GroupPaths(source).migrated) is not None:
-        raise ZkConsumerError(
+        raise WriteRefused(
             f"group {source} was migrated, or is being: under another name its consumers would read again what is read "
             f"elsewhere; roll it back first, or see `zkconsumer groups explain --group {source}`"
         )
     deletion = plan_delete(session, cluster, [source], None, store=store).groups[0]
     nodes = offset_nodes(session, source)
     if nodes.problems:
-        raise ZkConsumerError(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
+        raise WriteRefused(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
     rows = {p: OffsetRow(p, None, offset) for p, offset in nodes.offsets().items()}
     if not rows:
-        raise ZkConsumerError(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
+        raise WriteRefused(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
     target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
     made = plan_offsets(session, cluster, Guards(session), target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
@@ -286,6 +294,8 @@ def plan_clean(
     for group, rests in _at_rest(session, trees, limit).items():
         if rests is None:
             plans.append(_kept(group, _WHY_UNKNOWN))
+        elif rests and GroupPaths(group).migrated in trees[group]:
+            plans.append(_kept(group, _MIGRATED.format(shlex.quote(group))))
         elif rests:
             try:
                 known = partitions_to_hold(session, None, group)
@@ -298,6 +308,12 @@ def plan_clean(
 _WHY_UNKNOWN: Final = (
     "nothing was written for so long, but whether members came or went meanwhile is unknown; check it, and delete it "
     "with `zkconsumer groups delete`"
+)
+
+
+_MIGRATED: Final = (
+    "it has the mark of a migration, which keeps old consumers from reading everything again; delete it with "
+    "`zkconsumer groups delete --group {} --store zookeeper`"
 )
 
 

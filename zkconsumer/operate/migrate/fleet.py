@@ -1,36 +1,23 @@
-"""The migration of many groups: their files in one directory, and what is done with the groups of a wave.
-
-``DIR/CLUSTER.toml`` names the groups; ``DIR/CLUSTER/GROUP/`` has ``plan.json``, ``back.json`` for the way back, and
-what their runs keep beside them. Each step of one group is that of the command for one group, with all its guards.
-"""
+"""The migration of many groups: what is done with the groups of a wave, several at a time."""
 
 from __future__ import annotations
 
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple
 
-from zkconsumer.errors import UsageError, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.operate.migrate.fleetfiles import Job
+from zkconsumer.operate.migrate.fleetstatus import read_status
+from zkconsumer.operate.migrate.fleetsteps import Step
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.mirror import mirrored
-from zkconsumer.operate.migrate.rollback import plan_rollback, roll_back
-from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, parse_fleet
+from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
+from zkconsumer.operate.migrate.rules.fleetstate import Verb, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, make_plan, verify
-from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
-from zkconsumer.operate.migrate.rules.waysback import reverse_plan
-from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
-from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, snapshot_of_plan
-from zkconsumer.operate.offsets.wholefiles import write_whole
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
@@ -38,11 +25,7 @@ _log = logging.getLogger(__name__)
 Connect = Callable[[], AbstractContextManager[tuple[ZkSession, Cluster]]]
 """Opens a session and a cluster of their own for one thread."""
 
-Outcome = Literal["done", "refused", "failed"]
-
-_PLAN: Final = "plan.json"
-_BACK: Final = "back.json"
-_EARLIER: Final = "earlier"
+Outcome = Literal["done", "skipped", "refused", "failed"]
 
 
 class GroupOutcome(NamedTuple):
@@ -51,10 +34,13 @@ class GroupOutcome(NamedTuple):
     Attributes:
         cluster: name of its cluster.
         group: its name.
-        outcome: ``done``; ``refused`` if a guard does not hold, and nothing was written; ``failed``.
+        outcome: ``done``; ``skipped`` if there is nothing to do; ``refused`` if a guard does not hold, and nothing was
+            written; ``failed``.
         offsets: number of offsets that were planned, written or verified.
         reasons: why it is not done, one sentence each.
         warnings: what the operator should know.
+        records_skipped: records that no consumer will have read, by a plan.
+        records_replayed: records that will be read again, by a plan.
     """
 
     cluster: str
@@ -63,210 +49,48 @@ class GroupOutcome(NamedTuple):
     offsets: int = 0
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    records_skipped: int = 0
+    records_replayed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFiles:
-    """The files of one group of a fleet."""
+def run_wave(
+    jobs: Sequence[Job], connect: Connect, verb: Verb, step: Step, *, workers: int, reversed_: bool = False
+) -> Iterator[GroupOutcome]:
+    """As :func:`for_each`, of those groups whose state asks for the step; the others are skipped, or refused.
 
-    directory: Path
-
-    @property
-    def plan_file(self) -> Path:
-        """Of the plan to Kafka."""
-        return self.directory / _PLAN
-
-    @property
-    def back_file(self) -> Path:
-        """Of the plan of the way back."""
-        return self.directory / _BACK
-
-    def plan(self) -> MigrationPlan | None:
-        """The plan; None if there is none.
-
-        Raises:
-            ZkConsumerError: it is no plan.
-            OSError: it cannot be read.
-        """
-        return _read(self.plan_file)
-
-    def back(self) -> MigrationPlan | None:
-        """The plan of the way back; as :meth:`plan`."""
-        return _read(self.back_file)
-
-    def run_state(self) -> WriteState | None:
-        """How far runs of the plan have come; raises as :meth:`plan`."""
-        return _state(self.plan(), self.plan_file)
-
-    def back_state(self) -> WriteState | None:
-        """How far the run of the way back has come; raises as :meth:`plan`."""
-        return _state(self.back(), self.back_file)
-
-    def required_plan(self) -> MigrationPlan:
-        """The plan.
-
-        Raises:
-            WriteRefused: there is none.
-        """
-        plan = self.plan()
-        if plan is None:
-            raise WriteRefused(["it has no plan; `zkconsumer migrate fleet plan` makes it"])
-        return plan
-
-    def put_away(self) -> None:
-        """Keep the files of a migration that came back under another name, and begin with none."""
-        number = 1
-        while (to := self.directory.with_name(f"{self.directory.name}.{_EARLIER}-{number}")).exists():
-            number += 1
-        self.directory.rename(to)
+    Args:
+        jobs: the groups.
+        connect: called on each thread, and to read how far the groups have come.
+        verb: what the step is.
+        step: to do.
+        workers: how many threads.
+        reversed_: the step is about the way back.
+    """
+    try:
+        left, others = to_begin(jobs, connect, verb)
+    except ZkConsumerError as error:
+        for job in jobs:
+            yield GroupOutcome(*job.name, "failed", reasons=(str(error),))
+        return
+    yield from others
+    yield from for_each(left, connect, step, workers=workers, reversed_=reversed_)
 
 
-def _read(file: Path) -> MigrationPlan | None:
-    with suppress(FileNotFoundError):
-        return decode_plan(str(file), file.read_bytes())
-    return None
-
-
-def _state(plan: MigrationPlan | None, file: Path) -> WriteState | None:
-    return None if plan is None else snapshot_of_plan(plan, file).state
-
-
-def files_of(directory: Path, fleet: FleetFile, group: FleetGroup) -> GroupFiles:
-    """Where the files of a group are."""
-    return GroupFiles(directory / fleet.name / group.directory)
-
-
-def read_fleets(directory: Path) -> list[FleetFile]:
-    """The clusters of a fleet, in the order of their names.
+def to_begin(jobs: Sequence[Job], connect: Connect, verb: Verb) -> tuple[list[Job], list[GroupOutcome]]:
+    """The groups whose state asks for a command, and what is said of the others.
 
     Raises:
-        UsageError: there is none, or a file has faults.
-        OSError: a file cannot be read.
+        ZkConsumerError: ZooKeeper cannot be read.
     """
-    files = sorted(directory.glob("*.toml"))
-    if not files:
-        raise UsageError(f"{directory} has no cluster; `zkconsumer migrate fleet init {directory}` writes one")
-    return [parse_fleet(file.stem, file.read_bytes()) for file in files]
-
-
-# -- what is done with one group --------------------------------------------------------------------------------------
-
-Step = Callable[[MigrationEnds, FleetGroup, GroupFiles], "tuple[int, tuple[str, ...]]"]
-"""Does one step for a group; returns the number of offsets, and warnings.
-
-It raises WriteRefused if a guard does not hold, and ZkConsumerError or OSError if it fails."""
-
-
-def plan_step(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-    """Plan, or plan again as long as no run of the plan has begun; see :data:`Step`."""
-    if not files.plan_file.exists():
-        return _plan(ends, group, files)
-    with exclusive(files.plan_file):  # a run of the former plan would not find its file any more
-        run = files.run_state()
-        if run is WriteState.UNDONE or files.back_state() is WriteState.COMPLETE:
-            files.put_away()
-        elif run is not None:
-            raise WriteRefused([f"its plan was run ({run}); run it again, or go back first"])
-        return _plan(ends, group, files)
-
-
-def _plan(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-    plan = make_plan(
-        ends.source,
-        ends.target,
-        ends.session.address,
-        ends.observe(),
-        missing=group.missing,
-        retention_ms=None,
-        now_ms=int(time.time() * 1000),
-        rewind=group.rewind,
-    )
-    files.directory.mkdir(parents=True, exist_ok=True)
-    write_whole(files.plan_file, encode_plan(plan))
-    if plan.refusals:
-        raise WriteRefused(plan.refusals)
-    return len(plan.partitions), plan.warnings
-
-
-def run_step(clock: Callable[[], datetime], *, long_hold: bool = False, any_time: bool = False) -> Step:
-    """Run the plan, or the rest of it; refused while the time of ``clock`` is outside of the group's window."""
-
-    def run(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-        if group.window is not None and not any_time and not group.window.has(clock()):
-            begin, end = (moment.isoformat() for moment in group.window)
-            raise WriteRefused([f"its window is {begin} to {end}; give --any-time to ignore it"])
-        plan = files.required_plan()
-        if (back := files.back_state()) is not None:
-            raise WriteRefused([f"its way back was run ({back}); plan again"])
-        return _run(ends, plan, files.plan_file, long_hold=long_hold)
-
-    return run
-
-
-def _run(ends: MigrationEnds, plan: MigrationPlan, file: Path, *, long_hold: bool) -> tuple[int, tuple[str, ...]]:
-    report = run_plan(ends, plan, file, long_hold=long_hold)
-    if report.faults:
-        raise ZkConsumerError("; ".join(report.faults))
-    return len(report.written), tuple(report.warnings)
-
-
-def verify_step(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-    """Compare both stores with the plan; see :data:`Step`."""
-    plan = files.required_plan()
-    planned = [row.partition for row in plan.partitions]
-    rows = verify(plan, ends.observe(planned))
-    if other := [row.partition for row in rows if not row.is_equal]:
-        raise WriteRefused(
-            [
-                f"{len(other)} of {len(rows)} partitions of {plan.source} and {group.target} differ: "
-                f"{name_some(other)}; they do once consumers have committed"
-            ]
-        )
-    return len(rows), ()
-
-
-def rollback_step(*, long_hold: bool = False) -> Step:
-    """Write back what the target had before the runs of the plan; see :data:`Step`."""
-
-    def undo(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:  # noqa: ARG001
-        plan, file = files.required_plan(), files.plan_file
-        with exclusive(file):
-            writes = plan_rollback(ends, plan, file)
-            snapshot = SnapshotFile(default_path("rollback of plan.json", file.absolute().parent))
-            report = roll_back(plan, file, ends.session, ends.cluster, writes, snapshot, long_hold=long_hold)
-        if report.faults:
-            raise ZkConsumerError("; ".join(report.faults))
-        return len(report.written), (*writes.warnings, *report.warnings)
-
-    return undo
-
-
-def reverse_step(*, execute: bool, long_hold: bool = False) -> Step:
-    """Plan the way back from where the consumers are now, and run it; the ends are reversed. See :data:`Step`."""
-
-    def reverse(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-        plan, back = files.required_plan(), files.back()
-        if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
-            with exclusive(files.plan_file):
-                copied = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
-                back = reverse_plan(
-                    plan,
-                    ends.observe([row.partition for row in plan.partitions], copied),
-                    copied,
-                    files.run_state(),
-                    missing=group.missing,
-                    retention_ms=None,
-                    now_ms=int(time.time() * 1000),
-                    rewind=group.rewind,
-                )
-                write_whole(files.back_file, encode_plan(back))
-        if back.refusals:
-            raise WriteRefused(back.refusals)
-        if not execute:
-            return len(back.partitions), back.warnings
-        return _run(ends, back, files.back_file, long_hold=long_hold)
-
-    return reverse
+    with connect() as (session, cluster):
+        rows = read_status(session, cluster, jobs)
+    left, others = [], []
+    for job, row in zip(jobs, rows, strict=True):
+        if (why := why_not_begun(verb, row.judged)) is None:
+            left.append(job)
+        else:
+            others.append(GroupOutcome(*job.name, "skipped" if why.is_settled else "refused", reasons=(why.reason,)))
+    return left, others
 
 
 def ends_of_group(session: ZkSession, cluster: Cluster, group: FleetGroup, *, reversed_: bool = False) -> MigrationEnds:
@@ -274,17 +98,6 @@ def ends_of_group(session: ZkSession, cluster: Cluster, group: FleetGroup, *, re
     ends = (End("zookeeper", group.group), group.target)
     source, target = ends[::-1] if reversed_ else ends
     return MigrationEnds(session, cluster, source, target)
-
-
-# -- many groups at a time --------------------------------------------------------------------------------------------
-
-
-class Job(NamedTuple):
-    """One group of a wave."""
-
-    fleet: FleetFile
-    group: FleetGroup
-    files: GroupFiles
 
 
 def for_each(
@@ -316,7 +129,7 @@ def for_each(
                     outcomes.put(_outcome(job, ends, step))
         except ZkConsumerError as error:  # of connecting
             while (job := _next(left)) is not None:
-                outcomes.put(GroupOutcome(job.fleet.name, job.group.group, "failed", reasons=(str(error),)))
+                outcomes.put(GroupOutcome(*job.name, "failed", reasons=(str(error),)))
         finally:
             outcomes.put(None)
 
@@ -347,9 +160,9 @@ def _next(left: queue.SimpleQueue[Job]) -> Job | None:
 
 
 def _outcome(job: Job, ends: MigrationEnds, step: Step) -> GroupOutcome:
-    name = (job.fleet.name, job.group.group)
+    name = job.name
     try:
-        offsets, warnings = step(ends, job.group, job.files)
+        result = step(ends, job)
     except WriteRefused as refused:
         return GroupOutcome(*name, "refused", reasons=tuple(refused.reasons))
     except (ZkConsumerError, OSError) as error:
@@ -357,4 +170,4 @@ def _outcome(job: Job, ends: MigrationEnds, step: Step) -> GroupOutcome:
     except Exception as error:  # noqa: BLE001 - a defect must not look as if the group had not been meant
         _log.exception("group %s", job.group.group)
         return GroupOutcome(*name, "failed", reasons=(f"{error!r}; please report it",))
-    return GroupOutcome(*name, "done", offsets, warnings=warnings)
+    return GroupOutcome(*name, "done", result.offsets, (), result.warnings, result.skipped, result.replayed)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError
-from zkconsumer.operate.migrate.fleet import Connect, GroupFiles, GroupOutcome, Job, Step, for_each
+from zkconsumer.operate.migrate.fleet import Connect, GroupOutcome, for_each
+from zkconsumer.operate.migrate.fleetfiles import Job
+from zkconsumer.operate.migrate.fleetsteps import Step, StepResult
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.mirror import Mirror
-from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.mirrorplan import pause_before_copy
+from zkconsumer.operate.migrate.rules.mirrorplan import ends_mirror, pause_before_copy
 from zkconsumer.operate.offsets.groupinuse import live_members
 from zkconsumer.operate.offsets.snapshot import exclusive
 
@@ -19,46 +21,88 @@ Part = tuple[Connect, Sequence[Job]]
 """How a cluster is reached, and its groups."""
 
 
-@contextmanager
-def mirror_step(jobs: Sequence[Job], *, long_hold: bool = False) -> Iterator[Step]:
-    """A step that copies once; inside, the plans are locked.
+def due_step(*, rewind: bool = False) -> Step:
+    """Decides what a copy would write now; ``rewind`` as of :class:`FleetMirror`."""
+
+    def decide(ends: MigrationEnds, job: Job) -> StepResult:
+        with exclusive(job.files.plan_file):
+            copy = Mirror(job.files.required_plan(), job.files.plan_file, rewind=rewind).decide(ends)
+        return StepResult(len(copy.due), copy.warnings)
+
+    return decide
+
+
+class FleetMirror:
+    """Copies groups of a fleet, whose plans are locked meanwhile. A group that ends is released.
+
+    Several threads copy different groups; one of them copies a group at a time.
 
     Args:
         jobs: groups whose plan was run.
         long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
+        rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
 
     Raises:
         WriteRefused: a group has no plan, or another command has locked it.
         ZkConsumerError, OSError: a file cannot be read.
     """
-    mirrors: dict[tuple[str, ...], Mirror] = {}
-    with ExitStack() as locked:
-        for job in jobs:
-            try:
-                plan = job.files.required_plan()
-                locked.enter_context(exclusive(job.files.plan_file))
-            except WriteRefused as refused:
-                raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
-            mirrors[_key(job.files)] = Mirror(plan, job.files.plan_file, long_hold=long_hold, rewind=job.group.rewind)
 
-        def copy(ends: MigrationEnds, group: FleetGroup, files: GroupFiles) -> tuple[int, tuple[str, ...]]:
-            report = mirrors[_key(files)].copy(ends)
+    def __init__(self, jobs: Sequence[Job], *, long_hold: bool = False, rewind: bool = False) -> None:
+        self._mirrors: dict[tuple[str, str], Mirror] = {}
+        self._locks: dict[tuple[str, str], ExitStack] = {}
+        self._failures: Counter[tuple[str, str]] = Counter()
+        try:
+            for job in jobs:
+                self._lock(job, long_hold=long_hold, rewind=rewind)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, job: Job, *, long_hold: bool, rewind: bool) -> None:
+        try:
+            plan, lock = job.files.required_plan(), ExitStack()
+            lock.enter_context(exclusive(job.files.plan_file))
+        except WriteRefused as refused:
+            raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
+        self._locks[job.name] = lock
+        self._mirrors[job.name] = Mirror(plan, job.files.plan_file, long_hold=long_hold, rewind=rewind)
+
+    def close(self) -> None:
+        """Release the plans. Idempotent."""
+        for name in list(self._locks):
+            self._end(name)
+
+    def _end(self, name: tuple[str, str]) -> None:
+        self._locks.pop(name).close()
+
+    def is_copied(self, job: Job) -> bool:
+        """True until a copy of the group has ended its mirror."""
+        return job.name in self._locks
+
+    def copy(self, ends: MigrationEnds, job: Job) -> StepResult:
+        """Copy a group once; see :data:`~zkconsumer.operate.migrate.fleetsteps.Step`.
+
+        A group that a guard refuses, for example because its members have returned to ZooKeeper, is not copied any
+        more, and neither is one that fails for a reason that waiting does not remove.
+        """
+        try:
+            report = self._mirrors[job.name].copy(ends)
             if report.members:
-                raise WriteRefused([live_members(group.group, report.members, forceable=False)])
-            if report.faults:
-                raise ZkConsumerError("; ".join(report.faults))
-            return len(report.copied), tuple(report.warnings)
-
-        yield copy
-
-
-def _key(files: GroupFiles) -> tuple[str, ...]:
-    return files.directory.parts
+                raise WriteRefused([live_members(job.group.group, report.members, forceable=False)])
+        except ZkConsumerError as error:
+            self._failures[job.name] += 1
+            if ends_mirror(error, self._failures[job.name]):
+                self._end(job.name)
+            raise
+        self._failures[job.name] = 0
+        if report.faults:
+            raise ZkConsumerError("; ".join(report.faults))
+        return StepResult(len(report.copied), tuple(report.warnings))
 
 
 def run_fleet_mirror(
     parts: Sequence[Part],
-    step: Step,
+    mirror: FleetMirror,
     *,
     duration: float,
     interval: float,
@@ -67,14 +111,11 @@ def run_fleet_mirror(
     show: Callable[[Sequence[GroupOutcome]], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[tuple[str, str], GroupOutcome]:
-    """Copy all groups again and again until the time is over, the end is asked for, or every group is refused.
-
-    A group that a guard refuses, for example because its members have returned to ZooKeeper, is not copied any more;
-    the others are. One whose servers do not answer is tried again.
+    """Copy all groups again and again until the time is over, the end is asked for, or no group is copied any more.
 
     Args:
         parts: the clusters.
-        step: see :func:`mirror_step`.
+        mirror: copies.
         duration: after which no copy begins, in seconds.
         interval: between copies, in seconds.
         workers: threads for each cluster.
@@ -86,15 +127,15 @@ def run_fleet_mirror(
         The groups whose last copy was refused or failed, by cluster and name.
     """
     began = clock()
-    ended: dict[tuple[str, str], GroupOutcome] = {}
+    last: dict[tuple[str, str], GroupOutcome] = {}
     while True:
         outcomes: list[GroupOutcome] = []
         for connect, jobs in parts:
-            left = [job for job in jobs if (job.fleet.name, job.group.group) not in ended]
-            outcomes += for_each(left, connect, step, workers=workers, reversed_=True)
-        ended |= {outcome[:2]: outcome for outcome in outcomes if outcome.outcome == "refused"}
+            left = [job for job in jobs if mirror.is_copied(job)]
+            outcomes += for_each(left, connect, mirror.copy, workers=workers, reversed_=True)
+        last |= {outcome[:2]: outcome for outcome in outcomes}
         show(outcomes)
-        failed = {outcome[:2]: outcome for outcome in outcomes if outcome.outcome == "failed"}
         wait = pause_before_copy(clock() - began, interval, duration)
-        if wait is None or len(ended) == sum(len(jobs) for _, jobs in parts) or pause(wait):
-            return {**ended, **failed}
+        is_over = not any(mirror.is_copied(job) for _, jobs in parts for job in jobs)
+        if wait is None or is_over or pause(wait):
+            return {name: outcome for name, outcome in last.items() if outcome.outcome != "done"}

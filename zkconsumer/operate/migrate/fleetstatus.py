@@ -8,9 +8,9 @@ from typing import NamedTuple
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, usable_offset
 from zkconsumer.operate.groups.groupznodes import GroupReads, read_groups
-from zkconsumer.operate.migrate.fleet import GroupFiles, Job
+from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, Judged, judge
@@ -29,24 +29,33 @@ class FleetRow(NamedTuple):
     Attributes:
         cluster: name of its cluster.
         group: what is wanted of it.
-        state: how far it has come.
-        reason: why, in words; empty where nothing has to be said.
+        judged: how far it has come.
         members: how many it has in ZooKeeper; None if that is unknown.
         partitions: of its plan; None without one.
     """
 
     cluster: str
     group: FleetGroup
-    state: FleetState
-    reason: str
+    judged: Judged
     members: int | None
     partitions: int | None
+
+    @property
+    def state(self) -> FleetState:
+        """How far it has come."""
+        return self.judged.state
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; empty where nothing has to be said."""
+        return self.judged.reason
 
 
 class _Files(NamedTuple):
     plan: MigrationPlan | None = None
     run: WriteState | None = None
     back: WriteState | None = None
+    beyond: Mapping[TopicPartition, int] = {}
     mirrored: Mapping[TopicPartition, frozenset[int | None]] = {}
     problem: str | None = None
 
@@ -73,10 +82,15 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
     described: Mapping[str, KafkaGroup | ZkConsumerError]
     try:
         described = cluster.describe_all(planned)
-        committed = cluster.offsets.committed(planned)
+        committed = cluster.committed_by_groups(planned)
     except ZkConsumerError as error:
         described, committed = dict.fromkeys(planned, error), {}
     return [_row(job, files[job.group.group], reads, described, committed) for job in jobs]
+
+
+def unknown_rows(jobs: Sequence[Job], reason: str) -> list[FleetRow]:
+    """The rows of groups whose servers cannot be reached."""
+    return [FleetRow(job.fleet.name, job.group, Judged(FleetState.UNKNOWN, reason), None, None) for job in jobs]
 
 
 def _read_files(files: GroupFiles) -> _Files:
@@ -85,7 +99,9 @@ def _read_files(files: GroupFiles) -> _Files:
         if plan is None:
             return _Files()
         of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
-        return _Files(plan, files.run_state(), files.back_state(), of_mirror)
+        run = snapshot_of_plan(plan, files.plan_file)
+        beyond = {} if run.snapshot is None else run.snapshot.beyond
+        return _Files(plan, run.state, files.back_state(), beyond, of_mirror)
     except (ZkConsumerError, OSError) as error:
         return _Files(problem=str(error))
 
@@ -106,25 +122,28 @@ def _row(
     if isinstance(kafka, ZkConsumerError):
         problems.append(str(kafka))
     problems += () if stored is None else stored.problems
+    if znodes is not None and files.plan is not None:
+        planned = (row.partition for row in files.plan.partitions)
+        problems += (znodes.unreadable[p] for p in planned if p in znodes.unreadable)
     facts = FleetFacts(
         plan=files.plan,
+        target=job.group.target,
         run=files.run,
         back=files.back,
+        beyond=files.beyond,
         mirrored=files.mirrored,
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),
         mark=None if znodes is None else znodes.mark,
-        in_zookeeper={} if znodes is None else {p: node.offset for p, node in znodes.offsets.items()},
+        in_zookeeper={} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()},
         kafka=None if isinstance(kafka, ZkConsumerError) else kafka,
         in_kafka={} if stored is None else offsets_of(stored.found),
         problems=tuple(problems),
     )
-    judged: Judged = judge(facts)
     return FleetRow(
         job.fleet.name,
         job.group,
-        judged.state,
-        judged.reason,
+        judge(facts),
         None
         if znodes is None and failure is not None and not isinstance(failure, GroupMissing)
         else len(facts.members),

@@ -10,17 +10,17 @@ from zkconsumer.connector.simpleconsumer import SimpleConsumer
 from zkconsumer.errors import (
     TRANSIENT,
     LeaderUnknown,
-    MalformedZnode,
     NotLeader,
     OffsetOutOfRange,
+    ZkConsumerError,
 )
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, decode_commit, partition_of_group
 from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
-from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.groupstores import Cluster, stored_offset, why_unreadable
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import OffsetNode, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class GroupWatch:
         """What was seen since the beginning, after waiting a second for a commit.
 
         Raises:
-            ZkConsumerError: as for the constructor.
+            ZkConsumerError: as for the constructor, or an offset znode holds no offset.
         """
         # A member with dual commit writes the znode after Kafka: in this order, Kafka has what the znode has.
         nodes = _patiently(self._nodes)
@@ -188,21 +188,18 @@ class GroupWatch:
         owner = None
         if before.owner is not None and now.owner is not None and before.owner.czxid == now.owner.czxid:
             owner = PartitionOwnerNode.decode(self._paths.owner(partition), now.owner.data)
+        path = self._paths.offset(partition)
+        if (reason := why_unreadable(path, now.offset)) is not None:
+            raise ZkConsumerError(f"{reason}; the offset that counts is unknown")
         is_written = now.offset is not None and (before.offset is None or before.offset.mzxid != now.offset.mzxid)
         return WatchedPartition(
             partition,
             owner,
-            self._offset(partition, now.offset),
+            stored_offset(path, now.offset),
             is_written,
             self._in_kafka.get(partition),
             tuple(self._commits[partition]),
         )
-
-    def _offset(self, partition: TopicPartition, node: Znode | None) -> int | None:
-        try:
-            return None if node is None else OffsetNode.decode(self._paths.offset(partition), node.data)
-        except MalformedZnode:
-            return None
 
 
 def watch_group(

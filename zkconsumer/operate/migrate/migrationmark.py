@@ -120,8 +120,8 @@ class MarkedWrite:
 
     def report(self, report: WriteReport) -> None:
         """Take over what a write reports."""
-        self.is_complete = not report.faults
-        self.is_void = bool(report.faults) and not (report.written or report.unknown)
+        self.is_complete = report.is_complete
+        self.is_void = not report.is_complete and not (report.written or report.unknown)
 
     def settle(self) -> None:
         """After the write: the mark is that of what is reported; raises as :func:`write_mark`."""

@@ -15,18 +15,20 @@ from pathlib import Path
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.migrationmark import read_mark
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan
 from zkconsumer.operate.migrate.rules.mirrorplan import (
     CopiedOffset,
     MirrorCopy,
     Mirrored,
     decide_copy,
     ends_mirror,
+    moves_back,
     pause_before_copy,
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import live_members
-from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold, stored_offset
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import (
@@ -35,13 +37,13 @@ from zkconsumer.operate.offsets.snapshot import (
     NodeState,
     Snapshot,
     SnapshotFile,
-    offset_of,
     partition_of,
     snapshot_of_plan,
 )
 from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, offset_changes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import OffsetNode
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, mark_verdict
+from zkconsumer.zookeeper.session import ZkSession
 
 
 @dataclass(slots=True)
@@ -70,8 +72,20 @@ def mirrored(file: SnapshotFile) -> Mirrored:
         for change in (change for group in file.snapshot.groups for change in group.nodes):
             if (partition := partition_of(change.path)) is not None:
                 states = (change.after,) if file.state is WriteState.COMPLETE else (change.before, change.after)
-                known[partition] = frozenset(offset_of(change.path, state) for state in states)
+                known[partition] = frozenset(stored_offset(change.path, state) for state in states)
     return known
+
+
+def _is_marked_as_done(session: ZkSession, group: str) -> Guard:
+    """A condition of each copy: the mark of the group shows that its migration is done.
+
+    1. A run is complete, and is killed before the mark shows it; 2. a mirror copies; 3. the run is repeated for its
+    mark, and is refused: its source has moved. So the run comes first.
+    """
+    mark = read_mark(session, group)
+    if mark is None or mark_verdict(mark, has_members=False) == "done":
+        return Guard("mark", True, "no migration of the group is under way")
+    return Guard("mark", False, f"group {group} is marked as {mark.state}: complete the run or the way back first")
 
 
 class Mirror:
@@ -119,16 +133,18 @@ class Mirror:
         in_kafka = ends.offsets_of_source(planned, with_others=True)  # consumers may have begun with new topics
         existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
-        guards = ends.guards_of_target(existing)
+        guards = [*ends.guards_of_target(existing), _is_marked_as_done(ends.session, self._plan.source.group)]
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
+        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)]
         copy = decide_copy(
             self._plan,
             mirrored(self._file),
             ends.place(),
-            [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)],
+            rows,
             guards,
             run=self._run,
             rewind=self._rewind,
+            logs=ends.cluster.log_ranges(moves_back(rows)),
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)

@@ -87,7 +87,7 @@ def roll_back(
             report = execute(session, cluster, replace(undo, begins=marked.begin), file, **options)
             marked.report(report)
     except (ZkConsumerError, OSError):  # nothing was written
-        run.mark(after_rollback(before, wrote=False))
+        run.mark(after_rollback(before, is_undone=False))
         raise
-    run.mark(after_rollback(before, wrote=bool(report.written or report.unknown)))
+    run.mark(after_rollback(before, is_undone=bool(report.written or report.unknown or report.is_complete)))
     return report

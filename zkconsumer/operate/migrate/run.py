@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
@@ -35,6 +36,8 @@ from zkconsumer.operate.offsets.snapshot import (
 from zkconsumer.operate.offsets.writeplan import WritePlan, offset_changes
 from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+
+_LOST: Final = "{} had lost its offsets of {}, which an earlier run wrote; what was read since then is read once more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,12 @@ def run_plan(
         found = _found(plan, file, check)
         with marking(ends.session, plan) as marked:
             if len(found) == len(plan.partitions):
-                if file.state is not None:
-                    file.mark(WriteState.COMPLETE)
+                if file.state is None:
+                    file.begin(_whole(ends, plan, file.snapshot))
+                file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found)
+            lost = name_some([row.partition for row in check.todo]) if file.state is WriteState.COMPLETE else ""
             writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
             marked.report(report)
@@ -96,7 +101,7 @@ def run_plan(
         written=_written(plan, report),
         found=found,
         faults=report.faults,
-        warnings=[*writes.warnings, *report.warnings],
+        warnings=[*([_LOST.format(plan.target, lost)] if lost else []), *writes.warnings, *report.warnings],
     )
 
 
@@ -126,24 +131,8 @@ def _found(plan: MigrationPlan, file: SnapshotFile, check: Recheck) -> list[Topi
 
 def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> WritePlan:
     """What is left to write, from what the plan changes and what the target has now."""
-    partitions = [row.partition for row in plan.partitions]
     former = file.snapshot
-    if former is None or former.state.is_rolled_back:
-        present = ends.offsets_of_target(partitions, with_others=True)
-        beyond = {p: present[p] for p in beyond_plan(plan, present)}
-    else:
-        beyond = dict(former.beyond)
-    changes = _changes(ends, plan) if former is None else former.groups
-    command = f"migrate {plan.source} to {plan.target}"
-    whole = Snapshot(
-        command,
-        ends.session.address,
-        plan.created_ms,
-        changes,
-        plan=plan_digest(plan),
-        beyond=beyond,
-        identities=plan.identities,
-    )
+    whole = _whole(ends, plan, former)
     is_kafka = plan.target.kind == "kafka"
     left = plan_restore(
         ends.session, ends.cluster, whole, complete=True, outside="keep", forceable=False, commits_again=is_kafka
@@ -161,6 +150,24 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
         sets_again=False,
         source=str(plan.source) if plan.source.kind == "zookeeper" else "",
         resume="run the plan again",
+    )
+
+
+def _whole(ends: MigrationEnds, plan: MigrationPlan, former: Snapshot | None) -> Snapshot:
+    """All that the plan changes, also what is written already; ``former`` is what its file has."""
+    if former is None or former.state.is_rolled_back:
+        present = ends.offsets_of_target([row.partition for row in plan.partitions], with_others=True)
+        beyond = {p: present[p] for p in beyond_plan(plan, present)}
+    else:
+        beyond = dict(former.beyond)
+    return Snapshot(
+        f"migrate {plan.source} to {plan.target}",
+        ends.session.address,
+        plan.created_ms,
+        _changes(ends, plan) if former is None else former.groups,
+        plan=plan_digest(plan),
+        beyond=beyond,
+        identities=plan.identities,
     )
 
 

@@ -97,7 +97,7 @@ def _facts(
         retention_minutes=surroundings.retention,
         releases=surroundings.releases,
         problems=tuple(dict.fromkeys(problems)),
-        migrated_to=znodes.migrated_to,
+        mark=znodes.mark,
     )
 
 
@@ -162,6 +162,7 @@ def _partitions(
             znodes.offsets[partition].offset if partition in znodes.offsets else None,
             in_kafka.get(partition),
             surroundings.logs.get(partition),
+            is_known=partition not in znodes.unreadable,
         )
         for partition in sorted(existing.union(znodes.partitions))
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Literal, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -20,8 +21,8 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, usable_offset
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
@@ -52,32 +53,57 @@ def in_requests(offsets: Sequence[T]) -> Iterator[Sequence[T]]:
     return (offsets[start : start + _MOST_IN_REQUEST] for start in range(0, len(offsets), _MOST_IN_REQUEST))
 
 
+class NodeData(Protocol):
+    """What a znode holds, now or in a snapshot."""
+
+    @property
+    def data(self) -> bytes | None:
+        """Its content."""
+
+
 class OffsetNodes(NamedTuple):
     """Offset znodes of a group.
 
     Attributes:
-        nodes: by partition.
-        problems: znodes that hold no offset, or that may not be read, one sentence each.
+        nodes: by partition, also those that hold no offset.
+        unreadable: why the offset of a partition is unknown, in a sentence: its znode holds no number, or may not be
+            read. Such an offset is not absent: a consumer may be far beyond where it would begin without one.
+        problems: these, and what else among the znodes is no offset of a partition, one sentence each.
     """
 
     nodes: dict[TopicPartition, Znode]
+    unreadable: Mapping[TopicPartition, str] = MappingProxyType({})
     problems: tuple[str, ...] = ()
 
     def offset(self, partition: TopicPartition) -> int | None:
-        """The offset, None without a node, or where it holds none."""
-        node = self.nodes.get(partition)
-        return None if node is None else _decoded(node)
+        """The offset; None if there is none, or if it is unknown."""
+        return stored_offset("", self.nodes.get(partition))
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """The offsets that the nodes hold."""
-        return {p: offset for p, node in self.nodes.items() if (offset := _decoded(node)) is not None}
+        """The offsets that consumers would continue at."""
+        return {p: offset for p, node in self.nodes.items() if (offset := stored_offset("", node)) is not None}
+
+    def has_offsets(self) -> bool:
+        """True if there are some, or if that is unknown of a partition."""
+        return bool(self.unreadable or self.offsets())
 
 
-def _decoded(node: Znode) -> int | None:
+def stored_offset(path: str, node: Znode | NodeData | None) -> int | None:
+    """The offset at which a consumer continues by a znode; None if there is none, or if it is unknown."""
     try:
-        return OffsetNode.decode("", node.data)
+        return None if node is None else usable_offset(OffsetNode.decode(path, node.data))
     except MalformedZnode:
         return None
+
+
+def why_unreadable(path: str, node: Znode | None) -> str | None:
+    """Why the offset in a znode is unknown, in a sentence; None if it is known, or if there is no znode."""
+    try:
+        if node is not None:
+            OffsetNode.decode(path, node.data)
+    except MalformedZnode as error:
+        return str(error)
+    return None
 
 
 def offset_nodes(
@@ -94,6 +120,8 @@ def offset_nodes(
     Raises:
         ZooKeeperRefused: the group's list of topics may not be read, or, unless ``without_refused``, another znode.
     """
+    if session.is_absent:  # a group of brokers may have a name that no znode can have
+        return OffsetNodes({})
     paths = GroupPaths(group)
     if topics is None:
         topics = session.children(paths.offsets) or []
@@ -108,15 +136,16 @@ def offset_nodes(
             else:
                 problems.append(f"znode {path!r} is not the offset of a partition")
     reads = session.read_many(wanted)
-    for refused in (*children.refused.values(), *reads.refused.values()):
-        if not without_refused:
+    if not without_refused:
+        for refused in (*children.refused.values(), *reads.refused.values()):
             raise refused
-        problems.append(str(refused))
     nodes = {wanted[path]: node for path, node in reads.nodes.items() if node is not None}
+    unreadable = {wanted[path]: str(refused) for path, refused in reads.refused.items()}
     for partition, node in nodes.items():
-        if _decoded(node) is None:
-            problems.append(f"znode {paths.offset(partition)} does not hold an offset: {(node.data or b'')[:80]!r}")
-    return OffsetNodes(dict(sorted(nodes.items())), tuple(problems))
+        if (reason := why_unreadable(paths.offset(partition), node)) is not None:
+            unreadable[partition] = reason
+    problems += map(str, children.refused.values())
+    return OffsetNodes(dict(sorted(nodes.items())), unreadable, (*problems, *unreadable.values()))
 
 
 def partitions_to_hold(
@@ -130,8 +159,10 @@ def partitions_to_hold(
         group: name of the group.
         extra: other partitions to hold.
     """
-    paths = GroupPaths(group)
     partitions = set(extra)
+    if session.is_absent:
+        return partitions
+    paths = GroupPaths(group)
     topics = {partition.topic for partition in partitions}
     topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
     group_reader = GroupReader(session) if config is None else open_group_reader(session, config, without_brokers=True)
@@ -236,6 +267,16 @@ class Cluster:
     def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """As :meth:`committed_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone."""
         return self._committed(group, partitions, with_others=True)
+
+    def committed_by_groups(
+        self, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]]:
+        """As :meth:`committed_known` of many groups, with what is unknown of each; empty if Kafka stores no offsets.
+
+        Raises:
+            ZkConsumerError: it is unknown whether Kafka stores offsets.
+        """
+        return self._asked().committed(groups, with_others=True) if self._has_offsets_topic() else {}
 
     def _committed(
         self, group: str, partitions: Collection[TopicPartition] | None, *, with_others: bool = False

@@ -86,8 +86,10 @@ class KafkaWrites:
             self._report.unknown += names
             return
         for change in self._changes:
-            done = stored.get(change.partition) == change.after
-            (self._report.written if done else self._report.not_written).append(name_in_kafka(change.partition))
+            kind = self._report.written if stored.get(change.partition) == change.after else self._report.not_written
+            if change.before == change.after:  # committed for its retention alone, which nothing shows
+                kind = self._report.unknown
+            kind.append(name_in_kafka(change.partition))
 
     def read_back(self) -> None:
         """Report what another client has written to Kafka since; no commit could exclude that client."""

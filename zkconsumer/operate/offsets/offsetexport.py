@@ -11,6 +11,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -86,6 +87,11 @@ def export_offsets(
             continue
         if not stored.nodes and groups and not group_reader.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        offsets = stored.offsets()
+        none = stored.nodes.keys() - offsets.keys() - stored.unreadable.keys()
         problems += stored.problems
-        rows += [GroupOffset(group, partition, offset) for partition, offset in stored.offsets().items()]
+        problems += (
+            f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
+        )
+        rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items()]
     return Export(tuple(rows), tuple(problems))

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, offset_partition, partition_named
 
 FileFormat = Literal["zk", "csv", "json"]
 
@@ -84,9 +84,9 @@ def format_offsets(
     """
     rows = list(rows)
     refused: dict[tuple[str, str], str] = {}
-    for group, topic in dict.fromkeys((row.group, row.partition.topic) for row in rows if kind != "json"):
-        if why := _unwritable(group + topic, kind):
-            refused[group, topic] = f"group {group!r}, topic {topic!r} cannot be written in format {kind}, {why}"
+    for group, topic in dict.fromkeys((row.group, row.partition.topic) for row in rows):
+        if why := name_fault(group, "group", kind) or name_fault(topic, "topic", kind):
+            refused[group, topic] = f"group {group!r}, topic {topic!r} cannot be written in format {kind}: {why}"
     if skipped is None:
         for reason in refused.values():
             raise ZkConsumerError(reason)
@@ -104,11 +104,19 @@ def format_offsets(
     return "".join(map(_zk_line if kind == "zk" else _json_line, rows))
 
 
-def _unwritable(names: str, kind: FileFormat) -> str | None:
-    """Why names cannot be written so that they are read again; None if they can."""
-    if any(character.isspace() or not character.isprintable() for character in names):
-        return "which has no escapes; use format json"
-    return "which ends a path at a colon; use format json" if kind == "zk" and ":" in names else None
+def name_fault(name: str, what: Literal["group", "topic"], kind: FileFormat) -> str | None:
+    """Why a name cannot be in a file of a format; None if it can be written, and read again.
+
+    A group of brokers may have a name that no znode can have, such as one with a slash.
+    """
+    if not name or not (is_node_name(name) or (what == "group" and kind != "zk")):
+        other = "; use format json" if name and what == "group" else ""
+        return f"{name!r} cannot be the name of a {what}{' in a path' if other else ''}{other}"
+    if kind != "json" and any(character.isspace() or not character.isprintable() for character in name):
+        return f"{name!r} needs escapes, which it does not have; use format json"
+    if kind == "csv" and name[0] in _FIRST:
+        return f"{name!r} begins as another format does; use format json"
+    return f"{name!r} has a colon, which ends a path; use format json" if kind == "zk" and ":" in name else None
 
 
 def _zk_line(row: GroupOffset) -> str:
@@ -181,10 +189,8 @@ def _lines(content: bytes) -> tuple[list[tuple[int, str]], list[FileFault]]:
 
 def _parser(lines: list[tuple[int, str]]) -> Callable[[str, str | None], GroupOffset]:
     first = lines[0][1].lstrip() if lines else ""
-    if first.startswith("/"):
-        return _parse_zk
-    if first.startswith("{"):
-        return _parse_json
+    if (parse := _FIRST.get(first[:1])) is not None:
+        return parse
     columns = len(_columns_of_first(first))
     return lambda line, group: _parse_csv(line, group, 4 if columns == 4 else 3)
 
@@ -198,7 +204,7 @@ def _parse_zk(line: str, _group: str | None) -> GroupOffset:
     if not colon or ":" in offset:
         raise ValueError(f"the line does not have one colon; the form is {_ZK_FORM}")
     group, topic, partition = parts
-    return GroupOffset(_name(group, "group"), TopicPartition(topic, _partition(partition)), _offset(offset))
+    return GroupOffset(_name(group, "group", "zk"), TopicPartition(topic, _partition(partition)), _offset(offset))
 
 
 def _columns_of_first(line: str) -> list[str]:
@@ -228,7 +234,9 @@ def _parse_csv(line: str, group: str | None, expected: int) -> GroupOffset:
         raise ValueError("three columns name no group; specify the group")
     owner = named[0] if named else str(group)
     return GroupOffset(
-        _name(owner, "group"), TopicPartition(_name(topic, "topic"), _partition(partition)), _offset(offset)
+        _name(owner, "group", "csv"),
+        TopicPartition(_name(topic, "topic", "csv"), _partition(partition)),
+        _offset(offset),
     )
 
 
@@ -246,8 +254,12 @@ def _parse_json(line: str, _group: str | None) -> GroupOffset:
     for name, value in (("partition", partition), ("offset", offset)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name} is not an integer")
-    whole = TopicPartition(_name(topic, "topic"), _partition(str(partition)))
-    return GroupOffset(_name(group, "group"), whole, _offset(str(offset)))
+    whole = TopicPartition(_name(topic, "topic", "json"), _partition(str(partition)))
+    return GroupOffset(_name(group, "group", "json"), whole, _offset(str(offset)))
+
+
+_FIRST: Final = {"/": _parse_zk, "{": _parse_json}
+"""The first character of a file shows its format; other files are CSV."""
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -257,10 +269,9 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-def _name(text: str, what: str) -> str:
-    """A name that can be the name of a znode."""
-    if text in ("", ".", "..") or "/" in text or not text.isprintable():
-        raise ValueError(f"{text!r} cannot be the name of a {what}")
+def _name(text: str, what: Literal["group", "topic"], kind: FileFormat) -> str:
+    if fault := name_fault(text, what, kind):
+        raise ValueError(fault)
     return text
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
@@ -19,6 +19,7 @@ from zkconsumer.operate.offsets.writeplan import (
     WritePlan,
     WriteTarget,
     counting_offsets,
+    group_exists,
     plan_offsets,
     read_kafka,
 )
@@ -109,8 +110,10 @@ def _plan_group(
     guards = Guards(session, live)
     nodes = offset_nodes(session, group)
     in_kafka = read_kafka(cluster, group, tuple(wanted), store)
-    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
+    if not group_exists(session, group, stored):
+        guards.warnings.append(f"group {group} does not exist, and is created")
     old = counting_offsets(wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
     target = WriteTarget(group, rows, nodes, stored, stores)
@@ -139,31 +142,34 @@ def plan_copy(
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
 
     Raises:
-        ZkConsumerError: the source has no such offsets, one is outside its log, or ZooKeeper or the brokers cannot be
-            asked.
+        WriteRefused: the source has no such offsets, one is unknown, or outside its log.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
     if source == destination:
-        raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
+        raise WriteRefused(f"the offsets of group {source} cannot be copied to itself")
     if session.is_absent:
         stored = offsets_of(cluster.committed_all(source))
     else:
-        stored = offset_nodes(session, source, None if topics is None else tuple(topics)).offsets()
+        nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
+        if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
+            raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])
+        stored = nodes.offsets()
     wanted = {p: offset for p, offset in stored.items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:
-                raise ZkConsumerError(f"group {source} has no offset of {TopicPartition(topic, number)}")
+                raise WriteRefused(f"group {source} has no offset of {TopicPartition(topic, number)}")
     if not wanted:
         where = "Kafka" if session.is_absent else "ZooKeeper"
-        raise ZkConsumerError(f"group {source} has no such offsets in {where}; check its name and --topic")
+        raise WriteRefused(f"group {source} has no such offsets in {where}; check its name and --topic")
     existing = existing_partitions(session, cluster, wanted)
     if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
-        raise ZkConsumerError(
+        raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
     ranges = cluster.log_ranges(wanted)
     if outside := outside_logs(wanted, ranges):
-        raise ZkConsumerError(
+        raise WriteRefused(
             f"offsets of group {source} are outside their logs, so nothing is copied: {name_some(outside)}; reset them "
             "first (`zkconsumer offsets reset`), or name the others with --topic"
         )

@@ -77,7 +77,7 @@ def execute(
 
 
 def _mark_complete(file: SnapshotFile, plan: WritePlan, report: WriteReport) -> None:
-    if report.faults or report.not_written or report.unknown:
+    if not report.is_complete:
         return
     try:
         file.mark(WriteState.COMPLETE)

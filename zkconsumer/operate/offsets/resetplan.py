@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
@@ -15,6 +15,7 @@ from zkconsumer.operate.offsets.writeplan import (
     WritePlan,
     WriteTarget,
     counting_offsets,
+    group_exists,
     plan_offsets,
     read_kafka,
 )
@@ -49,22 +50,25 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
         create: a group that neither ZooKeeper nor Kafka has is created; otherwise the plan has a refusal.
 
     Raises:
-        WriteRefused: offsets by time would be approximate.
-        ZkConsumerError: there is no such topic or partition, the scenario does not fit a partition, or ZooKeeper or
-            the brokers cannot be asked.
+        WriteRefused: offsets by time would be approximate, there is no such topic or partition, or the scenario does
+            not fit a partition.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
     guards = Guards(session, live)
     nodes = offset_nodes(session, group)
     partitions = _partitions(session, cluster, group, nodes.nodes, topics, spec)
     in_kafka = read_kafka(cluster, group, partitions, store)
-    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
-    if not (create or stored or GroupReader(session).group_exists(group)):
+    if not (create or group_exists(session, group, stored)):
         guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
     if not partitions:
-        raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
+        raise WriteRefused(f"group {group} has no topics that exist; check its name, or name topics")
+    if spec.begins_at_stored and "zookeeper" in stores:
+        guards.refusals += (nodes.unreadable[p] for p in partitions if p in nodes.unreadable)
+        partitions = [p for p in partitions if p not in nodes.unreadable]
     old = counting_offsets(partitions, nodes, stored, stores)
     ranges = cluster.log_ranges(partitions)
     times: dict[TopicPartition, int | None] = {}
@@ -78,7 +82,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
         except ValueError as error:
             faults.append(str(error))
     if faults:
-        raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
+        raise WriteRefused(f"nothing is reset: {name_some(faults)}")
     target = WriteTarget(group, rows, nodes, stored, stores)
     return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
 
@@ -95,7 +99,8 @@ def _partitions(
         wanted = set(spec.offsets)
         existing = existing_partitions(session, cluster, wanted)
     elif topics is None:
-        names = {partition.topic for partition in stored} | set(GroupReader(session).owned_topics(group))
+        owned = () if session.is_absent else GroupReader(session).owned_topics(group)
+        names = {partition.topic for partition in stored}.union(owned)
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
         wanted = {partition for partitions in existing.values() for partition in partitions}
     else:
@@ -110,5 +115,5 @@ def _partitions(
             )
         }
     if missing := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
-        raise ZkConsumerError(f"partitions do not exist: {name_some(missing)}; check the names of topics")
+        raise WriteRefused(f"partitions do not exist: {name_some(missing)}; check the names of topics")
     return sorted(wanted)

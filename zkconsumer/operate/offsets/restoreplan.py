@@ -10,7 +10,7 @@ from typing import Literal
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
-from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import (
@@ -19,7 +19,6 @@ from zkconsumer.operate.offsets.snapshot import (
     NodeChange,
     NodeState,
     Snapshot,
-    offset_of,
     partition_of,
 )
 from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, topic_identities
@@ -202,7 +201,7 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
 
 def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:
     """The state with the nearest offset that the log has."""
-    partition, offset = partition_of(path), offset_of(path, wanted)
+    partition, offset = partition_of(path), stored_offset(path, wanted)
     if wanted is None or offset is None or partition is None or (nearest := logs.nearest(partition, offset)) == offset:
         return wanted
     return wanted._replace(data=OffsetNode.encode(nearest))
@@ -217,8 +216,8 @@ def _holds_same(path: str, now: Znode | None, state: NodeState | None) -> bool:
     """True if both are the same offset, however it is written, or else the same data, or no node."""
     if now is None or state is None:
         return now is None and state is None
-    offset = None if partition_of(path) is None else offset_of(path, now)
-    return now.data == state.data if offset is None else offset == offset_of(path, state)
+    offset = None if partition_of(path) is None else stored_offset(path, now)
+    return now.data == state.data if offset is None else offset == stored_offset(path, state)
 
 
 def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeChange | None:
@@ -235,7 +234,7 @@ def _row(path: str, now: Znode | None, wanted: NodeState | None, logs: _Logs) ->
     partition = partition_of(path)
     if partition is None:
         return None
-    return OffsetRow(partition, offset_of(path, now), offset_of(path, wanted), logs.ranges.get(partition))
+    return OffsetRow(partition, stored_offset(path, now), stored_offset(path, wanted), logs.ranges.get(partition))
 
 
 def _kafka(

@@ -20,16 +20,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.errors import MalformedZnode, WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.rules.writestate import FOLLOWING, WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
-from zkconsumer.zookeeper.rules.znodes import OffsetNode
 
 _VERSION: Final = 2
 _KIND: Final = "zkconsumer snapshot"
@@ -126,14 +124,6 @@ def partition_of(path: str) -> TopicPartition | None:
     parts = offset_partition(path)
     number = None if parts is None else partition_named(parts[2])
     return None if parts is None or number is None else TopicPartition(parts[1], number)
-
-
-def offset_of(path: str, node: Znode | NodeState | None) -> int | None:
-    """The offset that a znode holds; None without a node, or where it holds none."""
-    try:
-        return None if node is None else OffsetNode.decode(path, node.data)
-    except MalformedZnode:
-        return None
 
 
 def default_path(command: str, directory: Path | None = None) -> Path:

@@ -11,6 +11,7 @@ from typing import Final
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
@@ -127,6 +128,8 @@ class Guards:
 
     def check_group(self, group: str, hold: Collection[TopicPartition], nodes: OffsetNodes) -> None:
         """Members, owners, other tools, and offsets that are being written."""
+        if self.session.is_absent:
+            return
         paths = GroupPaths(group)
         if members := registered_members(self.session, paths):
             if self.live:
@@ -243,6 +246,9 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     kafka: tuple[KafkaChange, ...] = ()
     if "zookeeper" in target.stores:
         nodes = offset_changes(session, target.group, wanted, target.nodes)
+        guards.warnings += (
+            f"{target.nodes.unreadable[p]}; it is replaced" for p in wanted if p in target.nodes.unreadable
+        )
         guards.warn_of_mark(target.group)
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
@@ -308,6 +314,11 @@ def _missing_parents(
     return [NodeChange(path, None, NodeState(None, access=parents[path])) for path in missing]
 
 
+def group_exists(session: ZkSession, group: str, in_kafka: Mapping[TopicPartition, StoredOffset]) -> bool:
+    """True if ZooKeeper has the group, or Kafka offsets of it, as far as these were read."""
+    return bool(in_kafka) or (not session.is_absent and GroupReader(session).group_exists(group))
+
+
 def read_kafka(
     cluster: Cluster, group: str, partitions: Collection[TopicPartition], given: Store | None
 ) -> Callable[[], dict[TopicPartition, StoredOffset]]:
@@ -342,12 +353,15 @@ def counting_offsets(
     in_kafka: Mapping[TopicPartition, StoredOffset],
     stores: Collection[str],
 ) -> dict[TopicPartition, int | None]:
-    """The stored offset of each partition in these stores, None without one.
+    """The stored offset of each partition in these stores, None without one, or if it is unknown.
 
     Of two it is the greater, which a reader under dual commit takes.
     """
+    unknown = nodes.unreadable if "zookeeper" in stores else ()
     of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
     return {
-        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
+        p: None
+        if p in unknown
+        else choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
         for p in partitions
     }

@@ -33,6 +33,11 @@ class WriteReport:
     warnings: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
 
+    @property
+    def is_complete(self) -> bool:
+        """True if everything that was planned is written, and was found so."""
+        return not (self.faults or self.not_written or self.unknown)
+
 
 @dataclass(frozen=True, slots=True)
 class UnderHold:

@@ -215,6 +215,18 @@ class MigratedNode:
         return MigrationMark(state, target if isinstance(target, str) else "", at_ms if isinstance(at_ms, int) else 0)
 
 
+MarkVerdict = Literal["done", "under way", "contradicted"]
+"""What a mark and the members of its group show: the migration is done; a run or a way back has begun and not ended; or
+members are registered although it is done."""
+
+
+def mark_verdict(mark: MigrationMark, *, has_members: bool) -> MarkVerdict:
+    """What a mark shows of a group that has members in ZooKeeper, or none."""
+    if mark.state != "migrated":
+        return "under way"
+    return "contradicted" if has_members else "done"
+
+
 def describe_mark(group: str, mark: MigrationMark) -> str:
     """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
     if mark.state == "migrated":

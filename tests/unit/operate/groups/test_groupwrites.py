@@ -4,10 +4,11 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groupsinmemory import BrokersInMemory, session_in_memory
+from tests.fixtures.groupsinmemory import BrokersInMemory, log, session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.operate.groups.groupwrites import plan_clean, plan_rename
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.groupwrites import plan_clean, plan_delete, plan_rename
 
 DAY = 86_400.0
 
@@ -66,6 +67,29 @@ def test_a_group_of_which_it_is_unknown_is_kept_with_a_warning(world):
     assert deleted == []
     assert "group g is kept" in warning
     assert "zkconsumer groups delete" in warning
+
+
+def test_a_group_with_the_mark_of_a_migration_is_kept(world):
+    """Without its mark an old consumer would join again, and read everything once more."""
+    world.write("/consumers/g/zkconsumer/migrated")
+    world.now += 5 * DAY
+    world.write("/brokers/topics/t")
+    world.now += 95 * DAY
+    deleted, (warning,) = world.clean()
+    assert (deleted, "has the mark of a migration" in warning) == ([], True)
+    plan = plan_delete(world.session, BrokersInMemory({}), ["g"], None, store="zookeeper")
+    assert "the mark of the migration of group g is deleted, too" in "".join(plan.warnings)
+
+
+def test_members_at_the_brokers_keep_both_stores_as_they_are(world):
+    """The coordinator would refuse its part after the znodes are deleted."""
+    brokers = BrokersInMemory({TopicPartition("t", 0): log()})
+    brokers.store("g", {TopicPartition("t", 0): 5})
+    brokers.live.add("g")
+    for store in ("both", "kafka"):
+        (reason,) = plan_delete(world.session, brokers, ["g"], None, store=store).refusals
+        assert "group g has members at the brokers" in reason
+    assert plan_delete(world.session, brokers, ["g"], None, store="zookeeper").refusals == ()
 
 
 def test_a_group_without_offsets_is_not_renamed(world):

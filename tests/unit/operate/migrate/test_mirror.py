@@ -121,6 +121,19 @@ def test_a_run_that_was_killed_at_its_first_request_is_not_mirrored(servers):
     assert copy(servers).copied == {}
 
 
+def test_a_run_whose_mark_is_not_settled_is_repeated_before_the_mirror(servers):
+    """Otherwise the run would be refused for ever: the mirror has moved its source."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    done = servers.server.nodes["/consumers/g/zkconsumer/migrated"].data
+    servers.write("/consumers/g/zkconsumer/migrated", done.replace(b'"migrated"', b'"migrating"'))
+    with pytest.raises(WriteRefused, match="group g is marked as migrating"):
+        copy(servers)
+    servers._ends = TO_KAFKA
+    assert servers.run().faults == []
+    assert copy(servers).faults == []
+
+
 def test_a_rollback_that_wrote_nothing_leaves_the_mirror(migrated):
     """A member of the source registers after the guards were checked, so the hold is refused."""
     migrated.brokers.store("g", OFFSETS)

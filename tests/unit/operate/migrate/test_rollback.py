@@ -124,6 +124,16 @@ def test_a_rollback_that_is_repeated_writes_nothing(servers):
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_run_that_has_written_nothing_is_undone_all_the_same(servers, ends):
+    """1. The run is killed before its first request; 2. it is rolled back; 3. old consumers continue."""
+    begin(servers, ends)
+    servers.run(kill_at=1)
+    assert (at_target(servers), servers.state()) == (FORMER, WriteState.WRITING)
+    assert servers.roll_back().faults == []
+    assert servers.state() is WriteState.UNDONE
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_former_offset_that_the_log_no_longer_has_is_restored(servers, ends):
     """It is what the target had, and the consumers of the source continue."""
     begin(servers, ends)

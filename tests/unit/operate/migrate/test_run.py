@@ -136,6 +136,15 @@ def test_a_run_that_was_killed_after_its_last_write_is_completed(servers):
     assert servers.state() is WriteState.COMPLETE
 
 
+def test_a_run_that_finds_everything_written_is_complete(servers):
+    """A way back after a mirror: the znodes have all offsets, and the group came back all the same."""
+    servers.store(OFFSETS)
+    servers.begin(*TO_ZOOKEEPER)
+    assert servers.run().found == PARTITIONS
+    assert servers.state() is WriteState.COMPLETE
+    assert (servers.run().found, servers.state()) == (PARTITIONS, WriteState.COMPLETE)
+
+
 def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
     servers.begin(*TO_KAFKA)
     servers.brokers.loses_answer = True
@@ -145,6 +154,13 @@ def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
     servers.brokers.loses_answer = False
     again = servers.run()
     assert (again.faults, again.found, again.written) == ([], [], PARTITIONS)
+
+
+def test_an_equal_offset_shows_nothing_of_a_commit_without_an_answer(servers):
+    servers.brokers.store("g", {PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_KAFKA)
+    servers.brokers.loses_answer = True
+    assert servers.run().written == PARTITIONS[1:2]
 
 
 @pytest.mark.parametrize("request_lost", [True, False])

@@ -150,5 +150,22 @@ def test_a_name_that_a_format_cannot_express_costs_its_group_only(kind):
         rows[2:], kind, with_group=True
     )
     assert skipped == [
-        f"group 'a b', topic 't' cannot be written in format {kind}, which has no escapes; use format json"
+        f"group 'a b', topic 't' cannot be written in format {kind}: 'a b' needs escapes, which it does not have; use "
+        "format json"
     ]
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=6)
+ODD_NAMES = st.sampled_from(["team/app", "/a", "{", "a\u00ad", "..", "a:b", "a,b", '"', "a b", "a\nb"])
+
+
+@pytest.mark.parametrize("kind", ["zk", "csv", "json"])
+@given(groups=st.lists(NAMES | ODD_NAMES, max_size=4))
+def test_what_is_written_can_be_read_again(kind, groups):
+    """A group of brokers may have any name; one that a format cannot have is reported, and costs no other group."""
+    rows = [GroupOffset(group, TopicPartition("t", 0), 5) for group in dict.fromkeys([*groups, "g"])]
+    skipped = []
+    text = format_offsets(rows, kind, with_group=True, skipped=skipped)
+    read = parse_offsets("f", text.encode(), None).offsets
+    assert (len(read) + len(skipped), set(read) <= set(rows)) == (len(rows), True)
+    assert kind != "json" or not skipped

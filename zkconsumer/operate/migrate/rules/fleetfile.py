@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -15,18 +15,18 @@ from zkconsumer.operate.migrate.rules.migrationend import End, parse_end
 from zkconsumer.operate.migrate.rules.migrationplan import Missing
 
 _CLUSTER_KEYS: Final = frozenset({"zookeeper", "bootstrap_servers", "config"})
-_GROUP_KEYS: Final = frozenset({"wave", "owner", "target", "protocol", "window", "missing", "retention", "rewind"})
+_GROUP_KEYS: Final = frozenset({"wave", "owner", "target", "protocol", "window", "missing", "rewind"})
 _PROTOCOLS: Final = ("kafka", "consumer")
 _HEAD: Final = """\
 # The groups of one cluster that leave ZooKeeper, for `zkconsumer migrate fleet`; edit it, and keep it in git.
 #
-# wave       groups of one wave are planned, run and verified by one command; those of wave 0 are left out
+# wave       groups of one wave are planned, run and verified by one command; those of wave 0 only with --group
 # owner      whom to ask; shown by `fleet status`
 # target     kafka:NAME, where the offsets are written
 # protocol   group.protocol of the new consumers: kafka or consumer
 # window     when `fleet run` may write: 2026-12-01T22:00Z/2026-12-02T04:00Z; empty for any time
-# missing    fail, earliest or latest: where partitions begin of which there is no offset; fail if it is omitted
-# rewind     true accepts that offsets of the target move back
+# missing    fail, earliest or latest: where partitions begin in Kafka that have no offset; fail if it is omitted
+# rewind     true accepts that offsets in Kafka move back; neither is for the way back
 """
 
 
@@ -47,7 +47,7 @@ class FleetGroup:
 
     Attributes:
         group: its name in ZooKeeper.
-        wave: groups of one wave are migrated together; those of wave 0 are left out.
+        wave: groups of one wave are migrated together; those of wave 0 are in none.
         owner: whom to ask.
         target: where the offsets are written.
         protocol: ``group.protocol`` of the new consumers.
@@ -192,6 +192,11 @@ def _group(group: str, entry: Any, faults: list[str]) -> FleetGroup | None:
         faults.append(f"groups.{group}.wave is a number from 0 on")
     if protocol not in _PROTOCOLS:
         faults.append(f"groups.{group}.protocol is one of {', '.join(_PROTOCOLS)}")
+    faults += (
+        f"groups.{group}.{key} is {what}"
+        for key, kind, what in (("owner", str, "a string"), ("rewind", bool, "true or false"))
+        if not isinstance(entry.get(key, kind()), kind)
+    )
     if missing is None:
         faults.append(f"groups.{group}.missing is one of {', '.join(get_args(Missing))}")
     target, window = _target(group, entry, faults), _window(group, entry.get("window", ""), faults)
@@ -218,13 +223,15 @@ def _window(group: str, text: Any, faults: list[str]) -> Window | None:
     if text == "":
         return None
     try:
-        begin, end = (datetime.fromisoformat(part) for part in str(text).split("/"))
-        window = Window(*(t if t.tzinfo is not None else t.replace(tzinfo=UTC) for t in (begin, end)))
-        if window.begin < window.end:
-            return window
-    except ValueError:
+        window = Window(*(datetime.fromisoformat(part) for part in str(text).split("/")))
+        if None not in (window.begin.tzinfo, window.end.tzinfo):
+            if window.begin < window.end:
+                return window
+            faults.append(f"groups.{group}.window ends before it begins")
+            return None
+    except (ValueError, TypeError):
         pass
-    faults.append(f"groups.{group}.window: write it as 2026-12-01T22:00Z/2026-12-02T04:00Z")
+    faults.append(f"groups.{group}.window: write it as 2026-12-01T22:00Z/2026-12-02T04:00Z, with a zone")
     return None
 
 

@@ -1,19 +1,23 @@
-"""How far the migration of one group of a fleet has come, from its files and from both stores."""
+"""How far the migration of one group of a fleet has come, from its files and from both stores; what may follow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
+from zkconsumer.operate.migrate.rules.waysback import moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 
 class FleetState(StrEnum):
@@ -21,6 +25,8 @@ class FleetState(StrEnum):
 
     NOT_STARTED = "not started"
     PLANNED = "planned"
+    REFUSED = "refused"
+    """Its plan has a refusal that no run of it can cure; what has to be decided is the reason."""
     WRITTEN = "written"
     """Its offsets are in Kafka, and no new consumer has committed."""
     CONSUMED = "consumed"
@@ -29,14 +35,19 @@ class FleetState(StrEnum):
     """The same, and a mirror has copied offsets back to ZooKeeper."""
     DONE = "done"
     """The same, and its znodes were deleted."""
+    ROLLED_BACK = "rolled back"
+    """A rollback is complete: its consumers are to run in ZooKeeper."""
     CAME_BACK = "came back"
-    """A rollback or a way back is complete: its consumers are to run in ZooKeeper."""
+    """A way back from where the new consumers were is complete: its consumers are to run in ZooKeeper."""
     WRONG = "gone wrong"
     UNKNOWN = "unknown"
     """What decides it cannot be read."""
 
 
 ORDER: Final = tuple(FleetState)
+
+Verb = Literal["plan", "run", "verify", "rollback", "reverse", "mirror"]
+"""A command about the groups of a wave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class FleetFacts:
 
     Attributes:
         plan: that was made; None if there is none.
+        target: what the file of the fleet has; None if that is not to be compared.
         run: how far runs of it have come; None if there was none.
         back: how far the run of the plan of the way back has come; None if there was none.
         mirrored: what a mirror has copied; empty without one.
@@ -53,28 +65,38 @@ class FleetFacts:
         mark: in ZooKeeper; None if there is none.
         in_zookeeper: its offsets there.
         kafka: the group in Kafka.
-        in_kafka: its offsets there.
+        in_kafka: its offsets there, also of partitions that the plan does not have.
+        beyond: the target's offsets that the plan does not have, when its run began.
         problems: why some of this is unknown, one sentence each.
     """
 
     plan: MigrationPlan | None = None
+    target: End | None = None
     run: WriteState | None = None
     back: WriteState | None = None
     mirrored: Mirrored = field(default_factory=dict)
     exists: bool = True
     members: tuple[str, ...] = ()
     mark: MigrationMark | None = None
-    in_zookeeper: Mapping[TopicPartition, int] = field(default_factory=dict)
+    in_zookeeper: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     kafka: KafkaGroup | None = None
     in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
+    beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
 class Judged(NamedTuple):
-    """A state, and why it is that, in words; empty where nothing has to be said."""
+    """A state.
+
+    Attributes:
+        state: how far it has come.
+        reason: why it is that, in words; empty where nothing has to be said.
+        only: the commands that are of use now, besides those that skip the group; None if all are.
+    """
 
     state: FleetState
     reason: str = ""
+    only: frozenset[Verb] | None = None
 
 
 def judge(facts: FleetFacts) -> Judged:
@@ -83,64 +105,115 @@ def judge(facts: FleetFacts) -> Judged:
         return Judged(FleetState.UNKNOWN, "; ".join(facts.problems))
     if facts.plan is None:
         return _without_plan(facts)
+    if facts.target not in (None, facts.plan.target):
+        return _aimed_elsewhere(facts, facts.plan)
     if facts.back is not None:
-        return _on_the_way_back(facts.back)
+        return _on_the_way_back(facts, facts.back, facts.plan)
+    return _run(facts, facts.plan)
+
+
+def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    """After a run, consumers may be at the former target, and ZooKeeper's offsets may be old."""
+    differ = f"its file has the target {facts.target}, and its plan {plan.target}"
+    if facts.run is None:
+        return _wrong(f"{differ}: plan it again", "plan")
+    return Judged(FleetState.WRONG, f"{differ}, which was run: set the file back", frozenset())
+
+
+def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     match facts.run:
         case None:
-            return _planned(facts, facts.plan)
+            return _planned(facts, plan)
         case WriteState.WRITING:
-            return Judged(FleetState.WRONG, "a run has begun and is not complete: run it again, or roll it back")
+            return _wrong("a run has begun and is not complete: run it again, or roll it back", "run", "rollback")
         case WriteState.UNDOING:
-            return Judged(FleetState.WRONG, "a rollback has begun and is not complete: roll it back again")
+            return _wrong("a rollback has begun and is not complete: roll it back again", "rollback")
         case WriteState.UNDONE:
-            return Judged(FleetState.CAME_BACK, "it was rolled back")
-    return _written(facts, facts.plan)
+            return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
+    return _written(facts, plan)
+
+
+def _wrong(reason: str, *only: Verb) -> Judged:
+    return Judged(FleetState.WRONG, reason, frozenset(only) if only else None)
 
 
 def _without_plan(facts: FleetFacts) -> Judged:
     if facts.mark is not None:
-        return Judged(FleetState.WRONG, f"it has the mark of a migration to {facts.mark.where}, and there is no plan")
+        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and there is no plan", "plan")
     if not facts.exists:
-        return Judged(FleetState.WRONG, "there is no such group in ZooKeeper; check its name and the chroot")
-    return Judged(FleetState.NOT_STARTED)
+        return _wrong(_NO_GROUP, "plan")
+    return Judged(FleetState.NOT_STARTED, only=frozenset({"plan"}))
 
 
 def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if facts.mark is not None:
-        return Judged(FleetState.WRONG, f"it has the mark of a migration to {facts.mark.where}, and no run of the plan")
-    if facts.members:
-        return Judged(FleetState.PLANNED, f"members are to be stopped: {name_some(sorted(facts.members))}")
-    return Judged(FleetState.PLANNED, "; ".join(plan.lasting_refusals))
+        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and no run of the plan")
+    if not facts.exists:
+        return _wrong(_NO_GROUP)
+    if plan.lasting_refusals:
+        return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals))
+    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
+    members += _members_in_kafka(facts, plan)
+    return Judged(FleetState.PLANNED, f"members are to be stopped: {'; '.join(members)}" if members else "")
 
 
-def _on_the_way_back(back: WriteState) -> Judged:
+def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
+    return [f"those of {plan.target}"] if facts.kafka is not None and facts.kafka.has_members else []
+
+
+def _on_the_way_back(facts: FleetFacts, back: WriteState, plan: MigrationPlan) -> Judged:
     if back is WriteState.COMPLETE:
-        return Judged(FleetState.CAME_BACK, "it was reversed")
-    return Judged(FleetState.WRONG, "a way back has begun and is not complete: reverse it again")
+        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
+    return _wrong("a way back has begun and is not complete: reverse it again", "reverse")
+
+
+def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str) -> Judged:
+    """Its consumers are to run in ZooKeeper, and nowhere else."""
+    if _members_in_kafka(facts, plan):
+        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them")
+    return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
 
 
 def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if facts.members:
-        return Judged(
-            FleetState.WRONG, f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}"
+        return _wrong(
+            f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
         )
     lost = [row.partition for row in plan.partitions if row.new is not None and row.partition not in facts.in_kafka]
     if lost:
-        return Judged(
-            FleetState.WRONG,
-            f"{plan.target} has lost its offsets of {name_some(lost)}: they have expired, or were deleted; run it "
-            "again, before a consumer begins elsewhere",
-        )
+        return _wrong(_how_to_replace(facts, plan, lost))
+    if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
+        return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
+    is_consumed = _is_consumed(facts, plan)
     if not facts.exists:
-        return Judged(FleetState.DONE)
-    if moved := moved_since(plan, facts.mirrored, facts.in_zookeeper, _partitions(plan, facts.mirrored)):
+        if is_consumed:
+            return Judged(FleetState.DONE)
         return Judged(
-            FleetState.WRONG,
-            f"offsets of {plan.source} have moved since: {name_some(moved)}; consumers have run there, too",
+            FleetState.WRITTEN,
+            f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    if not _is_consumed(facts, plan):
-        return Judged(FleetState.WRITTEN)
-    return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED)
+    if moved := moved_since(plan, facts.mirrored, facts.in_zookeeper, _partitions(plan, facts.mirrored)):
+        return _wrong(
+            f"offsets of {plan.source} have moved since: {name_some(moved)}; consumers have run there, too. If these "
+            "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
+            f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
+            "--store zookeeper`"
+        )
+    unmarked = "" if facts.mark is not None else "it has no mark, so old consumers that are started would join"
+    if not is_consumed:
+        return Judged(FleetState.WRITTEN, unmarked)
+    return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED, unmarked)
+
+
+def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:
+    """A run writes the offsets of the plan again, however far consumers have come since."""
+    gone = f"{plan.target} has lost its offsets of {name_some(lost)}: they have expired, or were deleted"
+    if facts.mirrored:
+        return f"{gone}; plan it again, before a consumer begins elsewhere: ZooKeeper has what the mirror copied last"
+    return (
+        f"{gone}; run it again, before a consumer begins elsewhere. What was read since it was migrated is read once "
+        "more"
+    )
 
 
 def _partitions(plan: MigrationPlan, mirrored: Mirrored) -> Iterable[TopicPartition]:
@@ -150,4 +223,46 @@ def _partitions(plan: MigrationPlan, mirrored: Mirrored) -> Iterable[TopicPartit
 def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:
     if facts.kafka is not None and facts.kafka.has_members:
         return True
-    return any(facts.in_kafka.get(row.partition) not in (None, row.new) for row in plan.partitions)
+    return bool(moved_at_target(plan, facts.in_kafka, facts.beyond))
+
+
+# -- before a step ----------------------------------------------------------------------------------------------------
+
+
+class NotBegun(NamedTuple):
+    """Why a step is not begun: in a sentence, and True if that is because there is nothing to do."""
+
+    reason: str
+    is_settled: bool
+
+
+_MIGRATED: Final = frozenset({FleetState.CONSUMED, FleetState.MIRRORED, FleetState.DONE})
+_NOT_WRITTEN: Final = frozenset({FleetState.NOT_STARTED, FleetState.PLANNED, FleetState.REFUSED})
+_IS_BACK: Final = frozenset({FleetState.ROLLED_BACK, FleetState.CAME_BACK})
+_SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
+    {
+        "plan": _MIGRATED | {FleetState.WRITTEN},
+        "run": _MIGRATED,
+        "verify": _IS_BACK | {FleetState.DONE},
+        "rollback": _NOT_WRITTEN | _IS_BACK,
+        "reverse": _NOT_WRITTEN | _IS_BACK,
+        "mirror": _NOT_WRITTEN | _IS_BACK | {FleetState.DONE},
+    }
+)
+"""By command, the states in which it has nothing to do."""
+
+_ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
+_NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot"
+
+
+def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
+    """Why a command leaves a group as it is; None if it begins, and its own guards decide.
+
+    A group that was rolled back on purpose is not migrated by repeating the command for its wave: that takes a new
+    plan.
+    """
+    if judged.state in _SETTLED[verb]:
+        return NotBegun(f"it is {judged.state}", True)
+    if judged.only is not None and verb not in judged.only:
+        return NotBegun(judged.reason or "it has no plan; plan it first", False)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
@@ -213,7 +214,8 @@ def _guards_of(
         "missing",
         not absent,
         "every partition has an offset to write",
-        f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest",
+        f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest "
+        '(in the file of a fleet, `missing = "earliest"` or `"latest"`)',
     )
     outside = outside_logs(new, logs)
     yield _guard(
@@ -243,7 +245,7 @@ def ahead(target: End, source: End, partitions: Collection[TopicPartition]) -> s
     """Why offsets of the target are not taken back."""
     return (
         f"{target} is ahead of {source}: {name_some(partitions)}; consumers have run there, or {source} was reset, and "
-        "records would be read again. Give --rewind to accept that"
+        "records would be read again. Give --rewind to accept that (in the file of a fleet, `rewind = true`)"
     )
 
 
@@ -312,6 +314,12 @@ def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
         )
 
 
+def planning(source: End, target: End) -> str:
+    """The command that plans a migration between two ends; without the servers, which the caller adds."""
+    words = ["zkconsumer", "migrate", "plan", "--from", str(source), "--to", str(target)]
+    return shlex.join([*words, "--output", f"{source.kind}-to-{target.kind}.plan.json"])
+
+
 def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
     """Why consumers cannot have continued at the target of a plan, so that nothing may be copied back from there.
 
@@ -323,15 +331,15 @@ def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
         run: how far its run has come; None if it has not begun.
 
     Returns:
-        The reason in a sentence; None if a run of the plan is complete, or if it had nothing to write.
+        The reason in a sentence; None if a run of the plan is complete.
     """
-    new_plan = f"if consumers have continued there, `zkconsumer migrate plan --from {plan.target} --to {plan.source}`"
+    new_plan = f"if consumers have continued there, `{planning(plan.target, plan.source)}`"
     if run is not None and run.is_rolled_back:
         return (
             "the plan was rolled back, or a rollback was begun: complete it with `zkconsumer migrate rollback`, or "
             f"migrate again with `zkconsumer migrate run`; {new_plan}"
         )
-    if run is WriteState.COMPLETE or all(row.before == row.new for row in plan.partitions):
+    if run is WriteState.COMPLETE:
         return None
     if run is None:
         return "the plan was not run, or the file of its runs is missing; there is no way back"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import TRANSIENT, WriteRefused, ZkConsumerError, name_some
@@ -14,9 +15,11 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     ahead,
     changed_place,
+    planning,
     why_not_migrated,
 )
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back
+from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 _MOST_FAILURES: Final = 3
@@ -80,6 +83,7 @@ def decide_copy(
     *,
     run: WriteState | None,
     rewind: bool = False,
+    logs: Mapping[TopicPartition, LogRange] = MappingProxyType({}),
 ) -> MirrorCopy:
     """Compare both stores with the plan and with the last copy.
 
@@ -95,24 +99,34 @@ def decide_copy(
         guards: conditions of the group in ZooKeeper, such as that it has no members.
         run: how far the run of the plan has come.
         rewind: offsets may move back.
+        logs: of the partitions that :func:`moves_back` names; records that a log no longer has are not read again.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if (reason := why_not_migrated(plan, run)) is not None:
         refusals.append(reason)
-    in_kafka = {row.partition: row.in_kafka for row in rows}
     in_zookeeper = {row.partition: row.in_zookeeper for row in rows}
     if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
-            f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
+            f"`{planning(plan.source, plan.target)}` begins a new migration"
         )
-    back = moving_back(in_kafka, in_zookeeper, {})
+    back = moves_back(rows, logs)
     if back and not rewind:
         refusals.append(ahead(plan.source, plan.target, back))
     none = [row.partition for row in rows if row.in_kafka is None and row.in_zookeeper is None]
     warning = f"neither end has an offset of {name_some(none)}, where consumers begin at auto.offset.reset"
     return MirrorCopy(tuple(dict.fromkeys(refusals)), tuple(rows), (warning,) if none else ())
+
+
+def moves_back(
+    rows: Iterable[CopiedOffset], logs: Mapping[TopicPartition, LogRange] = MappingProxyType({})
+) -> list[TopicPartition]:
+    """The partitions whose offset in ZooKeeper a copy would move back, as :func:`moving_back`."""
+    in_kafka, in_zookeeper = {}, {}
+    for row in rows:
+        in_kafka[row.partition], in_zookeeper[row.partition] = row.in_kafka, row.in_zookeeper
+    return moving_back(in_kafka, in_zookeeper, logs)
 
 
 def moved_since(

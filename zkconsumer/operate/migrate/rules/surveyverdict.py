@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark, mark_verdict
 
 Layout = Literal["consumer", "offsets", "kafka-0.7", "last-processed", "empty"]
 """What the group's znodes are: a consumer's; offsets alone; Kafka 0.7's; those of a consumer that stores the last
@@ -85,6 +86,7 @@ class SurveyedPartition:
         in_zookeeper: offset stored there, None if there is none.
         in_kafka: the same in Kafka.
         log: the offsets of its log; None if unknown.
+        is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
     """
 
     partition: TopicPartition
@@ -92,6 +94,7 @@ class SurveyedPartition:
     in_zookeeper: int | None = None
     in_kafka: int | None = None
     log: LogRange | None = None
+    is_known: bool = True
 
     @property
     def planned(self) -> int | None:
@@ -113,7 +116,7 @@ class SurveyFacts:
         retention_minutes: ``offsets.retention.minutes`` by broker; None where the broker does not report it.
         releases: release of each broker.
         problems: what could not be read, one sentence each.
-        migrated_to: where the consumers of a migrated group continue; None for other groups.
+        mark: of a migration; None for other groups.
     """
 
     group: str
@@ -125,7 +128,7 @@ class SurveyFacts:
     retention_minutes: Mapping[int, int | None] = field(default_factory=dict)
     releases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    migrated_to: str | None = None
+    mark: MigrationMark | None = None
 
     @property
     def storage(self) -> Storage:
@@ -141,7 +144,7 @@ class SurveyFacts:
         """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
         if self.storage == "kafka":
             return []
-        return [p.partition for p in self.partitions if p.exists and p.planned is None]
+        return [p.partition for p in self.partitions if p.exists and p.is_known and p.planned is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +166,8 @@ class Survey:
 
 def survey(facts: SurveyFacts) -> Survey:
     """Derive the verdict from the facts."""
-    if facts.migrated_to is not None and not facts.members:
-        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.migrated_to}")
+    if facts.mark is not None and mark_verdict(facts.mark, has_members=bool(facts.members)) == "done":
+        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.mark.where}")
         return Survey(facts, (done,), SurveyVerdict.MIGRATED, f"zkconsumer groups explain --group {_quoted(facts)}")
     findings = [finding for rule in _RULES for finding in rule(facts)]
     findings.sort(key=lambda finding: list(Level).index(finding.level))
@@ -194,6 +197,16 @@ def _plan_command(facts: SurveyFacts, options: str = "", *, source: str = "") ->
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _marked(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    """A migration that is not done, or whose old consumers have returned."""
+    if facts.mark is not None:
+        command = f"zkconsumer groups explain --group {_quoted(facts)}"
+        text = describe_mark(facts.group, facts.mark)
+        if facts.members:
+            text = f"members are registered, and have a mark against them: {text}"
+        yield SurveyFinding(Level.BLOCKER, "marked", text, command)
 
 
 def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
@@ -376,6 +389,7 @@ def _problems(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 _RULES: Final[Sequence[Callable[[SurveyFacts], Iterator[SurveyFinding]]]] = (
+    _marked,
     _layout,
     _problems,
     _outside,

@@ -17,6 +17,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     beyond_plan,
     changed_place,
     make_plan,
+    planning,
     why_not_migrated,
 )
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
@@ -49,8 +50,7 @@ def decide_rollback(
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if run is None:
         refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
-    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
-    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
+    moved = moved_at_target(plan, offsets, beyond, former=True)
     if run is not None and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
@@ -67,6 +67,29 @@ def decide_rollback(
             "continue, and the target has the only offsets"
         )
     return tuple(dict.fromkeys(refusals))
+
+
+def moved_at_target(
+    plan: MigrationPlan,
+    offsets: Mapping[TopicPartition, int],
+    beyond: Mapping[TopicPartition, int],
+    *,
+    former: bool = False,
+) -> list[TopicPartition]:
+    """The partitions of which consumers have committed at the target since the migration, in the order of the plan.
+
+    Args:
+        plan: that was run.
+        offsets: of the target now, also of partitions that the plan does not have.
+        beyond: those that it does not have, when the run began.
+        former: an offset that the target had before the run has not moved, since the run may not have written it.
+    """
+    moved = [
+        row.partition
+        for row in plan.partitions
+        if (now := offsets.get(row.partition)) != row.new and (now != row.before if former else now is not None)
+    ]
+    return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
 
 
 def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
@@ -129,7 +152,7 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
         "left",
         not moved,
         f"offsets of {plan.source} have moved since the {writer}: {name_some(moved)}; consumers have continued there, "
-        f"too. `zkconsumer migrate plan --from {plan.target} --to {plan.source}` overwrites them"
+        f"too. `{planning(plan.target, plan.source)}` overwrites them"
         if moved
         else f"offsets of {plan.source} are as the {writer} left them",
     )

@@ -64,6 +64,11 @@ class ResetSpec:
     value: int = 0
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
+    @property
+    def begins_at_stored(self) -> bool:
+        """True if the result depends on the stored offset, so that this must be known."""
+        return self.kind in ("current", "shift")
+
 
 class OffsetRow(NamedTuple):
     """What a write does to the offset of one partition.

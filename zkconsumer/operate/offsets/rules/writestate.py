@@ -18,7 +18,7 @@ class WriteState(StrEnum):
     UNDOING = "undoing"
     """A rollback may have written; its outcome is unknown."""
     UNDONE = "undone"
-    """A rollback has written, at least a part."""
+    """A rollback has written, at least a part, or has found that nothing had to be undone."""
 
     @property
     def is_rolled_back(self) -> bool:
@@ -35,15 +35,15 @@ FOLLOWING: Final[Mapping[WriteState | None, frozenset[WriteState]]] = MappingPro
         WriteState.UNDONE: frozenset({WriteState.WRITING, WriteState.UNDOING, WriteState.COMPLETE}),
     }
 )
-"""By state, those that may follow. A rollback that is known to have written nothing leaves the state as it was. A run
+"""By state, those that may follow. A rollback that failed before it wrote leaves the state as it was. A run
 may find everything written although a rollback, which was killed, may have written."""
 
 
-def after_rollback(before: WriteState, *, wrote: bool) -> WriteState:
+def after_rollback(before: WriteState, *, is_undone: bool) -> WriteState:
     """The state after a rollback.
 
     Args:
         before: the state before it began. Another rollback does not know what became of one that was killed.
-        wrote: the rollback has written, or may have.
+        is_undone: the rollback has written, or may have, or nothing had to be written.
     """
-    return WriteState.UNDONE if wrote or before.is_rolled_back else before
+    return WriteState.UNDONE if is_undone or before.is_rolled_back else before

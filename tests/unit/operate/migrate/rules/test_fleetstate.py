@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge
+from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Place, PlannedPartition
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -11,7 +11,8 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("new", 0)
+STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
 
@@ -37,18 +38,30 @@ def facts(run=WriteState.COMPLETE, **others):
         (FleetFacts(problems=("silent", "deaf")), FleetState.UNKNOWN, "silent; deaf"),
         (facts(None), FleetState.PLANNED, ""),
         (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
-        (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.PLANNED, "outside"),
+        (facts(None, kafka=STABLE), FleetState.PLANNED, "members are to be stopped: those of kafka:g"),
+        (facts(None, exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
+        (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.REFUSED, "outside"),
+        (facts(None, target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
+        (facts(target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
         (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
         (facts(None, mark=MARK), FleetState.WRONG, "and no run of the plan"),
         (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
         (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
-        (facts(WriteState.UNDONE), FleetState.CAME_BACK, "rolled back"),
+        (facts(WriteState.UNDONE), FleetState.ROLLED_BACK, "rolled back"),
+        (facts(WriteState.UNDONE, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
         (facts(), FleetState.WRITTEN, ""),
         (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
         (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
         (facts(in_kafka={T0: 4}), FleetState.WRONG, "kafka:g has lost its offsets of t-1"),
         (facts(in_kafka={**OFFSETS, T1: 9}), FleetState.CONSUMED, ""),
-        (facts(kafka=KafkaGroup("Stable", "consumer", 1)), FleetState.CONSUMED, ""),
+        (facts(in_kafka={**OFFSETS, BEYOND: 1}), FleetState.CONSUMED, ""),
+        (facts(in_kafka={**OFFSETS, BEYOND: 1}, beyond={BEYOND: 1}), FleetState.WRITTEN, ""),
+        (facts(kafka=STABLE), FleetState.CONSUMED, ""),
+        (facts(mark=None), FleetState.WRITTEN, "it has no mark"),
+        (facts(mark=MARK._replace(state="migrating")), FleetState.WRONG, "run it again, or go back"),
+        (facts(in_kafka={}), FleetState.WRONG, "read once more"),
+        (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
+        (facts(exists=False, in_zookeeper={}, mark=None), FleetState.WRITTEN, "no new consumer has committed"),
         (
             facts(in_kafka={**OFFSETS, T1: 9}, in_zookeeper={**OFFSETS, T1: 8}, mirrored={T1: frozenset({8, 9})}),
             FleetState.MIRRORED,
@@ -56,6 +69,7 @@ def facts(run=WriteState.COMPLETE, **others):
         ),
         (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
         (facts(back=WriteState.COMPLETE), FleetState.CAME_BACK, "reversed"),
+        (facts(back=WriteState.COMPLETE, kafka=STABLE), FleetState.WRONG, "read the same records: stop them"),
         (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     ],
 )
@@ -64,3 +78,30 @@ def test_states(known, state, reason):
     assert judged.state is state
     assert reason in judged.reason
     assert bool(reason) == bool(judged.reason)
+
+
+@pytest.mark.parametrize(
+    ("known", "begun", "skipped"),
+    [
+        (FleetFacts(), "plan", "rollback reverse mirror"),
+        (facts(None), "plan run verify", "rollback reverse mirror"),
+        (facts(None, target=End("kafka", "h")), "plan", ""),
+        (facts(target=End("kafka", "h")), "", ""),
+        (facts(WriteState.WRITING), "run rollback", ""),
+        (facts(WriteState.UNDOING), "rollback", ""),
+        (facts(WriteState.UNDONE), "plan", "verify rollback reverse mirror"),
+        (facts(back=WriteState.COMPLETE), "plan", "verify rollback reverse mirror"),
+        (facts(back=WriteState.WRITING), "reverse", ""),
+        (facts(mark=MARK._replace(state="migrating")), "run rollback reverse", ""),
+        (facts(), "run verify rollback reverse mirror", "plan"),
+        (facts(kafka=STABLE), "verify rollback reverse mirror", "plan run"),
+        (facts(exists=False, kafka=STABLE), "rollback reverse", "plan run verify mirror"),
+        (facts(members=("a",)), "plan run verify rollback reverse mirror", ""),
+    ],
+)
+def test_which_commands_of_a_wave_leave_a_group_as_it_is(known, begun, skipped):
+    verbs = ("plan", "run", "verify", "rollback", "reverse", "mirror")
+    why = {verb: why_not_begun(verb, judge(known)) for verb in verbs}
+    assert [verb for verb in verbs if why[verb] is None] == begun.split()
+    assert [verb for verb in verbs if why[verb] is not None and why[verb].is_settled] == skipped.split()
+    assert all(one.reason for one in why.values() if one is not None)

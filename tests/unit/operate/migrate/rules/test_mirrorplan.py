@@ -12,6 +12,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     decide_copy,
     ends_mirror,
     moved_since,
+    moves_back,
     pause_before_copy,
 )
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
@@ -51,6 +52,14 @@ def test_an_offset_that_was_reset_in_kafka_is_copied_if_that_is_accepted():
     assert "zookeeper:g is ahead of kafka:g: t-0" in decide(reset, STORED).refusals[0]
     accepted = decide(reset, STORED, rewind=True)
     assert (accepted.refusals, accepted.due) == ((), {P0: 10})
+
+
+def test_records_that_the_log_no_longer_has_are_not_read_again():
+    """The log was truncated to 45; `migrate reverse` accepts the same."""
+    rows = [CopiedOffset(p, 45 if p == P0 else STORED[p], STORED[p]) for p in PARTITIONS]
+    assert moves_back(rows) == [P0]
+    copy = decide_copy(PLAN, {}, PLACE, rows, [EMPTY], run=RUN, logs={P0: LogRange(0, 45)})
+    assert (copy.refusals, copy.due) == ((), {P0: 45})
 
 
 def test_an_offset_that_expired_in_kafka_leaves_the_znode():

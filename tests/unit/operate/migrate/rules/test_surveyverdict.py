@@ -15,6 +15,7 @@ from zkconsumer.operate.migrate.rules.surveyverdict import (
 )
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = LogRange(10, 100)
@@ -30,6 +31,27 @@ GOOD = SurveyFacts(
 
 def partitions(**changes):
     return (replace(GOOD.partitions[0], **changes), GOOD.partitions[1])
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "verdict"),
+    [
+        ("migrated", (), SurveyVerdict.MIGRATED),
+        ("migrated", (SurveyedMember("g_a", "jvm", "static"),), SurveyVerdict.NOT_READY),
+        ("migrating", (), SurveyVerdict.NOT_READY),
+        ("undoing", (), SurveyVerdict.NOT_READY),
+    ],
+)
+def test_a_migration_that_is_not_done_is_no_reason_to_begin_another(state, members, verdict):
+    found = survey(replace(GOOD, mark=MigrationMark(state, "kafka:g", 1), members=members))
+    assert (found.verdict, found.next) == (verdict, "zkconsumer groups explain --group g")
+
+
+def test_an_offset_that_cannot_be_read_is_not_missing():
+    """`migrate plan --missing earliest` would be refused for it."""
+    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, is_known=False), problems=("znode t/0",)))
+    assert [finding.text for finding in found.findings if finding.level is Level.BLOCKER] == ["znode t/0"]
+    assert found.next == "zkconsumer migrate survey --group g"
 
 
 def test_a_stopped_group_with_all_offsets_is_ready():

@@ -200,11 +200,6 @@ def test_a_plan_that_was_rolled_back_has_no_way_back(state):
     assert "was rolled back" in back(after(SEEN, {}), run=state).refusals[0]
 
 
-def test_a_target_that_had_every_offset_needs_no_run():
-    seen = replace(SEEN, target=dict(SEEN.source))
-    assert back(after(seen, {P0: 1}), made=plan(seen), run=None).refusals == ()
-
-
 def test_the_way_back_is_on_the_same_servers():
     seen = replace(after(SEEN, {}), place=PLACE._replace(chroot=""))
     assert "chroot /kafka, not /" in back(seen).refusals[0]

@@ -1,0 +1,61 @@
+"""The mirror of a fleet, of whose groups copies fail."""
+
+import pytest
+
+from zkconsumer.errors import BrokerUnavailable, WriteRefused, ZkConsumerError
+from zkconsumer.operate.migrate import fleetmirror
+from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
+from zkconsumer.operate.migrate.fleetmirror import FleetMirror
+from zkconsumer.operate.migrate.mirror import CopyReport
+from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
+from zkconsumer.operate.offsets.snapshot import exclusive
+
+
+@pytest.fixture
+def job(tmp_path, servers):
+    servers.begin("zookeeper:g", "kafka:g")
+    files = GroupFiles(tmp_path / "fleet" / "g")
+    files.directory.mkdir(parents=True)
+    files.plan_file.write_text(encode_plan(servers.plan))
+    group = FleetGroup("g", 1, "", End("kafka", "g"))
+    return Job(FleetFile("c", "h:1", "", "", (group,)), group, files)
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """What becomes of the next copies."""
+    outcomes = []
+
+    def copy(_mirror, _ends):
+        if isinstance(outcome := outcomes.pop(0), Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(fleetmirror.Mirror, "copy", copy)
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [(ZkConsumerError("not authorized"), 3), (WriteRefused("members live"), 1), (BrokerUnavailable("away"), None)],
+)
+def test_what_waiting_does_not_cure_ends_the_mirror_of_a_group(job, copies, error, most):
+    """As for a single mirror; the plan is released for other commands."""
+    mirror = FleetMirror([job])
+    copies += [error, CopyReport(()), *[error] * 5]
+    tried = 0
+    while mirror.is_copied(job) and copies:
+        tried += 1
+        try:
+            mirror.copy(None, job)
+        except ZkConsumerError as raised:
+            assert raised is error  # noqa: PT017 - of some copies
+    assert tried == {3: 5, 1: 1, None: 7}[most]
+    if most is None:
+        with pytest.raises(WriteRefused, match="its mirror"), exclusive(job.files.plan_file):
+            pass
+        mirror.close()
+    with exclusive(job.files.plan_file):
+        mirror.close()

@@ -1,0 +1,94 @@
+"""What copies, imports, resets and exports make of what the stores hold; what is unknown is not taken for absent."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, Servers
+from zkconsumer.errors import WriteRefused
+from zkconsumer.operate.groups.groupwrites import plan_rename
+from zkconsumer.operate.offsets.groupstores import offset_nodes
+from zkconsumer.operate.offsets.offsetexport import export_offsets
+from zkconsumer.operate.offsets.offsetfiles import parse_offsets
+from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+
+P0, P1 = PARTITIONS[:2]
+
+
+@pytest.fixture
+def servers(tmp_path):
+    made = Servers(tmp_path)
+    made.store(OFFSETS)
+    made.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
+    return made
+
+
+@pytest.fixture
+def session(servers):
+    with closing(session_in_memory(servers.server)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def unreadable(servers):
+    servers.write("/consumers/g/offsets/t/1", b"abc")
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_what_cannot_be_read_is_not_copied_in_silence(servers, session):
+    with pytest.raises(WriteRefused, match="znode /consumers/g/offsets/t/1"):
+        plan_copy(session, servers.brokers, "g", "h")
+    (group,) = plan_copy(session, servers.brokers, "g", "h", {"t": (0,)}).groups
+    assert [row.partition for row in group.rows] == [P0]
+
+
+@pytest.mark.usefixtures("unreadable")
+@pytest.mark.parametrize("spec", [ResetSpec("current"), ResetSpec("shift", 1)])
+def test_no_reset_begins_at_what_cannot_be_read(servers, session, spec):
+    plan = plan_reset(session, servers.brokers, "g", None, spec, store="zookeeper")
+    assert "znode /consumers/g/offsets/t/1" in plan.refusals[0]
+    assert plan_reset(session, servers.brokers, "g", {"t": [0]}, spec, store="zookeeper").refusals == ()
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_a_reset_to_a_given_place_replaces_it(servers, session):
+    plan = plan_reset(session, servers.brokers, "g", {"t": [1]}, ResetSpec("offset", 7))
+    (row,) = plan.groups[0].rows
+    assert (plan.refusals, row.old, row.new, row.skipped) == ((), None, 7, None)
+    assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_an_import_replaces_it_with_a_warning(servers, session):
+    file = parse_offsets("f", b"/consumers/g/offsets/t/1:7\n", None)
+    plan = plan_import(session, servers.brokers, file)
+    assert (plan.refusals, [row.new for row in plan.groups[0].rows]) == ((), [7])
+    assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
+
+
+def test_a_group_that_a_typo_would_create_is_named(servers, session):
+    file = parse_offsets("f", b"/consumers/gg/offsets/t/1:7\n", None)
+    for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
+        assert plan.warnings == ("group gg does not exist, and is created",)
+    assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
+
+
+def test_a_negative_offset_is_none(servers, session):
+    servers.write("/consumers/g/offsets/t/1", b"-1")
+    nodes = offset_nodes(session, "g")
+    assert (nodes.offset(P1), P1 in nodes.offsets(), nodes.problems) == (None, False, ())
+    exported = export_offsets(session, ["g"])
+    assert [row.partition for row in exported.offsets] == [p for p in PARTITIONS if p != P1]
+    assert "znode /consumers/g/offsets/t/1" in exported.problems[0]
+    for plan in (plan_copy(session, servers.brokers, "g", "h"), plan_rename(session, servers.brokers, "g", "h")):
+        assert P1 not in [row.partition for row in plan.groups[0].rows]
+
+
+def test_a_store_with_negative_offsets_alone_has_none(servers, session):
+    servers.store(dict.fromkeys(PARTITIONS, -1))
+    servers.brokers.store("g", OFFSETS)
+    plan = plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"))
+    assert (plan.refusals, len(plan.groups[0].change.kafka)) == ((), len(PARTITIONS))

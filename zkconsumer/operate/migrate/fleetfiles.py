@@ -1,0 +1,127 @@
+"""The files of a fleet: one TOML file for each cluster, and the plans of each group.
+
+``DIR/CLUSTER.toml`` names the groups; ``DIR/CLUSTER/GROUP/`` has ``plan.json``, ``back.json`` for the way back, and
+what their runs keep beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import UsageError, WriteRefused
+from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, parse_fleet
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.planfile import decode_plan
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
+
+_PLAN: Final = "plan.json"
+_BACK: Final = "back.json"
+_EARLIER: Final = "earlier"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFiles:
+    """The files of one group of a fleet."""
+
+    directory: Path
+
+    @property
+    def plan_file(self) -> Path:
+        """Of the plan to Kafka."""
+        return self.directory / _PLAN
+
+    @property
+    def back_file(self) -> Path:
+        """Of the plan of the way back."""
+        return self.directory / _BACK
+
+    def plan(self) -> MigrationPlan | None:
+        """The plan; None if there is none.
+
+        Raises:
+            ZkConsumerError: it is no plan.
+            OSError: it cannot be read.
+        """
+        return _read(self.plan_file)
+
+    def back(self) -> MigrationPlan | None:
+        """The plan of the way back; as :meth:`plan`."""
+        return _read(self.back_file)
+
+    def run_state(self) -> WriteState | None:
+        """How far runs of the plan have come; raises as :meth:`plan`."""
+        return _state(self.plan(), self.plan_file)
+
+    def back_state(self) -> WriteState | None:
+        """How far the run of the way back has come; raises as :meth:`plan`."""
+        return _state(self.back(), self.back_file)
+
+    def required_plan(self) -> MigrationPlan:
+        """The plan.
+
+        Raises:
+            WriteRefused: there is none.
+        """
+        plan = self.plan()
+        if plan is None:
+            raise WriteRefused(["it has no plan; `zkconsumer migrate fleet plan` makes it"])
+        return plan
+
+    def put_away(self) -> None:
+        """Keep the files of a migration that came back under another name, and begin with none."""
+        number = 1
+        while (to := self.directory.with_name(f"{self.directory.name}.{_EARLIER}-{number}")).exists():
+            number += 1
+        self.directory.rename(to)
+
+
+def _read(file: Path) -> MigrationPlan | None:
+    with suppress(FileNotFoundError):
+        return decode_plan(str(file), file.read_bytes())
+    return None
+
+
+def _state(plan: MigrationPlan | None, file: Path) -> WriteState | None:
+    return None if plan is None else snapshot_of_plan(plan, file).state
+
+
+def files_of(directory: Path, fleet: FleetFile, group: FleetGroup) -> GroupFiles:
+    """Where the files of a group are."""
+    return GroupFiles(directory / fleet.name / group.directory)
+
+
+def read_fleets(directory: Path, names: Collection[str] = ()) -> list[FleetFile]:
+    """The clusters of a fleet, in the order of their names.
+
+    Args:
+        directory: of the fleet.
+        names: of the clusters to read; none stands for all.
+
+    Raises:
+        UsageError: there is none, or a file has faults.
+        OSError: a file cannot be read.
+    """
+    files = sorted(directory.glob("*.toml"))
+    if not files:
+        raise UsageError(f"{directory} has no cluster; `zkconsumer migrate fleet init {directory}` writes one")
+    if absent := sorted(set(names) - {file.stem for file in files}):
+        raise UsageError(f"{directory} has no cluster {absent[0]}")
+    return [parse_fleet(file.stem, file.read_bytes()) for file in files if not names or file.stem in names]
+
+
+class Job(NamedTuple):
+    """One group of a wave."""
+
+    fleet: FleetFile
+    group: FleetGroup
+    files: GroupFiles
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its cluster, and the group."""
+        return self.fleet.name, self.group.group

@@ -1,0 +1,192 @@
+"""The steps of a fleet: what is planned, written or compared of one group, with all guards of the single commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.operate.migrate.fleetfiles import Job
+from zkconsumer.operate.migrate.fleetstatus import read_status
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.mirror import mirrored
+from zkconsumer.operate.migrate.rollback import plan_rollback, roll_back
+from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
+from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, make_plan, verify
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
+from zkconsumer.operate.migrate.rules.waysback import reverse_plan
+from zkconsumer.operate.migrate.run import check_plan, run_plan
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, snapshot_of_plan
+from zkconsumer.operate.offsets.wholefiles import write_whole
+
+
+class StepResult(NamedTuple):
+    """What a step did.
+
+    Attributes:
+        offsets: number of offsets that were planned, written or compared.
+        warnings: what the operator should know.
+        skipped: records that no consumer will have read, by a plan.
+        replayed: records that will be read again, by a plan.
+    """
+
+    offsets: int
+    warnings: tuple[str, ...] = ()
+    skipped: int = 0
+    replayed: int = 0
+
+
+Step = Callable[[MigrationEnds, Job], StepResult]
+"""Does one step for a group. It raises WriteRefused if a guard does not hold, and ZkConsumerError or OSError if it
+fails."""
+
+
+def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
+    """Plan, or plan again as long as no run of the plan stands; see :data:`Step`.
+
+    A group that was migrated and has gone wrong since, for example because old consumers have continued, is planned
+    again from where ZooKeeper is now, if the guards accept that.
+    """
+    files = job.files
+    if not files.plan_file.exists():
+        return _planned(_write_plan(ends, job))
+    with exclusive(files.plan_file):  # a run of the former plan would not find its file any more
+        run, back = files.run_state(), files.back_state()
+        if run is None and back is None:
+            return _planned(_write_plan(ends, job))
+        if run is WriteState.UNDONE or back is WriteState.COMPLETE:
+            files.put_away()
+            return _planned(_write_plan(ends, job))
+        (row,) = read_status(ends.session, ends.cluster, [job])
+        stands = run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG
+        if stands or why_not_begun("plan", row.judged) is not None:
+            raise WriteRefused([row.reason or f"it is {row.state}"])
+        plan = _make_plan(ends, job.group)
+        if plan.refusals:  # the former plan is what there is
+            raise WriteRefused(plan.refusals)
+        files.put_away()
+        return _planned(_write_plan(ends, job, plan))
+
+
+def _make_plan(ends: MigrationEnds, group: FleetGroup) -> MigrationPlan:
+    return make_plan(
+        ends.source,
+        ends.target,
+        ends.session.address,
+        ends.observe(),
+        missing=group.missing,
+        retention_ms=None,
+        now_ms=int(time.time() * 1000),
+        rewind=group.rewind,
+    )
+
+
+def _write_plan(ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None) -> MigrationPlan:
+    plan = plan or _make_plan(ends, job.group)
+    job.files.directory.mkdir(parents=True, exist_ok=True)
+    write_whole(job.files.plan_file, encode_plan(plan))
+    return plan
+
+
+def _planned(plan: MigrationPlan) -> StepResult:
+    if plan.refusals:
+        raise WriteRefused(plan.refusals)
+    rows = plan.partitions
+    return StepResult(len(rows), plan.warnings, sum(row.skipped for row in rows), sum(row.replayed for row in rows))
+
+
+def run_step(clock: Callable[[], datetime], *, execute: bool, long_hold: bool = False, any_time: bool = False) -> Step:
+    """Run the plan, or the rest of it; refused while the time of ``clock`` is outside of the group's window."""
+
+    def run(ends: MigrationEnds, job: Job) -> StepResult:
+        window = job.group.window
+        if window is not None and not any_time and not window.has(clock()):
+            begin, end = (moment.isoformat() for moment in window)
+            raise WriteRefused([f"its window is {begin} to {end}; give --any-time to ignore it"])
+        return _run(ends, job.files.required_plan(), job.files.plan_file, execute=execute, long_hold=long_hold)
+
+    return run
+
+
+def _run(ends: MigrationEnds, plan: MigrationPlan, file: Path, *, execute: bool, long_hold: bool) -> StepResult:
+    if not execute:
+        checked = check_plan(ends, plan, file)
+        return StepResult(len(plan.partitions) - len(checked.found), tuple(checked.warnings))
+    report = run_plan(ends, plan, file, long_hold=long_hold)
+    if report.faults:
+        raise ZkConsumerError("; ".join(report.faults))
+    return StepResult(len(report.written), tuple(report.warnings))
+
+
+def verify_step(ends: MigrationEnds, job: Job) -> StepResult:
+    """Compare both stores with the plan; see :data:`Step`."""
+    plan = job.files.required_plan()
+    planned = [row.partition for row in plan.partitions]
+    present = ends.offsets_of_target(planned, with_others=True)
+    rows = verify(plan, ends.observe([*planned, *present]))
+    if other := [row.partition for row in rows if not row.is_equal]:
+        raise WriteRefused(
+            [
+                f"{len(other)} of {len(rows)} partitions of {plan.source} and {plan.target} differ: "
+                f"{name_some(other)}; they do once consumers have committed"
+            ]
+        )
+    return StepResult(len(rows))
+
+
+def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:
+    """Write back what the target had before the runs of the plan; see :data:`Step`."""
+
+    def undo(ends: MigrationEnds, job: Job) -> StepResult:
+        plan, file = job.files.required_plan(), job.files.plan_file
+        with exclusive(file):
+            writes = plan_rollback(ends, plan, file)
+            if writes.refusals:
+                raise WriteRefused(writes.refusals)
+            if not execute:
+                return StepResult(sum(len(group.rows) for group in writes.groups), writes.warnings)
+            snapshot = SnapshotFile(default_path("rollback of plan.json", file.absolute().parent))
+            report = roll_back(plan, file, ends.session, ends.cluster, writes, snapshot, long_hold=long_hold)
+        if report.faults:
+            raise ZkConsumerError("; ".join(report.faults))
+        return StepResult(len(report.written), (*writes.warnings, *report.warnings))
+
+    return undo
+
+
+def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "fail", rewind: bool = False) -> Step:
+    """Plan the way back from where the consumers are now, and run it; the ends are reversed. See :data:`Step`.
+
+    What the file of the fleet accepts of the way there, it does not accept of the way back: ``missing`` and ``rewind``
+    are given for this step.
+    """
+
+    def reverse(ends: MigrationEnds, job: Job) -> StepResult:
+        files = job.files
+        plan, back = files.required_plan(), files.back()
+        if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
+            with exclusive(files.plan_file):
+                copied = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
+                back = reverse_plan(
+                    plan,
+                    ends.observe([row.partition for row in plan.partitions], copied),
+                    copied,
+                    files.run_state(),
+                    missing=missing,
+                    retention_ms=None,
+                    now_ms=int(time.time() * 1000),
+                    rewind=rewind,
+                )
+                write_whole(files.back_file, encode_plan(back))
+        planned = _planned(back)
+        if not execute:
+            return planned
+        written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)
+        return written._replace(skipped=planned.skipped, replayed=planned.replayed)
+
+    return reverse
