@@ -107,11 +107,6 @@ class GroupZnodes:
         return max((stored.modified_ms for stored in self.offsets.values()), default=None)
 
     @property
-    def migrated_to(self) -> str | None:
-        """Where the consumers of a migrated group continue; None for a group that is not, or that is under way."""
-        return self.mark.where if self.mark is not None and self.mark.state == "migrated" else None
-
-    @property
     def is_commanded(self) -> bool:
         """True if all members obey a coordinator, which assigns otherwise than the JVM's members do."""
         return self.coordinator is not None and self.live <= self.coordinator.commands.keys()

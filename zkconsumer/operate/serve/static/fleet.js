@@ -5,7 +5,14 @@
 import { byId, cell, printable, UNKNOWN } from "./cells.js";
 
 const INTERVAL_MS = 10_000;
-const KINDS = { "gone wrong": "bad", unknown: "warning", done: "good", consumed: "good", mirrored: "good" };
+const KINDS = {
+  "gone wrong": "bad",
+  refused: "warning",
+  unknown: "warning",
+  done: "good",
+  consumed: "good",
+  mirrored: "good",
+};
 
 function badge(state) {
   const made = document.createElement("span");
