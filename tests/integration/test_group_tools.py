@@ -552,7 +552,7 @@ def test_brokers_that_are_gone_are_explained(private_sandbox, unique_name):
         box.brokers[0].resume()
         box.brokers[0].stop()
         eventually(lambda: zookeeper.exists("/controller") is None)
-        assert "no-controller" in kinds()
+        assert "no-broker" in kinds()
 
 
 @pytest.mark.slow
