@@ -5,9 +5,9 @@ from kazoo.security import make_acl
 
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetexport import export_offsets
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 
 pytestmark = pytest.mark.integration
 

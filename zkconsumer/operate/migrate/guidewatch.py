@@ -17,7 +17,8 @@ from zkconsumer.errors import (
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, decode_commit, partition_of_group
 from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
-from zkconsumer.operate.offsets.groupstores import Cluster, stored_offset, why_unreadable
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.offsetnodes import stored_offset, why_unreadable
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode

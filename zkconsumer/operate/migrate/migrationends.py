@@ -17,7 +17,8 @@ from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place
 from zkconsumer.operate.migrate.survey import stores_last_processed
-from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, offset_nodes, partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
+from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
 from zkconsumer.operate.offsets.writeplan import Guards, topic_identities
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json

@@ -28,7 +28,8 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import live_members
-from zkconsumer.operate.offsets.groupstores import offset_nodes, partitions_to_hold, stored_offset
+from zkconsumer.operate.offsets.groupstores import partitions_to_hold
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes, stored_offset
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import (

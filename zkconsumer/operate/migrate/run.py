@@ -20,7 +20,7 @@ from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
-from zkconsumer.operate.offsets.groupstores import offset_nodes
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.writestate import WriteState

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     BrokerUnavailable,
-    MalformedZnode,
     ProtocolError,
     WriteRefused,
     ZkConsumerError,
@@ -21,7 +19,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, usable_offset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
@@ -33,9 +31,8 @@ from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, partition_named
-from zkconsumer.zookeeper.rules.znodes import OffsetNode, TopicNode
+from zkconsumer.zookeeper.rules.znodes import TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]
@@ -51,101 +48,6 @@ T = TypeVar("T")
 def in_requests(offsets: Sequence[T]) -> Iterator[Sequence[T]]:
     """The offsets to commit or to delete in parts that are small enough for one request each."""
     return (offsets[start : start + _MOST_IN_REQUEST] for start in range(0, len(offsets), _MOST_IN_REQUEST))
-
-
-class NodeData(Protocol):
-    """What a znode holds, now or in a snapshot."""
-
-    @property
-    def data(self) -> bytes | None:
-        """Its content."""
-
-
-class OffsetNodes(NamedTuple):
-    """Offset znodes of a group.
-
-    Attributes:
-        nodes: by partition, also those that hold no offset.
-        unreadable: why the offset of a partition is unknown, in a sentence: its znode holds no number, or may not be
-            read. Such an offset is not absent: a consumer may be far beyond where it would begin without one.
-        problems: these, and what else among the znodes is no offset of a partition, one sentence each.
-    """
-
-    nodes: dict[TopicPartition, Znode]
-    unreadable: Mapping[TopicPartition, str] = MappingProxyType({})
-    problems: tuple[str, ...] = ()
-
-    def offset(self, partition: TopicPartition) -> int | None:
-        """The offset; None if there is none, or if it is unknown."""
-        return stored_offset("", self.nodes.get(partition))
-
-    def offsets(self) -> dict[TopicPartition, int]:
-        """The offsets that consumers would continue at."""
-        return {p: offset for p, node in self.nodes.items() if (offset := stored_offset("", node)) is not None}
-
-    def has_offsets(self) -> bool:
-        """True if there are some, or if that is unknown of a partition."""
-        return bool(self.unreadable or self.offsets())
-
-
-def stored_offset(path: str, node: Znode | NodeData | None) -> int | None:
-    """The offset at which a consumer continues by a znode; None if there is none, or if it is unknown."""
-    try:
-        return None if node is None else usable_offset(OffsetNode.decode(path, node.data))
-    except MalformedZnode:
-        return None
-
-
-def why_unreadable(path: str, node: Znode | None) -> str | None:
-    """Why the offset in a znode is unknown, in a sentence; None if it is known, or if there is no znode."""
-    try:
-        if node is not None:
-            OffsetNode.decode(path, node.data)
-    except MalformedZnode as error:
-        return str(error)
-    return None
-
-
-def offset_nodes(
-    session: ZkSession, group: str, topics: Collection[str] | None = None, *, without_refused: bool = False
-) -> OffsetNodes:
-    """Read the offset znodes of a group.
-
-    Args:
-        session: an open session.
-        group: name of the group.
-        topics: read those of these topics; None for all that have some.
-        without_refused: what may not be read is a problem of the result, and no error.
-
-    Raises:
-        ZooKeeperRefused: the group's list of topics may not be read, or, unless ``without_refused``, another znode.
-    """
-    if session.is_absent:  # a group of brokers may have a name that no znode can have
-        return OffsetNodes({})
-    paths = GroupPaths(group)
-    if topics is None:
-        topics = session.children(paths.offsets) or []
-    children = session.children_of(paths.offset_topic(topic) for topic in sorted(topics))
-    problems: list[str] = []
-    wanted: dict[str, TopicPartition] = {}
-    for topic in sorted(topics):
-        for name in children.names.get(paths.offset_topic(topic)) or ():
-            path = f"{paths.offset_topic(topic)}/{name}"
-            if (number := partition_named(name)) is not None:
-                wanted[path] = TopicPartition(topic, number)
-            else:
-                problems.append(f"znode {path!r} is not the offset of a partition")
-    reads = session.read_many(wanted)
-    if not without_refused:
-        for refused in (*children.refused.values(), *reads.refused.values()):
-            raise refused
-    nodes = {wanted[path]: node for path, node in reads.nodes.items() if node is not None}
-    unreadable = {wanted[path]: str(refused) for path, refused in reads.refused.items()}
-    for partition, node in nodes.items():
-        if (reason := why_unreadable(paths.offset(partition), node)) is not None:
-            unreadable[partition] = reason
-    problems += map(str, children.refused.values())
-    return OffsetNodes(dict(sorted(nodes.items())), unreadable, (*problems, *unreadable.values()))
 
 
 def partitions_to_hold(

@@ -9,8 +9,8 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
-from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 

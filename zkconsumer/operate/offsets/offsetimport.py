@@ -9,8 +9,9 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
-from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
+from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.writeplan import (

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.offsets.groupstores import Cluster, Store, offset_nodes
+from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow, ResetSpec, reset_offset
 from zkconsumer.operate.offsets.writeplan import (
     Guards,

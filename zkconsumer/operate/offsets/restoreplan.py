@@ -10,7 +10,8 @@ from typing import Literal
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
-from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, partitions_to_hold, stored_offset
+from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
+from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import (

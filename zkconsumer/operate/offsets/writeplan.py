@@ -15,7 +15,8 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
-from zkconsumer.operate.offsets.groupstores import Cluster, OffsetNodes, Store, partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
+from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.access import Access

@@ -20,7 +20,7 @@ from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets import grouphold as hold_module
 from zkconsumer.operate.offsets import kafkawrites, offsetwrites, znodewrites
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd
-from zkconsumer.operate.offsets.groupstores import OffsetNodes
+from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.writeplan import Guards

@@ -8,10 +8,10 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, Servers
 from zkconsumer.errors import WriteRefused
 from zkconsumer.operate.groups.groupwrites import plan_rename
-from zkconsumer.operate.offsets.groupstores import offset_nodes
 from zkconsumer.operate.offsets.offsetexport import export_offsets
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 
