@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -24,6 +24,11 @@ _WHERE = {
     "group.id is missing": "; give --group, or --config FILE with group.id",
     "zookeeper.connect is missing": "; give --zookeeper, or --config FILE with zookeeper.connect",
 }
+_FOR_BROKERS: Final = {
+    False: "; for groups that brokers coordinate give --bootstrap-server in its place, to commands that know them",
+    True: "; this command is for groups in ZooKeeper: for those that brokers coordinate use kafka-consumer-groups",
+}
+"""What else may be meant without a ZooKeeper, by whether brokers are named."""
 """The option that supplies a missing property, by the violation."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,7 +71,8 @@ bootstrap_option = click.option(
     "bootstrap_servers",
     callback=_check_brokers,
     metavar="HOST:PORT[,..]",
-    help="Read brokers, topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4.",
+    help="Read brokers, topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4, and for "
+    "groups that brokers coordinate.",
 )
 
 
@@ -197,7 +203,14 @@ class ToolConnection:
     def config(self) -> ConsumerConfig:
         """See :func:`tool_config`."""
         refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
-        return tool_config(self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers)
+        try:
+            return tool_config(
+                self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers
+            )
+        except ConfigError as error:
+            missing = "zookeeper.connect is missing"
+            hint = _FOR_BROKERS[self.bootstrap_servers is not None]
+            raise ConfigError([v + hint if v.startswith(missing) else v for v in error.violations]) from error
 
     def broker_config(self) -> ConsumerConfig | None:
         """The configuration for groups that brokers coordinate: if brokers are named, and no ZooKeeper is; else None.

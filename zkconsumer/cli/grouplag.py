@@ -94,7 +94,7 @@ def status(
     storage: OffsetStorage,
     as_json: bool,
 ) -> None:
-    """Evaluate the lag of groups over a window of samples.
+    """Evaluate the lag of groups over a window of samples, which by default takes 90 s.
 
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag grew and never fell),
