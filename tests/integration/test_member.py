@@ -509,7 +509,7 @@ def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, 
     fetch.position = dict.fromkeys(partitions, 100)
     eventually(lambda: zookeeper.exists(f"{path}/1") is not None)
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True, admin=True)])
-    with pytest.raises(OffsetsNotStored, match=f"not stored: {topic}-0; the others are stored"):
+    with pytest.raises(OffsetsNotStored, match=f"not stored: {topic}-0; the log has the reason. Any others are stored"):
         member.commit(dict.fromkeys(partitions, 100))
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", all=True)])
     fetch.released = {partitions[0]: 20, partitions[1]: 20}
