@@ -274,7 +274,7 @@ def evaluate_group(
         if mark.state == "migrated" and not members:
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
         elif not status.is_problem:
-            status, reason = LagStatus.WARN, _marked(mark, members)
+            status, reason = LagStatus.WARN, _marked(mark)
     elif not members and not status.is_error:
         status, reason = (
             LagStatus.NO_MEMBERS,
@@ -288,10 +288,10 @@ def evaluate_group(
     return GroupLag(status, reason, complete, lag, consumed_per_s, produced_per_s, evaluated)
 
 
-def _marked(mark: MigrationMark, members: int) -> str:
+def _marked(mark: MigrationMark) -> str:
     match mark.state:
         case "migrated":
-            return f"{members} members are registered, though it was migrated to {mark.where}"
+            return f"it has members in ZooKeeper, though it was migrated to {mark.where}"
         case "migrating":
             return f"a migration to {mark.where} is not complete, and keeps members out: run it again"
     return f"a way back from {mark.where} is not complete, and keeps members out: run it again"
