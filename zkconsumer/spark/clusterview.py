@@ -36,6 +36,7 @@ class ClusterView:
             ``client.id``, which by default is the name of the group in this package only.
         refused: why offsets are unreadable that are stored in Kafka.
         unshared: live members with ``group.share=false``; brokers do not know them.
+        session_ms: session timeouts in ms, by member, of those that have written them.
     """
 
     brokers: tuple[Broker, ...]
@@ -45,6 +46,7 @@ class ClusterView:
     our_members: frozenset[str]
     refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
     unshared: frozenset[str] = frozenset()
+    session_ms: Mapping[str, int] = field(default_factory=dict)
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of each topic."""
@@ -92,6 +94,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             our_members=frozenset(group.our_clients),
             refused=refused,
             unshared=frozenset(group.unshared & group.members.keys()),
+            session_ms=group.session_ms,
         )
     finally:
         session.close()

@@ -24,22 +24,22 @@ class GroupSharing:
 
     def __init__(self, config: ConsumerConfig, read_cluster: Callable[[], ClusterView]) -> None:
         self._group, self._shares = config.group_id, config.group_share
-        session_ms = config.membership_timeout_ms
-        self._patience_s = _PATIENCE * session_ms / 1000
+        self._session_ms = config.membership_timeout_ms
         self._read_cluster = read_cluster
         self._checked: int | None = None
 
     def await_admission(self) -> ClusterView:
         """The state of the group, as soon as the query may join it.
 
-        A member that was killed stays in the group for its session timeout, so it is waited for.
+        A member that was killed stays in the group for its session timeout, so it is waited for: for its own where it
+        has written it, since servers have a least and a longest session, else for this query's.
 
         Raises:
             UsageError: the query does not share the group, but the group has live members; or one of the live members
                 does not share it.
             ZkConsumerError: the group cannot be read.
         """
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
         waited_for: frozenset[str] = frozenset()
         while True:
             view = self._read_cluster()
@@ -47,7 +47,8 @@ class GroupSharing:
             if not barring:
                 return view
             named = ", ".join(sorted(barring))
-            if time.monotonic() > deadline:
+            session_ms = max(self._session_ms, *(view.session_ms.get(member, 0) for member in barring))
+            if time.monotonic() > began + _PATIENCE * session_ms / 1000:
                 whose = "do not share it" if self._shares else "are live, and this query does not share it"
                 raise UsageError(
                     f"group {self._group} cannot be joined: its members {named} {whose} (group.share=false). Stop "

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -32,6 +34,12 @@ def test_a_member_that_was_killed_is_waited_for():
     old = view({"g_old"}, {"g_old"})
     assert sharing(old, old, view(), session_ms=600_000).await_admission() == view()
     assert sharing(old, old, view(), session_ms=600_000, shares=True).await_admission() == view()
+
+
+def test_a_member_that_was_killed_is_waited_for_as_long_as_its_own_session_may_last():
+    """The servers' least session is longer than what this query asks for, for example."""
+    old = dataclasses.replace(view({"g_old"}, {"g_old"}), session_ms={"g_old": 600_000})
+    assert sharing(old, old, view()).await_admission() == view()
 
 
 def test_a_query_that_does_not_share_joins_no_live_member():
