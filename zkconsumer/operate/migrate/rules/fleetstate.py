@@ -129,7 +129,7 @@ def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         case WriteState.UNDOING:
             return _wrong("a rollback has begun and is not complete: roll it back again", "rollback")
         case WriteState.UNDONE:
-            return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
+            return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back", "rollback")
     return _written(facts, plan)
 
 
@@ -163,12 +163,17 @@ def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
 
 def _on_the_way_back(facts: FleetFacts, back: WriteState, plan: MigrationPlan) -> Judged:
     if back is WriteState.COMPLETE:
-        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
+        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed", "reverse")
     return _wrong("a way back has begun and is not complete: reverse it again", "reverse")
 
 
-def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str) -> Judged:
-    """Its consumers are to run in ZooKeeper, and nowhere else."""
+def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str, verb: Verb) -> Judged:
+    """Its consumers are to run in ZooKeeper, and nowhere else.
+
+    1. All is written back, and the file shows that; 2. the command is killed; 3. the mark still keeps members out.
+    """
+    if facts.mark is not None:
+        return _wrong(f"{how}, and its mark is {facts.mark.state}, so the command was killed: repeat `{verb}`", verb)
     if _members_in_kafka(facts, plan):
         return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))

@@ -14,6 +14,7 @@ from zkconsumer.zookeeper.rules.znodes import MigrationMark
 T0, T1, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("new", 0)
 STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
+UNDOING = MigrationMark("undoing", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
 
 
@@ -47,8 +48,10 @@ def facts(run=WriteState.COMPLETE, **others):
         (facts(None, mark=MARK), FleetState.WRONG, "and no run of the plan"),
         (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
         (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
-        (facts(WriteState.UNDONE), FleetState.ROLLED_BACK, "rolled back"),
-        (facts(WriteState.UNDONE, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
+        (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
+        (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
+        (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
+        (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: repeat `reverse`"),
         (facts(), FleetState.WRITTEN, ""),
         (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
         (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
@@ -68,7 +71,7 @@ def facts(run=WriteState.COMPLETE, **others):
             "",
         ),
         (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
-        (facts(back=WriteState.COMPLETE), FleetState.CAME_BACK, "reversed"),
+        (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
         (facts(back=WriteState.COMPLETE, kafka=STABLE), FleetState.WRONG, "read the same records: stop them"),
         (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     ],
