@@ -72,7 +72,7 @@ def facts(run=WriteState.COMPLETE, **others):
         ),
         (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
         (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
-        (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "read the same records: stop them"),
+        (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
         (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     ],
 )
