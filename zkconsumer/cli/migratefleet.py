@@ -25,11 +25,10 @@ from zkconsumer.cli.fleettables import (
     status_document,
     status_lines,
 )
-from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
-from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, MISSING, REWIND
+from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, LONG_HOLD, MISSING, REWIND
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import connected, refuse
@@ -60,7 +59,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     """Write DIR/NAME.toml with the groups of a cluster, from what is found; edit it, and keep it in git.
 
     Groups that are not ready, by `migrate survey`, get wave 0, which only --group reaches, and the reason. Waves have
-    the groups with the fewest partitions first. Groups that were migrated are left out. If the file exists, groups that
+    the groups with the fewest partitions first. Groups that were migrated are skipped. If the file exists, groups that
     it does not have are appended; what it has stays.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
@@ -256,8 +255,8 @@ def reverse_command(
 
 @fleet.command("mirror")
 @fleet_options
-@duration_option("--for", "7d", "How long to copy.", argument="duration")
-@duration_option("--interval", "60s", "Between copies.")
+@COPY_FOR
+@COPY_INTERVAL
 @EXECUTE
 @LONG_HOLD
 @REWIND

@@ -12,10 +12,19 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.ending import Ending
-from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.main import EXIT_FAILED
-from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, REWIND, connection_of, ends_of, read_plan
+from zkconsumer.cli.migrationoptions import (
+    COPY_FOR,
+    COPY_INTERVAL,
+    EXECUTE,
+    LONG_HOLD,
+    PLAN,
+    REWIND,
+    connection_of,
+    ends_of,
+    read_plan,
+)
 from zkconsumer.cli.migrationtables import copy_lines
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
@@ -33,8 +42,8 @@ if TYPE_CHECKING:
 @click.command("mirror")
 @PLAN
 @tool_options
-@duration_option("--for", "7d", "How long to copy.", argument="duration")
-@duration_option("--interval", "60s", "Between copies.")
+@COPY_FOR
+@COPY_INTERVAL
 @EXECUTE
 @LONG_HOLD
 @REWIND

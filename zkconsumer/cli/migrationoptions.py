@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
+from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
 from zkconsumer.cli.writing import connected, refuse
@@ -67,6 +68,8 @@ LONG_HOLD = click.option(
 REWIND = click.option(
     "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
 )
+COPY_FOR = duration_option("--for", "7d", "How long to copy.", argument="duration")
+COPY_INTERVAL = duration_option("--interval", "60s", "Between copies.")
 RETENTION = click.option(
     "--retention",
     "retention_ms",

@@ -1,11 +1,8 @@
 """What copies, imports, resets and exports make of what the stores hold; what is unknown is not taken for absent."""
 
-from contextlib import closing
-
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
-from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, Servers
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.errors import WriteRefused
 from zkconsumer.operate.groups.groupwrites import plan_rename
 from zkconsumer.operate.offsets.offsetexport import export_offsets
@@ -19,17 +16,9 @@ P0, P1 = PARTITIONS[:2]
 
 
 @pytest.fixture
-def servers(tmp_path):
-    made = Servers(tmp_path)
-    made.store(OFFSETS)
-    made.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
-    return made
-
-
-@pytest.fixture
-def session(servers):
-    with closing(session_in_memory(servers.server)) as opened:
-        yield opened
+def servers(servers):
+    servers.store(OFFSETS)
+    return servers
 
 
 @pytest.fixture

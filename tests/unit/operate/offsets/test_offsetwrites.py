@@ -1,7 +1,5 @@
 """Writes of a group's offsets to a ZooKeeper and brokers in memory, in which something happens in the middle."""
 
-from contextlib import closing
-
 import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol.serialization import GetData
@@ -19,13 +17,6 @@ from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.zookeeper.transaction import Operation
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
-
-
-@pytest.fixture
-def session(servers):
-    servers.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
-    with closing(session_in_memory(servers.server)) as session:
-        yield session
 
 
 def after_writing(monkeypatch, action):

@@ -1,12 +1,11 @@
 """Undo and completion of what a command wrote, from its snapshot."""
 
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.groupsinmemory import log, session_in_memory
-from tests.fixtures.migrationsinmemory import OFFSETS, Servers
+from tests.fixtures.groupsinmemory import log
+from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
@@ -19,18 +18,9 @@ from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
 
 
 @pytest.fixture
-def servers(tmp_path):
-    """Servers with group g, all of whose topics exist."""
-    made = Servers(tmp_path)
-    made.store(OFFSETS)
-    made.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
-    return made
-
-
-@pytest.fixture
-def session(servers):
-    with closing(session_in_memory(servers.server)) as opened:
-        yield opened
+def servers(servers):
+    servers.store(OFFSETS)
+    return servers
 
 
 @pytest.fixture
