@@ -110,7 +110,9 @@ class ZooKeeperOffsetStore:
         that were read: no other member writes those while this member owns them. If another client did, that is
         logged, and our offset stays, as with the JVM consumer; an error would stop commits of 500 partitions for one.
         """
-        todo = changed_offsets(offsets, {partition: known.offset for partition, known in self._known.items()})
+        # Not compared with what an unanswered write may have replaced.
+        certain = {p: known.offset for p, known in self._known.items() if known.version is not None}
+        todo = changed_offsets(offsets, certain)
         done = offsets.keys() - todo.keys()
         kinds: dict[TopicPartition, Kind] = {p: "create" if self._is_missing(p) else "set" for p in todo}
         for _ in range(_ROUNDS):

@@ -145,6 +145,17 @@ def test_a_lost_answer_is_not_taken_for_anothers_write(store, stored, znodes, ca
     assert caplog.text == ""
 
 
+def test_an_offset_as_it_was_before_a_lost_answer_is_written(store, stored, znodes):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    znodes.loses_answer = True
+    with pytest.raises(ZooKeeperUnavailable):
+        store.commit({T0: 9})
+    znodes.loses_answer = False
+    assert store.commit({T0: 5}) == {T0}
+    assert stored() == {T0: 5}
+
+
 def test_an_invalidated_offset_is_written_again(store, stored):
     stored({T0: b"5"})
     store.fetch([T0])
