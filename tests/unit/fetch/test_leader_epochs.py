@@ -7,6 +7,7 @@ from tests.fixtures.messagesets import message_set
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
@@ -115,6 +116,27 @@ def test_records_that_wait_are_handed_out_before_those_of_the_new_leader(stub, m
     log.elect_uncleanly(10, 10, 1)
     eventually(lambda: reading.fetched == 20 and stub.epoch_questions)
     assert reading.read(30) == rows(range(20), b"0") + rows(range(10, 20), b"1")
+
+
+def test_a_damage_that_is_found_during_the_check_is_one_of_the_former_log(stub, member):
+    log = stub.log(P)
+    log.write(10, 0)
+    reading = member()
+    reading.start(0)
+    eventually(lambda: reading.fetched == 10)
+    log.write(10, 0)
+    eventually(lambda: reading.fetched == 20)
+    damaged = reading.queue.first_chunks(2)[1]
+
+    class Questions(list):
+        def append(self, question):
+            reading.queue.send_back(damaged, CorruptRecord("damaged"))
+            super().append(question)
+
+    stub.epoch_questions = Questions()
+    log.elect_uncleanly(5, 10, 1)
+    eventually(lambda: stub.epoch_questions)
+    assert reading.read(20) == rows(range(10), b"0") + rows(range(5, 15), b"1")
 
 
 def test_a_clean_election_changes_nothing(stub, member, caplog):
