@@ -109,7 +109,7 @@ def test_the_model_finds_partitions_that_are_freed_too_early(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_model_finds_partitions_that_a_member_does_not_claim(monkeypatch):
-    monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded: {})
+    monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded, nodes: {})
     with pytest.raises(AssertionError, match="has no owner"):
         run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
 

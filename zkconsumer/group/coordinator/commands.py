@@ -131,9 +131,9 @@ class CommandNodes:
         return self._listed <= self._known.keys()
 
     @property
-    def consumer_ids(self) -> Set[str]:
-        """The members that have a command node."""
-        return self._newest.keys()
+    def nodes(self) -> Mapping[str, str]:
+        """By consumer id, the name of the command node of each member that has one: of its newest registration."""
+        return self._newest
 
     def commanded(self, consumer_ids: Iterable[str]) -> dict[str, Share]:
         """The present command of each of these members; empty for one that has none."""
@@ -225,7 +225,7 @@ class CommandNodes:
                 evicted[consumer_id] = name, command
         return evicted
 
-    def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool) -> None:
+    def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool, is_fenced: bool) -> None:
         """Delete the session node of a member, and withdraw all its partitions.
 
         From then on it can claim, release and commit nothing, its lease is not prolonged, and it can register again.
@@ -235,17 +235,20 @@ class CommandNodes:
             reason: written into its command.
             session_ms: session timeout of that member, in ms.
             itself: True for the member that leads: it leaves the office as well, since it can write nothing any more.
+            is_fenced: True if another client has deleted its session node.
 
         Raises:
             EpochEnded: also if the leader has evicted itself.
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
         """
         name = self._newest[consumer_id]
+        session_node = session_node_of(self._group, name)
         node = self._known.pop(name)  # if this fails, it is read again
         command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
         changes = [
             self._epoch_check,
-            Operation("delete", session_node_of(self._group, name)),
+            *([Operation("create-ephemeral", session_node, b"")] if is_fenced else []),
+            Operation("delete", session_node),
             Operation("set", self._path(name), CommandNode.encode(command), node.version),
         ]
         if itself:

@@ -43,6 +43,7 @@ class Evictions:
         self._clock = clock
         self._since: dict[str, float] = {}  # name of the command of an evicted member: when this leader saw that
         self._evicted: set[str] = set()
+        self._session_ms: dict[str, int] = {}  # name of a command: session timeout of that registration
         self._returned: dict[str, float] = {}  # consumer id of one that has been evicted: when it had registered again
         self.due_at: float | None = None
 
@@ -123,7 +124,9 @@ class Evictions:
             reason = reason_to_evict(partitions, after_s)
             _log.warning("group %s: %s is evicted, since %s", self._group, consumer_id, reason)
             own = consumer_id == self._consumer_id
-            self._commands.evict(consumer_id, reason, session_ms[consumer_id], itself=own)
+            timeout_ms = self._session_ms[self._commands.nodes[consumer_id]]
+            is_fenced = consumer_id not in session_ms
+            self._commands.evict(consumer_id, reason, timeout_ms, itself=own, is_fenced=is_fenced)
             return True
         return False
 
@@ -133,18 +136,19 @@ class Evictions:
         """Since when the present registration of members has not obeyed that may be evicted, and are not.
 
         A member that registers again after an eviction releases what it had, and has as long for that as any other. A
-        member that did not write its timeout is of a former version, whose lease does not depend on the session node.
+        member that never wrote its timeout is of a former version, whose lease does not depend on the session node;
+        one whose session node another client has deleted is fenced, and not evicted by that.
         """
+        names = self._commands.nodes
+        self._session_ms = {n: ms for n, ms in self._session_ms.items() if n in names.values()}
+        self._session_ms.update((names[member], ms) for member, ms in session_ms.items() if member in names)
         evicted = self._commands.evicted().keys()
         self._returned.update(dict.fromkeys(self._evicted - evicted, self._clock()))
         self._evicted = set(evicted)
         return {
             partition: waiting._replace(since=max(waiting.since, self._returned.get(waiting.by, waiting.since)))
             for partition, waiting in awaited.items()
-            if waiting.by is not None
-            and waiting.by in session_ms
-            and waiting.by in self._commands.consumer_ids
-            and waiting.by not in evicted
+            if waiting.by is not None and names.get(waiting.by) in self._session_ms and waiting.by not in evicted
         }
 
     def _wake_at(self, moment: float) -> None:

@@ -173,7 +173,7 @@ class LeaderView:
         self._restarting -= restarted
         if restarted:
             return True
-        self._await(planned.awaited | self._restarting, owners, self._grants.unclaimed(commanded))
+        self._await(planned.awaited | self._restarting, owners, self._grants.unclaimed(commanded, self._commands.nodes))
         if not members.foreign and self._evict(view, owners):
             return True
         self._publish(version, frozenset(self._awaited), self._waits_for(may_evict=not members.foreign))
@@ -405,11 +405,11 @@ class LeaderView:
         registered = view.members.keys() | view.unreadable.keys()
         after: Collection[str] = registered
         self._commands.refresh(self._watched.children(self._commands_path))
-        if self._commands.consumer_ids != registered:
+        if self._commands.nodes.keys() != registered:
             # What was listed before may be outdated: its watch fires later than the answers to other reads arrive.
             self._commands.refresh(self._list(self._commands_path))
             after = self._list(self._paths.ids)
-        known = self._commands.consumer_ids
+        known = self._commands.nodes.keys()
         members = roles(registered, known, after, view.obeying)
         if members.foreign:  # one that left and came back between the two listings is none
             returned = {consumer_id_of(name) for name in self._list(self._commands_path)}

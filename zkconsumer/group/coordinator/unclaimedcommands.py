@@ -7,6 +7,7 @@ from typing import Final
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
+from zkconsumer.group.coordinator.rules.coordinatorznodes import consumer_id_of
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -38,18 +39,25 @@ class UnclaimedCommands:
         self._session = session
         self._paths = GroupPaths(group)
         self._clock = clock
-        self._claimed: Mapping[TopicPartition, str] = {}  # and the member that was seen to own it
+        # And the command node of the registration that was seen to own it, or not to.
+        self._claimed: Mapping[TopicPartition, str] = {}
         self._missing: Mapping[TopicPartition, str] = {}
         self._pause_s = _FIRST_LOOK_S
         self.due_at: float | None = None
 
-    def unclaimed(self, commanded: Shares) -> Mapping[TopicPartition, str]:
+    def unclaimed(self, commanded: Shares, nodes: Mapping[str, str]) -> Mapping[TopicPartition, str]:
         """Partitions that were not owned when they were read, and the members that should have claimed them.
+
+        A member that registers again has released what it claimed, so its claims count for its present command node.
+
+        Args:
+            commanded: share of each member.
+            nodes: name of each member's command node.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
         """
-        granted = {partition: name for name, share in commanded.items() for partition in share}
+        granted = {partition: nodes[name] for name, share in commanded.items() for partition in share}
         self._claimed = {p: name for p, name in self._claimed.items() if granted.get(p) == name}
         self._missing = {p: name for p, name in self._missing.items() if granted.get(p) == name}
         pending = granted.keys() - self._claimed.keys()
@@ -60,7 +68,10 @@ class UnclaimedCommands:
             self.due_at = now + self._pause_s
         elif now >= self.due_at or self._missing:
             owners = self._owners(pending if now >= self.due_at else self._missing)
-            self._claimed = {**self._claimed, **{p: granted[p] for p, owner in owners.items() if owner == granted[p]}}
+            self._claimed = {
+                **self._claimed,
+                **{p: granted[p] for p, owner in owners.items() if owner == consumer_id_of(granted[p])},
+            }
             self._missing = {
                 p: name
                 for p, name in {**self._missing, **{p: granted[p] for p in owners}}.items()
@@ -69,7 +80,7 @@ class UnclaimedCommands:
             if now >= self.due_at:
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
                 self.due_at = now + self._pause_s if pending - self._claimed.keys() else None
-        return self._missing
+        return {partition: consumer_id_of(name) for partition, name in self._missing.items()}
 
     def _owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
         paths = {self._paths.owner(partition): partition for partition in partitions}

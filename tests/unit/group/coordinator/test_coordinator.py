@@ -1302,6 +1302,18 @@ def test_a_slow_member_loses_its_partitions_a_session_timeout_later(evicting, sl
     assert "is evicted, since it did not release" in caplog.text
 
 
+def test_a_slow_member_is_evicted_also_if_another_client_deleted_its_session_node(evicting, slow):
+    evicting.plan()
+    evicting.server.perform(evicting.server.open_session(1e9, None), Delete(slow.fence(), -1))
+    evicting.plan()
+    evicting.leader.now += 5.0
+    evicting.plan()
+    assert "did not release or claim" in slow.command()[0].refused
+    evicting.leader.now += 6.0
+    evicting.plan()
+    assert f"{slow.name}-0" not in owners_of(evicting.server).values()
+
+
 def test_an_evicted_member_can_write_nothing_and_registers_again(evicting, slow, members):
     evicting.leader.now += 5.0
     evicting.plan()
