@@ -15,7 +15,7 @@ from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, Samp
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.stream import MessageStream
-from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, ZkConsumerError
+from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
@@ -399,7 +399,7 @@ class ConsumerConnector:
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()
 
-    def _group_refused(self, error: ZkConsumerError | None) -> None:
+    def _group_refused(self, error: Exception | None) -> None:
         """Every stream raises it once, since nothing is read or committed; None: the refusal has ended."""
         for queue in self._all_queues():
             if error is None:

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from zkconsumer.errors import NEEDS_AN_OPERATOR, ZkConsumerError
 from zkconsumer.wire.rules.denials import PATIENCE
 
-OnRefusal = Callable[[ZkConsumerError | None], None]
+OnRefusal = Callable[[Exception | None], None]
+
+_ATTEMPTS: Final = "attempts"
+_COMMITS: Final = "commits"
+_PATIENCE: Final = {_ATTEMPTS: PATIENCE, _COMMITS: 2}  # the interval between commits is long
 
 
 class GroupRefusals:
-    """Counts outcomes in a row of one kind of attempt, on one thread.
+    """Counts refusals in a row of attempts to rebalance, and of commits by timer; on one thread.
 
     Args:
-        report: called with the error at each refusal from the ``patience``-th in a row on, and with None when an
-            attempt succeeds after a refused one.
-        patience: number of refusals in a row at which the first is reported.
+        report: called with the error at each refusal from the fourth attempt, or the second commit, in a row on; and
+            with None when neither is refused any more.
     """
 
-    def __init__(self, report: OnRefusal, patience: int = PATIENCE) -> None:
+    def __init__(self, report: OnRefusal) -> None:
         self._report = report
-        self._patience = patience
-        self._in_a_row = 0
+        self._in_a_row: dict[str, int] = {}
 
     def attempted(self, failure: Exception | None) -> None:
-        """Note the end of an attempt; failures other than refusals change nothing, since these stay unknown."""
+        """Note the end of an attempt.
+
+        What a listener raises counts as a refusal; other failures change nothing, since refusals stay unknown.
+        """
+        self._ended(_ATTEMPTS, failure)
+
+    def committed(self, failure: Exception | None) -> None:
+        """Note the end of a commit by timer, in the same way."""
+        self._ended(_COMMITS, failure)
+
+    def _ended(self, kind: str, failure: Exception | None) -> None:
         if failure is None:
-            if self._in_a_row:
+            if self._in_a_row.pop(kind, 0) and not self._in_a_row:
                 self._report(None)
-            self._in_a_row = 0
-        elif isinstance(failure, NEEDS_AN_OPERATOR):
-            self._in_a_row += 1
-            if self._in_a_row >= self._patience:
+        elif isinstance(failure, NEEDS_AN_OPERATOR) or not isinstance(failure, ZkConsumerError):
+            self._in_a_row[kind] = self._in_a_row.get(kind, 0) + 1
+            if self._in_a_row[kind] >= _PATIENCE[kind]:
                 self._report(failure)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    ConsumerClosed,
     GenerationEnded,
     MalformedZnode,
     MembershipLost,
@@ -174,7 +175,7 @@ class Rebalancer:
         if self._config.auto_commit_enable and (given_up or not following.kept):
             try:
                 self._committer.commit_automatically(given_up)
-            except MembershipLost:
+            except (MembershipLost, ConsumerClosed):
                 raise
             except ZkConsumerError as error:
                 # Not a reason to keep the partitions: their next owner reads the uncommitted records again.
@@ -191,11 +192,21 @@ class Rebalancer:
     def _release_ownership(self, following: NextAssignment) -> None:
         """Call the listener, then release revoked partitions; those to be claimed again at once may be retained."""
         self._enter(MemberState.RELEASING)
-        if self.listener is not None:
-            self.listener.before_releasing_partitions(frozenset(self._protocol.held.partitions) - following.kept)
-        self._committer.owned().revoke(self._fetched_but(following.kept) | following.revoked)
+        try:
+            if self.listener is not None:
+                self.listener.before_releasing_partitions(frozenset(self._protocol.held.partitions) - following.kept)
+        except ConsumerClosed:
+            raise
+        except Exception:
+            self._revoke(following)  # step 1 has committed them; kept, they would be read by nobody
+            self._release_all_but(following.kept)
+            raise
+        self._revoke(following)
         # If the listener took long, step 3 may find another share; step 4 gives up what is retained and not in it.
         self._protocol.release(following.revoked, following.share)
+
+    def _revoke(self, following: NextAssignment) -> None:
+        self._committer.owned().revoke(self._fetched_but(following.kept) | following.revoked)
 
     def _reassign(self, following: NextAssignment) -> Target:
         """Compute this member's share, now that the group has its final state of what this member owns."""

@@ -44,3 +44,28 @@ def test_other_failures_neither_count_nor_end_a_refusal(reports):
     for refusal in (*REFUSALS, ZooKeeperUnavailable("no answer"), REFUSALS[1]):
         refusals.attempted(refusal)
     assert reports == [REFUSALS[3], REFUSALS[1]]
+
+
+def test_a_commit_is_refused_more_seldom(reports):
+    refusals = GroupRefusals(reports.append)
+    for expected in (0, 1):
+        refusals.committed(REFUSALS[0])
+        assert len(reports) == expected
+
+
+def test_a_refusal_ends_when_neither_attempts_nor_commits_are_refused(reports):
+    refusals = GroupRefusals(reports.append)
+    refusals.committed(REFUSALS[0])
+    for _ in range(4):
+        refusals.attempted(REFUSALS[0])
+    refusals.committed(None)
+    assert reports == [REFUSALS[0]], "attempts are still refused"
+    refusals.attempted(None)
+    assert reports == [REFUSALS[0], None]
+
+
+def test_what_a_listener_raises_is_reported(reports):
+    refusals, error = GroupRefusals(reports.append), ValueError("of the listener")
+    for _ in range(4):
+        refusals.attempted(error)
+    assert reports == [error]

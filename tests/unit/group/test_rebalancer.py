@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.groupprotocol import Member
-from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
+from zkconsumer.errors import ConsumerClosed, GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
 from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
@@ -519,3 +519,41 @@ def test_a_commit_is_refused_if_its_partition_went_and_came_back_in_before_commi
     with pytest.raises(GenerationEnded, match="t-0 were released"):
         member.committer.commit(offsets, force=False)
     assert member.offsets()[0] == 400
+
+
+class Raises(ConsumerRebalanceListener):
+    """Raises an error in step 2 or in step 5."""
+
+    def __init__(self, step, error):
+        self.step, self.error = step, error
+
+    def before_releasing_partitions(self, partition_ownership):
+        if self.step == 2:
+            raise self.error
+
+    def before_starting_fetchers(self, consumer_id, global_partition_assignment):
+        if self.step == 5:
+            raise self.error
+
+
+@pytest.mark.parametrize("step", [2, 5])
+def test_a_listener_that_raises_keeps_no_partition_from_other_members(member, step):
+    member.rebalance(0, 1)
+    member.rebalancer.listener = Raises(step, ValueError("of the listener"))
+    with pytest.raises(ValueError, match="of the listener"):
+        member.rebalance(1, 2)
+    assert member.group.held.partitions.keys() == member.fetch.fetched.keys()
+    assert P0 not in member.group.held.partitions
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_no_listener_is_called_after_the_consumer_was_closed_in_before_commit(incremental):
+    def closed():
+        raise ConsumerClosed("while user code ran")
+
+    member = Member(incremental=incremental, before_commit=closed)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=5)
+    member.rebalancer.listener = Raises(2, AssertionError("called"))
+    with pytest.raises(ConsumerClosed):
+        member.rebalance(1, 2)
