@@ -5,7 +5,6 @@ The connector and the Spark driver pass different fetch controls.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -23,6 +22,7 @@ from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import Stamp
 from zkconsumer.offsets.storechoice import open_kafka_store, open_store
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
+from zkconsumer.process.wakeup import Latch
 
 if TYPE_CHECKING:
     from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
@@ -41,7 +41,7 @@ def assemble_parts(
     config: ConsumerConfig, consumer_id: str, stamp: Callable[[], Stamp | None] | None = None
 ) -> MemberParts:
     """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies."""
-    signal, closing = RebalanceSignal(), threading.Event()
+    signal, closing = RebalanceSignal(), Latch()
 
     def wait_before_retry(seconds: float) -> bool:
         """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait.
@@ -79,7 +79,7 @@ def _assemble_broker_group(
     config: ConsumerConfig,
     consumer_id: str,
     signal: RebalanceSignal,
-    closing: threading.Event,
+    closing: Latch,
     cluster: ClusterSource,
     wait_before_retry: Callable[[float], bool],
     stamp: Callable[[], Stamp | None] | None,

@@ -29,16 +29,36 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 
 from zkconsumer.errors import ConsumerClosed, ThreadLimit
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.process.threads import start_thread
+from zkconsumer.process.wakeup import Latch, WakeUp
 
 _log = logging.getLogger(__name__)
 
 Action = Callable[[], None]
+
+
+class _Answer:
+    """What became of a request; one thread waits for it. Not a ``Future``, for the reason that WakeUp gives."""
+
+    def __init__(self) -> None:
+        self._given = WakeUp()
+        self._error: BaseException | None = None
+        self.done = False
+
+    def give(self, error: BaseException | None = None) -> None:
+        """Wake the thread that waits."""
+        self._error, self.done = error, True
+        self._given.set()
+
+    def take(self) -> None:
+        """Wait for the end of the request, and raise what it raised."""
+        self._given.wait()
+        if self._error is not None:
+            raise self._error
 
 
 class ControlThread:
@@ -65,9 +85,9 @@ class ControlThread:
         abandon: Action,
         on_failure: Callable[[BaseException], None],
         patience_s: float,
-        closing: threading.Event | None = None,
+        closing: Latch | None = None,
     ) -> None:
-        self.closing = threading.Event() if closing is None else closing
+        self.closing = Latch() if closing is None else closing
         self._signal = signal
         self._react = react
         self._finish = finish
@@ -81,7 +101,7 @@ class ControlThread:
         # could leave it held forever.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._requests: deque[tuple[Action, Future[None]]] = deque()
+        self._requests: deque[tuple[Action, _Answer]] = deque()
         self._holder: threading.Thread | None = self._thread
         self._returning = 0  # threads that wait for the baton because their user code has returned
         self._calling_out: set[threading.Thread] = set()
@@ -112,7 +132,7 @@ class ControlThread:
             with self._acting():
                 request()
             return
-        answer: Future[None] = Future()
+        answer = _Answer()
         try:
             with self._lock:
                 if self.closing.is_set() or self._ended or not self._thread.is_alive():
@@ -120,13 +140,13 @@ class ControlThread:
                 self._requests.append((request, answer))
             self._signal.wake()
             self._start_stand_in()
-            answer.result()
+            answer.take()
         except BaseException:
-            if not answer.done():  # interrupted: no thread waits for the answer any more
+            if not answer.done:  # interrupted: no thread waits for the answer any more
                 self._cancel(answer)
             raise
 
-    def _cancel(self, answer: Future[None]) -> None:
+    def _cancel(self, answer: _Answer) -> None:
         with self._lock:
             self._requests = deque(request for request in self._requests if request[1] is not answer)
 
@@ -143,7 +163,7 @@ class ControlThread:
         if self._holder is not me:
             yield  # not on behalf of this object
             return
-        with self._changed:
+        with self._lock:
             is_nested = me in self._calling_out  # a listener commits, and before_commit is called
             self._calling_out.add(me)
             self._changed.notify_all()
@@ -152,7 +172,7 @@ class ControlThread:
             yield
         finally:
             self._take_baton(me)
-            with self._changed:
+            with self._lock:
                 if not is_nested:
                     self._calling_out.discard(me)
                 self._changed.notify_all()
@@ -187,7 +207,7 @@ class ControlThread:
             self._put_baton_down()
 
     def _put_baton_down(self) -> None:
-        with self._changed:
+        with self._lock:
             self._holder = None
             self._changed.notify_all()
         self._start_stand_in()
@@ -195,7 +215,7 @@ class ControlThread:
     def _take_baton(self, me: threading.Thread) -> None:
         """Wait for the baton, before all requests that are not running yet."""
         self._signal.wake()  # the control thread may wait for something else, with the baton in its hand
-        with self._changed:
+        with self._lock:
             self._returning += 1
             self._changed.wait_for(lambda: self._holder is None)
             self._returning -= 1
@@ -203,7 +223,7 @@ class ControlThread:
 
     def _give_way(self) -> None:
         """Let threads whose user code has returned continue first; on the control thread."""
-        with self._changed:
+        with self._lock:
             if self._returning:
                 self._holder = None
                 self._returning += 1  # this thread: no stand-in may come in between
@@ -224,7 +244,7 @@ class ControlThread:
             _log.error("requests are not served during user code, and wait for its end: %s", error)
 
     def _stand_in(self) -> None:
-        with self._changed:
+        with self._lock:
             if self._holder is not None or self._returning:
                 return  # the one that holds it, or gets it next, serves the requests or starts another stand-in
             self._holder = threading.current_thread()
@@ -264,19 +284,19 @@ class ControlThread:
 
     def _serve_requests(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._requests:
                     return
                 request, answer = self._requests.popleft()
             try:
                 request()
             except Exception as error:  # noqa: BLE001 - the requesting thread gets it, whatever it is
-                answer.set_exception(error)
+                answer.give(error)
             except BaseException as error:
-                answer.set_exception(error)
+                answer.give(error)
                 raise
             else:
-                answer.set_result(None)
+                answer.give()
 
     def _run(self) -> None:
         try:
@@ -298,7 +318,7 @@ class ControlThread:
 
     def _end(self) -> None:
         """Refuse the requests that are queued and all later ones."""
-        with self._changed:
+        with self._lock:
             self.closing.set()
             self._ended = True
             refused, self._requests = self._requests, deque()
@@ -306,7 +326,7 @@ class ControlThread:
                 self._holder = None  # for stand-ins whose user code returns later
             self._changed.notify_all()
         for _, answer in refused:
-            answer.set_exception(ConsumerClosed("the consumer has left its group"))
+            answer.give(ConsumerClosed("the consumer has left its group"))
 
     def _seconds_to_next_action(self) -> float | None:
         return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
@@ -343,7 +363,7 @@ class ControlThread:
 
     def _await_end(self) -> bool:
         """Wait for the end; False if the control thread has been in user code for the whole of ``patience_s``."""
-        with self._changed:
+        with self._lock:
             while not self._ended:
                 self._changed.wait_for(lambda: self._ended or self._thread in self._calling_out)
                 if not self._changed.wait_for(

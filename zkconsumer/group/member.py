@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import MembershipLost, UsageError, ZkConsumerError
+from zkconsumer.errors import ConsumerClosed, MembershipLost, UsageError, ZkConsumerError
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
@@ -34,11 +33,9 @@ from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.process.wakeup import Latch
 
 _log = logging.getLogger(__name__)
-
-_COMMIT_PATIENCE: Final = 2
-"""Number of refused commits by timer in a row at which streams raise; the interval between commits is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class MemberParts:
     brokers: BrokerSource
     store: OffsetStore
     signal: RebalanceSignal
-    closing: threading.Event
+    closing: Latch
 
 
 class GroupMember:
@@ -112,7 +109,7 @@ class GroupMember:
             closing=parts.closing,
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
-        self._refused_commits = GroupRefusals(on_refusal, _COMMIT_PATIENCE)
+        self._refusals = GroupRefusals(on_refusal)
         self._without_group = False  # written by the rebalance thread
         self._states = StateHistory(time.monotonic())
         self._begun = False
@@ -130,7 +127,7 @@ class GroupMember:
         self._loop = RebalanceLoop(
             config, self.consumer_id, self._protocol, self._rebalancer, self._thread, self._signal
         )
-        self._loop.attempted = GroupRefusals(on_refusal).attempted
+        self._loop.attempted = self._refusals.attempted
         self._loop.replaced = self._end_replaced
 
     def open(self) -> None:
@@ -143,7 +140,7 @@ class GroupMember:
         """
         try:
             self._protocol.open(self._loop, self._lease_changed)
-        except Exception:
+        except BaseException:
             self._protocol.leave()  # some of its threads may run
             raise
 
@@ -375,9 +372,11 @@ class GroupMember:
             all_ours = self._committer.commit_automatically() if automatic else self._committer.verify_ownership()
             if not all_ours or self._rebalancer.with_unreadable_offset():
                 self._signal.raise_flag()
-            self._refused_commits.attempted(None)
+            self._refusals.committed(None)
+        except ConsumerClosed:  # in before_commit: this thread ends
+            raise
         except ZkConsumerError as error:
-            self._refused_commits.attempted(error)
+            self._refusals.committed(error)
             _log.warning("group %s: automatic commit failed, will be retried: %s", self._config.group_id, error)
             if isinstance(error, MembershipLost):
                 self._signal.raise_flag()
@@ -391,7 +390,7 @@ class GroupMember:
         self._close()
 
     def _commit_last(self) -> None:
-        """Make the last commit, and report what it did not store."""
+        """Make the last commit."""
         reason = "another member may own them already"
         try:
             if self._protocol.can_commit:
@@ -401,6 +400,10 @@ class GroupMember:
                 reason = "the group cannot be reached; check that the servers of ZooKeeper, or the brokers, run"
         except ZkConsumerError as error:
             reason = str(error)
+        self._report_uncommitted(reason)
+
+    def _report_uncommitted(self, reason: str) -> None:
+        """Note and log what the last commit did not store."""
         self.uncommitted = self._committer.uncommitted()
         if self.uncommitted:
             _log.warning(
@@ -427,6 +430,8 @@ class GroupMember:
 
     def _stop_and_close(self) -> None:
         self._fetch.stop(drain=False)
+        if self._config.auto_commit_enable:
+            self._report_uncommitted("there was none; see the messages before this one")
         self._close()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""WakeUp: one thread waits, others wake it, and it stays usable if any of them is interrupted."""
+"""WakeUp and Latch: threads wait, others wake them, and both stay usable if any of them is interrupted."""
 
 from __future__ import annotations
 
@@ -35,3 +35,29 @@ class WakeUp:
             timeout: seconds after which to return in any case; None waits without limit.
         """
         return self._lowered.acquire(timeout=-1 if timeout is None else timeout)
+
+
+class Latch:
+    """A flag that stays raised, for any number of threads; in place of ``threading.Event``, for the same reason."""
+
+    def __init__(self) -> None:
+        self._lowered = threading.Lock()
+        self._lowered.acquire()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """True after :meth:`set`."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Raise the flag; from any thread."""
+        self._is_set = True
+        with contextlib.suppress(RuntimeError):  # the lock is free already
+            self._lowered.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is raised; False after the timeout, which is in seconds."""
+        if not self._is_set and self._lowered.acquire(timeout=-1 if timeout is None else timeout):
+            with contextlib.suppress(RuntimeError):  # raised twice
+                self._lowered.release()
+        return self._is_set

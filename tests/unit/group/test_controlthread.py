@@ -1,6 +1,7 @@
 """Requests, user code and the end: which thread acts when. Each wait is bounded, so that a deadlock fails."""
 
 import signal
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -300,6 +301,26 @@ def test_a_request_whose_caller_was_interrupted_is_not_run(control, interrupt_ma
     done.result(BOUND_S)
     one.thread.do(lambda: one.calls.append("next"))
     assert one.calls == ["next"]
+
+
+@pytest.mark.parametrize("call", ["do", "close"])
+def test_a_thread_of_the_user_enters_no_condition(control, call):
+    """An interrupt inside a method of a condition, which is written in Python, leaves its lock taken for ever."""
+    one, entered = control(), []
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name in ("__enter__", "__exit__"):
+            entered.append(frame.f_code.co_qualname)
+
+    sys.settrace(trace)
+    try:
+        if call == "do":
+            one.thread.do(lambda: None)
+        else:
+            one.thread.close()
+    finally:
+        sys.settrace(None)
+    assert entered == []
 
 
 def test_a_wait_serves_requests_and_timers_until_its_condition_holds(control):

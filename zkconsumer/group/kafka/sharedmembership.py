@@ -37,8 +37,10 @@ class SharedMembership(Generic[M_co]):
         self._changed = changed
         self.clock = clock
         self.look: Callable[[bool], None] = lambda _: None
-        self._condition = threading.Condition(threading.Lock())
-        self._member = member  # guarded by the condition
+        # Threads of the user take the lock itself, see WakeUp.
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
+        self._member = member  # guarded by the lock
         # Replaced under the condition, and read without it: every hand-over of records asks whether the lease holds.
         self._term = member.term
 
@@ -67,7 +69,7 @@ class SharedMembership(Generic[M_co]):
         Args:
             question: called under the lock; never blocks.
         """
-        with self._condition:
+        with self._lock:
             return question(self._member)
 
     def wait(self, reached: Callable[[M_co], bool], seconds: float = inf) -> bool:
