@@ -26,11 +26,10 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
+from zkconsumer.zookeeper.rules.requestparts import in_parts
+
 _MOST_PATHS: Final = 4000
 """Most paths in one request: the server needs about 20 ms to answer it."""
-
-_MOST_BYTES: Final = 0x40000
-"""Most bytes of paths in one request; the servers' limit (jute.maxbuffer) is 1 MiB unless it is lowered."""
 
 _FIRST_VERSION: Final = (3, 6)
 _ERROR: Final = -1
@@ -56,16 +55,7 @@ def supports_multi_read(srvr: str) -> bool:
 
 def in_requests(paths: Iterable[str]) -> Iterator[list[str]]:
     """The paths, divided into parts that fit into one request each."""
-    part: list[str] = []
-    size = 0
-    for path in paths:
-        if part and (len(part) == _MOST_PATHS or size + len(path) > _MOST_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(path)
-        size += len(path)
-    if part:
-        yield part
+    return in_parts(paths, _MOST_PATHS, len)
 
 
 class ArmWatches:

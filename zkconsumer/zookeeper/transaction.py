@@ -26,12 +26,10 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.access import Access, to_acl
 from zkconsumer.zookeeper.kazooadapter import translated_errors
+from zkconsumer.zookeeper.rules.requestparts import in_parts
 
 MOST_OPERATIONS: Final = 500
 """Operations in one transaction (architecture.md#round-trips)."""
-
-_MOST_BYTES: Final = 0x40000
-"""Paths and data in one transaction; the servers' limit (jute.maxbuffer) is 1 MiB unless it is lowered."""
 
 _JUTE_MAXBUFFER: Final = 0xFFFFF
 """The servers' limit unless it is configured; they close the connection without an answer to a longer request."""
@@ -116,18 +114,7 @@ def in_transactions(operations: Iterable[Operation], together: int = 1) -> Itera
         operations: to be done.
         together: so many operations that follow each other are never parted, counted from the first one.
     """
-    part: list[Operation] = []
-    size = 0
-    remaining = iter(operations)
-    while unit := list(islice(remaining, together)):
-        weight = sum(map(_size, unit))
-        if part and (len(part) + len(unit) > MOST_OPERATIONS or size + weight > _MOST_BYTES):
-            yield part
-            part, size = [], 0
-        part += unit
-        size += weight
-    if part:
-        yield part
+    return in_parts(operations, MOST_OPERATIONS, _size, together)
 
 
 def _size(operation: Operation) -> int:

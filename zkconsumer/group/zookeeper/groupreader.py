@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -149,22 +149,8 @@ class GroupReader:
         cluster = self._cluster(None if has_filter else all_topics(concerned, ()))
         topics = cluster.topics() if has_filter else frozenset()
         described = cluster.describe_topics(sorted(all_topics(concerned, topics)))
-        clients_by_member = _our_clients(_only(reads, clients))
-        return GroupView(
-            members=registered.members,
-            partitions={name: topic.partitions for name, topic in described.items()},
-            identities={name: topic.identity for name, topic in described.items()},
-            topics=topics,
-            unreadable=registered.unreadable,
-            brokers=self._live(cluster, _only(reads, brokers)),
-            our_clients={name: client.assignor for name, client in clients_by_member.items()},
-            obeying=frozenset(name for name, client in clients_by_member.items() if client.protocol == "coordinator"),
-            unshared=frozenset(name for name, client in clients_by_member.items() if not client.shares),
-            session_ms={
-                name: client.session_ms for name, client in clients_by_member.items() if client.session_ms is not None
-            },
-            registered_ms=registered.since_ms,
-        )
+        live = self._live(cluster, _only(reads, brokers))
+        return _view(registered, _our_clients(_only(reads, clients)), topics, described, live)
 
     def views(self, groups: Collection[str]) -> GroupViews:
         """As :meth:`view` for many groups, in few requests and without watches."""
@@ -199,16 +185,8 @@ class GroupReader:
             members = registrations.members.values()
             of_filters = topics if any(subscription.topic_filter for subscription in members) else frozenset()
             wanted = {name: described[name] for name in sorted(all_topics(members, of_filters)) if name in described}
-            views[group] = GroupView(
-                members=registrations.members,
-                partitions={name: topic.partitions for name, topic in wanted.items()},
-                identities={name: topic.identity for name, topic in wanted.items()},
-                topics=of_filters,
-                unreadable=registrations.unreadable,
-                brokers=live,
-                our_clients={n: client.assignor for n, client in _our_clients(_only(reads, nodes[group][1])).items()},
-                registered_ms=registrations.since_ms,
-            )
+            clients = _our_clients(_only(reads, nodes[group][1]))
+            views[group] = _view(registrations, clients, of_filters, wanted, live)
         return GroupViews(views, failures)
 
     def owned_topics(self, group: str) -> list[str]:
@@ -297,3 +275,25 @@ def _our_clients(reads: Reads) -> dict[str, _Client]:
     for reason in reads.refused.values():
         _log.warning("session node skipped, its member counts as a JVM consumer: %s", reason)
     return clients
+
+
+def _view(
+    registered: _Registrations,
+    clients: Mapping[str, _Client],
+    topics: frozenset[str],
+    described: Mapping[str, Topic],
+    brokers: tuple[Broker, ...],
+) -> GroupView:
+    return GroupView(
+        members=registered.members,
+        partitions={name: topic.partitions for name, topic in described.items()},
+        identities={name: topic.identity for name, topic in described.items()},
+        topics=topics,
+        unreadable=registered.unreadable,
+        brokers=brokers,
+        our_clients={name: client.assignor for name, client in clients.items()},
+        obeying=frozenset(name for name, client in clients.items() if client.protocol == "coordinator"),
+        unshared=frozenset(name for name, client in clients.items() if not client.shares),
+        session_ms={name: client.session_ms for name, client in clients.items() if client.session_ms is not None},
+        registered_ms=registered.since_ms,
+    )
