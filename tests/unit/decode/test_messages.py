@@ -9,6 +9,7 @@ from ctypes import ArgumentError
 import pyarrow as pa
 import pytest
 
+from tests.fixtures.fork import in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.decode import library
 from zkconsumer.decode.arrow import records_of
@@ -140,22 +141,26 @@ def test_all_memory_is_freed_when_messages_are_dropped() -> None:
 
 @pytest.mark.parametrize("keeps_hash", [False, True])
 def test_a_failed_allocation_leaks_no_objects(keeps_hash: bool) -> None:
-    """Each allocation fails once: of a message, an integer, a key, a value."""
+    """Each allocation fails once: of a message, an integer, a key, a value; in a child, which has no other threads."""
     testcapi = pytest.importorskip("_testcapi")
     batch = make_batch([(2**40 + row, 2**50, 0, b"k" * 20, b"v" * 600, None) for row in range(20)])
     plain, native = records_of(batch), NativeKernels(*library.load(), keeps_hash=keeps_hash)
-    counts = set()
-    for number in range(200):
-        testcapi.set_nomemory(number, number + 1)
-        try:
-            messages = native.messages(Message, plain, None)
-        except (MemoryError, ArgumentError):  # of the call itself
-            continue
-        finally:
-            testcapi.remove_mem_hooks()
-        assert [message.value for message in messages] == [b"v" * 600] * len(messages)
-        counts.add(len(messages))
-    assert counts == set(range(21))
+
+    def fail_each_once() -> None:
+        counts = set()
+        for number in range(200):
+            testcapi.set_nomemory(number, number + 1)
+            try:
+                messages = native.messages(Message, plain, None)
+            except (MemoryError, ArgumentError):  # of the call itself
+                continue
+            finally:
+                testcapi.remove_mem_hooks()
+            assert [message.value for message in messages] == [b"v" * 600] * len(messages)
+            counts.add(len(messages))
+        assert counts == set(range(21))
+
+    assert in_forked_child(fail_each_once)
 
 
 def test_a_message_can_be_used_after_its_batch_is_freed() -> None:
