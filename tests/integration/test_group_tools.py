@@ -182,9 +182,10 @@ def test_brokers_can_be_named(run, sandbox, group, healthy):
     given = ("describe", "--group", group.name, "--json", "--bootstrap-server")
     named = json.loads(run(*given, sandbox.bootstrap_servers).stdout)
     assert [p["log_end"] for p in named["partitions"]] == [3, 3]
-    ended = run(*given, "127.0.0.1:1", answered=False)
+    ended = run(*given, "127.0.0.1:1", code=3, answered=False)
     assert [p["log_end"] for p in json.loads(ended.stdout)["partitions"]] == [None, None]
     assert "log ends are unknown" in ended.stderr
+    assert f"a part of group {group.name} cannot be read" in ended.stderr
     run(*given, "nonsense", code=2)
 
 

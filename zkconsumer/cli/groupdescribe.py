@@ -15,13 +15,13 @@ from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
     echo_lines,
+    end_reading,
     group_option,
     json_option,
     require_kafka,
     storage_option,
     warn,
 )
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.errors import name_some
 
@@ -95,7 +95,7 @@ def describe(
     with ExitStack() as stack:
         session = None if of_brokers is not None else stack.enter_context(tool_session(config))
         stack.enter_context(progress("reading"))
-        described, problems = describe_every_group(session, config, names, storage=storage, with_log_starts=unhealthy)
+        described, unread = describe_every_group(session, config, names, storage=storage, with_log_starts=unhealthy)
     shown = list(described.values())
     if unhealthy:
         shown = [part for group in shown if (part := group.unhealthy()) is not None]
@@ -107,9 +107,8 @@ def describe(
     else:
         _print_znodes([group.in_znodes for group in shown if group.in_znodes is not None], storage, table)
         _print_at_brokers([group.at_brokers for group in shown if group.at_brokers is not None], table)
-    warn([*problems, *(problem for group in described.values() for problem in group.problems)])
-    if unhealthy and shown:
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    problems = (problem for group in described.values() for problem in group.problems)
+    end_reading(unread, problems, found=unhealthy and bool(shown))
 
 
 def _table(form: str, *, of_members: bool, of_state: bool) -> Table:

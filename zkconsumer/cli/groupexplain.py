@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
-from zkconsumer.cli.groupoptions import echo_lines, group_option, json_option, storage_option
+from zkconsumer.cli.groupoptions import echo_lines, end_reading, group_option, json_option, storage_option
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
@@ -47,23 +46,23 @@ def explain(
     --bootstrap-server alone it is for a group that brokers coordinate: its state, members and partitions without each
     other, offsets, topics, brokers and leaders.
     """
+    from zkconsumer.operate.groups.bothhomes import look_at_each
+
     names = connection.group_names(groups)
-    findings_by_group: dict[str, list[Finding]] = {}
     with open_groups(connection, storage) as opened, progress("reading") as advance:
-        for number, name in enumerate(names):
-            advance(number, len(names))
-            findings_by_group[name] = explain_one(opened, connection, name, storage, metrics)
+        findings_by_group, unread = look_at_each(
+            names, lambda name: explain_one(opened, connection, name, storage, metrics), advance
+        )
     if as_json:
         documents = [
             {"group": name, "findings": [finding._asdict() for finding in findings]}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
+        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         for name, findings in findings_by_group.items():
             _print(name, findings)
-    if any(findings_by_group.values()):
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    end_reading(unread, found=any(findings_by_group.values()))
 
 
 def explain_one(

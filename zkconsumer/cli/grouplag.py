@@ -20,13 +20,13 @@ from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
     echo_lines,
+    end_reading,
     group_option,
     json_option,
     storage_option,
     warn,
 )
 from zkconsumer.cli.groupsource import open_groups
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
 from zkconsumer.errors import TRANSIENT
 
@@ -110,11 +110,12 @@ def status(
     names = chosen_groups(connection, groups, of_all=of_all)
     with _open_sampler(connection, window, storage) as sampler:
         every = names or sampler.groups()
-        sampler.sample(every, time.monotonic(), required=bool(names))
+        sampler.sample(every, time.monotonic())
+        sampler.missing(names)
         for at in _ticks(interval, window - 1):
-            sampler.sample(every, at, required=bool(names))
+            sampler.sample(every, at)
         lags = {group: moment.lag for group, moment in sampler.moments().items()}
-        problems = sampler.problems
+        unread = sampler.missing(names)
     if as_json:
         documents = [lag_document(group, lag) for group, lag in lags.items()]
         click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
@@ -122,9 +123,7 @@ def status(
         from zkconsumer.cli.grouptables import status_table
 
         echo_lines(status_table(lags))
-    warn(problems)
-    if any(lag.is_problem for lag in lags.values()):
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    end_reading(unread, sampler.problems, found=any(lag.is_problem for lag in lags.values()))
 
 
 @contextlib.contextmanager

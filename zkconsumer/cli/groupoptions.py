@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
 from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
-
-if TYPE_CHECKING:
-    pass
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -84,3 +81,19 @@ def warn(problems: Iterable[str]) -> None:
     """Print each problem once, on standard error."""
     for problem in dict.fromkeys(problems):
         click.echo(printable(f"warning: {problem}"), err=True)
+
+
+def end_reading(unread: Sequence[str], problems: Iterable[str] = (), *, found: bool = False) -> None:
+    """End a command that has shown what it could read.
+
+    Args:
+        unread: which groups, or parts of them, are missing, one sentence each.
+        problems: what else is unknown.
+        found: whether a check found a problem.
+
+    Raises:
+        click.exceptions.Exit: with 3, if a check found a problem, or groups are missing.
+    """
+    warn((*unread, *problems))
+    if unread or found:
+        raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -13,13 +13,13 @@ from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     echo_lines,
+    end_reading,
     group_option,
     json_option,
     match_option,
-    warn,
 )
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
-from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
+from zkconsumer.cli.main import LazyGroup
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
@@ -71,11 +71,13 @@ def list_command(
     if all_chroots and connection.broker_config() is not None:
         raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
+    unread: list[str] = []
     problems: list[str] = []
     for chroot, of_chroot in _clusters(connection, all_chroots=all_chroots):
         with open_groups(of_chroot, of_zookeeper_alone=all_chroots) as opened, progress("reading"):
-            listed, new_problems = _list(opened.source, pattern, topic, is_long=is_long)
+            listed, new_unread, new_problems = _list(opened.source, pattern, topic, is_long=is_long)
         listed_groups += [(chroot, name, listing) for name, listing in listed]
+        unread += new_unread
         problems += new_problems
     if as_json:
         click.echo(json.dumps([_listing_document(*entry, with_chroot=all_chroots) for entry in listed_groups]))
@@ -89,7 +91,7 @@ def list_command(
             f"{chroot or '/'} {printable(name)}" if all_chroots else printable(name)
             for chroot, name, _ in listed_groups
         )
-    warn(problems)
+    end_reading(unread, problems)
 
 
 def _clusters(connection: ToolConnection, *, all_chroots: bool) -> list[tuple[str, ToolConnection]]:
@@ -110,14 +112,14 @@ def _clusters(connection: ToolConnection, *, all_chroots: bool) -> list[tuple[st
 
 def _list(
     source: GroupSource, pattern: str | None, topic: str | None, *, is_long: bool
-) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...]]:
+) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...], tuple[str, ...]]:
     from zkconsumer.operate.groups.grouplist import list_groups, matching
 
     names = matching(source.names(), pattern)
     if not is_long and topic is None:
-        return [(name, None) for name in names], source.unlisted
-    listings, problems = list_groups(source, names, topic=topic)
-    return [(listing.group, listing if is_long else None) for listing in listings], problems
+        return [(name, None) for name in names], source.unlisted, ()
+    listings, unread, problems = list_groups(source, names, topic=topic)
+    return [(listing.group, listing if is_long else None) for listing in listings], unread, problems
 
 
 def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, with_chroot: bool) -> dict[str, Any]:
@@ -138,15 +140,17 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
     The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind.
     """
+    from zkconsumer.operate.groups.bothhomes import look_at_each
+
     names = connection.group_names(groups)
-    with open_groups(connection) as opened, progress("reading"):
-        findings_by_group = {name: _verify(opened, name) for name in names}
+    with open_groups(connection) as opened, progress("reading") as advance:
+        findings_by_group, unread = look_at_each(names, lambda name: _verify(opened, name), advance)
     if as_json:
         documents = [
             {"group": name, "successful": not findings, "findings": findings}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
+        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         several = len(names) > 1
         for name, findings in findings_by_group.items():
@@ -154,8 +158,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
                 click.echo(printable(f"{name}: {finding}" if several else finding), err=True)
             verdict = f"Rebalance operation {'failed' if findings else 'successful'} !"
             click.echo(f"{printable(name)}: {verdict}" if several else verdict)
-    if any(findings_by_group.values()):
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    end_reading(unread, found=any(findings_by_group.values()))
 
 
 def _verify(opened: OpenedGroups, group: str) -> list[str]:

@@ -15,11 +15,10 @@ from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
     echo_lines,
+    end_reading,
     group_option,
     json_option,
-    warn,
 )
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.migrateback import reverse_command, rollback_command
 from zkconsumer.cli.migrateconfig import config_command
 from zkconsumer.cli.migratefleet import fleet
@@ -31,6 +30,7 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.operate.migrate.rules.surveyverdict import Survey
 
 
@@ -53,28 +53,23 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     with which the exit code is 3.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
+    from zkconsumer.operate.groups.observedgroup import unread_groups
     from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
 
     names = chosen_groups(connection, groups, of_all=of_all)
     config = connection.config()
-    skipped: list[str] = []
+    failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
-        facts = read_survey_facts(
-            session,
-            config,
-            names or matching_groups(session),
-            skipped=skipped if of_all else None,
-        )
+        facts = read_survey_facts(session, config, names or matching_groups(session), failures=failures)
+    unread = unread_groups(facts, failures, names)
     surveys = [_pasteable(survey(group_facts), connection) for group_facts in facts]
     if as_json:
         documents = [survey_document(surveyed) for surveyed in surveys]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
-    warn(skipped)
-    if skipped or any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys):
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    end_reading(unread, found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys))
 
 
 def _pasteable(survey: Survey, connection: ToolConnection) -> Survey:

@@ -63,6 +63,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     it does not have are appended; what it has stays.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
+    from zkconsumer.operate.groups.observedgroup import unread_groups
     from zkconsumer.operate.migrate.rules.fleetfile import format_fleet, format_groups, parse_fleet
     from zkconsumer.operate.migrate.rules.surveyverdict import survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
@@ -73,10 +74,10 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     file = directory / f"{name}.toml"
     known = {group.group for group in parse_fleet(name, file.read_bytes()).groups} if file.exists() else set()
     config = connection.config()
-    skipped: list[str] = []
+    failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
         names = [group for group in matching_groups(session, pattern) if group not in known]
-        facts = read_survey_facts(session, config, names, skipped=skipped)
+        facts = read_survey_facts(session, config, names, failures=failures)
     found = _found(map(survey, facts))
     directory.mkdir(parents=True, exist_ok=True)
     if file.exists():
@@ -88,7 +89,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
             "config": "" if connection.config_file is None else os.path.relpath(connection.config_file, directory),
         }
         write_whole(file, format_fleet(cluster, found, wave_size))
-    warn(skipped)
+    warn(unread_groups(facts, failures, ()))
     ready = sum(group.is_ready for group in found)
     already = f" are added to {len(known)}" if known else ""
     click.echo(escaped(f"{file}: {len(found)} groups{already}, {ready} of them in waves; edit it, then:"))

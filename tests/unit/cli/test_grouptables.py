@@ -3,6 +3,7 @@
 import pytest
 
 from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
+from zkconsumer.operate.groups.everydescription import only_unhealthy
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 
@@ -75,6 +76,7 @@ def test_unhealthy_is_what_an_operator_has_to_look_at():
     dead, unknown = partition(partition=2, owner_live=False), partition(partition=3, lag=None)
     outside = partition(partition=4, committed=8, lag=-1)
     deleted = partition(partition=5, log_start=6)
-    found = group(healthy, ownerless, dead, unknown, outside, deleted, members=[member("g_a"), idle]).unhealthy()
+    every = group(healthy, ownerless, dead, unknown, outside, deleted, members=[member("g_a"), idle])
+    found = only_unhealthy(every)
     assert [row.partition for row in found.partitions] == [1, 2, 3, 4, 5]
     assert found.members == (idle,)

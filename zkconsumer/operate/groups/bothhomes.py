@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from zkconsumer.errors import (
     BrokerUnavailable,
     CoordinatorMoved,
     GroupMissing,
-    ProtocolError,
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.operate.groups.everygroup import missing_everywhere
+from zkconsumer.operate.groups.everygroup import NO_GROUP, missing_everywhere
+from zkconsumer.operate.groups.observedgroup import unread_groups
 
 F = TypeVar("F")
 
@@ -44,6 +44,27 @@ class Looks(NamedTuple, Generic[F]):
     twice: Callable[[str], F]
 
 
+def look_at_each(
+    groups: Sequence[str], look: Callable[[str], list[F]], advance: Callable[[int, int], None]
+) -> tuple[dict[str, list[F]], tuple[str, ...]]:
+    """The findings of groups by name; and which cannot be read, as :func:`unread_groups`, which see for what it raises.
+
+    Args:
+        groups: their names.
+        look: looks at one.
+        advance: called with the number of groups that were looked at, and that of all.
+    """
+    found: dict[str, list[F]] = {}
+    failures: dict[str, ZkConsumerError] = {}
+    for number, group in enumerate(groups):
+        advance(number, len(groups))
+        try:
+            found[group] = look(group)
+        except ZkConsumerError as error:
+            failures[group] = error
+    return found, unread_groups(found, failures, groups)
+
+
 def look_in_both(group: str, looks: Looks[F]) -> list[F]:
     """The findings of a group that may be in ZooKeeper, at brokers, or in both.
 
@@ -67,19 +88,15 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
             at_brokers = _only_at_brokers(group, error, missing, looks)
         else:
             at_brokers = None
-            if not isinstance(error, _NO_GROUP):
+            if not isinstance(error, NO_GROUP):
                 in_znodes.findings.append(looks.unknown(f"whether it has members at brokers, too, is unknown: {error}"))
     return counting_findings(in_znodes, at_brokers, looks.twice)
 
 
-_NO_GROUP: Final = (GroupMissing, ProtocolError)
-"""What shows that brokers do not have the group; those before 0.9 have none."""
-
-
 def _only_at_brokers(group: str, error: ZkConsumerError, missing: GroupMissing | None, looks: Looks[F]) -> Explained[F]:
     """What an error of brokers means for a group that ZooKeeper does not have."""
-    if missing is not None and isinstance(error, _NO_GROUP):
-        raise missing_everywhere(group) if isinstance(error, GroupMissing) else missing
+    if missing is not None and isinstance(error, NO_GROUP):
+        raise missing_everywhere(group)
     if isinstance(error, CoordinatorMoved | BrokerUnavailable):
         return looks.without_coordinator(error)
     raise error

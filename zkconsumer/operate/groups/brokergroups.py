@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
@@ -143,7 +143,8 @@ def _member(member: DescribedMember, protocol: str) -> DescribedGroupMember:
     )
 
 
-class BrokerGroupDescription(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BrokerGroupDescription:
     """A group and its lags.
 
     Attributes:
@@ -157,13 +158,6 @@ class BrokerGroupDescription(NamedTuple):
     members: tuple[DescribedGroupMember, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...]
-
-    def unhealthy(self) -> BrokerGroupDescription:
-        """The same group with its unhealthy partitions, and the members that own nothing."""
-        return self._replace(
-            members=tuple(member for member in self.members if not member.partitions),
-            partitions=tuple(partition for partition in self.partitions if partition.is_unhealthy),
-        )
 
 
 class BrokerGroups:
@@ -248,7 +242,7 @@ class BrokerGroups:
         logs, problems = self.logs(list(observed.values()))
         samples = {name: _samples(group, at, logs) for name, group in observed.items()}
         of_groups = (problem for group in observed.values() for problem in group.problems)
-        return GroupsLook(dict(observed), samples, failures, (*self.unlisted, *of_groups, *problems))
+        return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems), self.unlisted)
 
     def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
         """Groups by name, in the order given; and why others cannot be read, or that they do not exist."""

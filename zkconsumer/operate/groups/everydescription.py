@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, BrokerGroups, describe_group
-from zkconsumer.operate.groups.everygroup import missing_everywhere
+from zkconsumer.operate.groups.everygroup import failures_in_both, listed_by
 from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_groups
+from zkconsumer.operate.groups.observedgroup import unread_groups
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS
 from zkconsumer.zookeeper.session import ZkSession
+
+D = TypeVar("D", GroupDescription, BrokerGroupDescription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,20 @@ class EveryDescription:
 
     def unhealthy(self) -> EveryDescription | None:
         """Its unhealthy partitions, and the members that own nothing; None if there are none."""
-        in_znodes = None if self.in_znodes is None else self.in_znodes.unhealthy()
-        at_brokers = None if self.at_brokers is None else self.at_brokers.unhealthy()
+        in_znodes = None if self.in_znodes is None else only_unhealthy(self.in_znodes)
+        at_brokers = None if self.at_brokers is None else only_unhealthy(self.at_brokers)
         parts = (in_znodes, at_brokers)
         is_unhealthy = any(part is not None and (part.members or part.partitions) for part in parts)
         return EveryDescription(in_znodes, at_brokers) if is_unhealthy else None
+
+
+def only_unhealthy(description: D) -> D:
+    """A group with its unhealthy partitions, and the members that own nothing."""
+    return replace(
+        description,
+        members=tuple(member for member in description.members if not member.partitions),
+        partitions=tuple(partition for partition in description.partitions if partition.is_unhealthy),
+    )
 
 
 class DescribedGroups(NamedTuple):
@@ -49,11 +61,11 @@ class DescribedGroups(NamedTuple):
 
     Attributes:
         groups: by name, in the order of the names that were given, or sorted.
-        problems: which groups are missing or cannot be read, one sentence each.
+        unread: which groups, or parts of them, are missing or cannot be read, one sentence each.
     """
 
     groups: Mapping[str, EveryDescription]
-    problems: tuple[str, ...]
+    unread: tuple[str, ...]
 
 
 def describe_every_group(
@@ -69,73 +81,42 @@ def describe_every_group(
     Args:
         session: with ZooKeeper; None for groups of brokers alone.
         config: how brokers are reached; those that ``bootstrap.servers`` names have groups, too.
-        names: of groups; empty for all. Brokers that are named beside ZooKeeper are asked for those that they list.
+        names: of groups; empty for all.
         storage: whose committed offset counts for groups in ZooKeeper.
         with_log_starts: also ask where the logs start.
 
     Raises:
-        ZkConsumerError: one of the named groups does not exist, or cannot be read; or no group can be listed.
+        ZkConsumerError: none of the named groups exists and can be read; or no group can be listed.
     """
-    problems: list[str] = []
     in_znodes: dict[str, GroupDescription] = {}
     at_brokers: dict[str, BrokerGroupDescription] = {}
+    failures: dict[str, ZkConsumerError] = {}
+    unread: tuple[str, ...] = ()
     if session is not None:
-        known = session.children(CONSUMERS) or ()
-        # With brokers, a group that ZooKeeper does not have is looked for there; without, it is an error.
-        chosen = [name for name in names if config.bootstrap_servers is None or name in known] if names else known
-        skipped = None if names else problems
+        wanted = names or sorted(session.children(CONSUMERS) or ())
         descriptions = describe_groups(
-            session, config, sorted(chosen), storage=storage, with_log_starts=with_log_starts, skipped=skipped
+            session, config, wanted, storage=storage, with_log_starts=with_log_starts, failures=failures
         )
         in_znodes = {description.group: description for description in descriptions}
     if config.bootstrap_servers is not None:
         with BrokerGroups(config) as brokers:
-            at_brokers = _describe_at_brokers(
-                brokers, names, in_znodes, problems, is_alone=session is None, with_log_starts=with_log_starts
-            )
+            if not names:
+                listed, unread = (brokers.names(), brokers.unlisted) if session is None else listed_by(brokers)
+            observed, not_at_brokers = brokers.read(names or sorted(listed))
+            # A group in ZooKeeper that stores offsets in Kafka is none of the brokers.
+            chosen = [group for name, group in observed.items() if name not in in_znodes or group.live]
+            logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
+        at_brokers = {group.group: describe_group(group, logs, reasons) for group in chosen}
+        if session is None:
+            failures = not_at_brokers
+        else:
+            asked = dict.fromkeys((*failures, *not_at_brokers))
+            failures, parts = failures_in_both(asked, {*in_znodes, *at_brokers}, failures, not_at_brokers)
+            unread += parts
+    found = in_znodes.keys() | at_brokers.keys()
     groups = {
         name: EveryDescription(in_znodes.get(name), at_brokers.get(name))
-        for name in names or sorted(in_znodes.keys() | at_brokers.keys())
+        for name in names or sorted(found)
+        if name in found
     }
-    return DescribedGroups(groups, tuple(problems))
-
-
-def _describe_at_brokers(
-    brokers: BrokerGroups,
-    names: Sequence[str],
-    in_znodes: Mapping[str, GroupDescription],
-    problems: list[str],
-    *,
-    is_alone: bool,
-    with_log_starts: bool,
-) -> dict[str, BrokerGroupDescription]:
-    """Those of the groups that brokers coordinate; a group in ZooKeeper that stores offsets in Kafka is none."""
-    listed = [] if names and not in_znodes else _listed(brokers, in_znodes, problems)
-    elsewhere = [name for name in names if name not in in_znodes]
-    asked = [name for name in names if name in elsewhere or name in listed] if names else listed
-    groups, failures = brokers.read(asked)
-    for name, error in failures.items():
-        if name in elsewhere:
-            raise missing_everywhere(name) if isinstance(error, GroupMissing) and not is_alone else error
-        if not isinstance(error, GroupMissing):
-            problems.append(f"group {name} cannot be read: {error}")
-    chosen = [group for name, group in groups.items() if name not in in_znodes or group.live]
-    logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
-    return {group.group: describe_group(group, logs, reasons) for group in chosen}
-
-
-def _listed(brokers: BrokerGroups, in_znodes: Mapping[str, GroupDescription], problems: list[str]) -> list[str]:
-    """Groups that the brokers list; where there are others, brokers that list none are no error."""
-    try:
-        listed = brokers.names()
-    except ProtocolError:  # brokers before 0.9 have no groups
-        if not in_znodes:
-            raise
-        return []
-    except BrokerUnavailable as error:
-        if not in_znodes:
-            raise
-        problems.append(f"groups that brokers coordinate are missing: {error}")
-        return []
-    problems += brokers.unlisted
-    return listed
+    return DescribedGroups(groups, (*unread_groups(groups, failures, names), *unread))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,8 +54,12 @@ class GroupInBoth:
 
     @property
     def owners(self) -> Mapping[TopicPartition, str]:
-        """Owners of both; of a partition that has two, that in ZooKeeper."""
-        return {**self.at_brokers.owners, **self.in_znodes.owners}
+        """Owners of both; see :func:`counts_at_brokers`."""
+        at_brokers = self.at_brokers.owners.items()
+        return {
+            **self.in_znodes.owners,
+            **{p: owner for p, owner in at_brokers if counts_at_brokers(self.in_znodes.is_live(p), owner)},
+        }
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
@@ -107,6 +111,11 @@ class GroupInBoth:
         return (*self.in_znodes.describe_members(), *self.at_brokers.describe_members())
 
 
+def counts_at_brokers(in_znodes_live: bool | None, at_brokers: str | None) -> bool:
+    """True if the owner at brokers, which is live, is shown of a partition: that in ZooKeeper is none, or dead."""
+    return at_brokers is not None and not in_znodes_live
+
+
 class EveryGroup:
     """A :class:`~zkconsumer.operate.groups.observedgroup.GroupSource` of both kinds.
 
@@ -136,10 +145,7 @@ class EveryGroup:
     def names(self) -> list[str]:
         """Names of all groups of both kinds, sorted; without those of brokers, if these do not list them."""
         names = self._in_znodes.names()
-        try:
-            self._listed, self.unlisted = frozenset(self._at_brokers.names()), self._at_brokers.unlisted
-        except (BrokerUnavailable, ProtocolError) as error:
-            self._listed, self.unlisted = frozenset(), (f"groups that brokers coordinate are missing: {error}",)
+        self._listed, self.unlisted = listed_by(self._at_brokers)
         return sorted({*names, *self._listed})
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
@@ -149,21 +155,56 @@ class EveryGroup:
         at_brokers = self._at_brokers.look(asked, at)
         found: dict[str, ObservedGroup] = {}
         samples = {**at_brokers.samples, **in_znodes.samples}
-        failures: dict[str, ZkConsumerError] = {}
-        problems = [] if self.unlisted == self._at_brokers.unlisted else list(self.unlisted)
         for name in groups:
             znodes, of_brokers = in_znodes.groups.get(name), at_brokers.groups.get(name)
-            errors = [error for look in (in_znodes, at_brokers) if (error := look.failures.get(name)) is not None]
-            unread = [error for error in errors if not isinstance(error, GroupMissing)]
             if znodes is not None and of_brokers is not None:
                 found[name] = GroupInBoth(znodes, of_brokers)
                 samples[name] = _merged(in_znodes.samples[name], at_brokers.samples[name])
             elif (only := znodes or of_brokers) is not None:
                 found[name] = only
-                problems += map(str, unread)
-            else:
-                failures[name] = unread[0] if unread else missing_everywhere(name)
-        return GroupsLook(found, samples, failures, (*problems, *in_znodes.problems, *at_brokers.problems))
+        failures, unread = failures_in_both(groups, found, in_znodes.failures, at_brokers.failures)
+        problems = (*in_znodes.problems, *at_brokers.problems)
+        return GroupsLook(found, samples, failures, problems, (*self.unlisted, *unread))
+
+
+NO_GROUP: Final = (GroupMissing, ProtocolError)
+"""What shows that brokers do not have a group; those before 0.9 have none."""
+
+
+def listed_by(brokers: GroupSource) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Groups that brokers list beside those in ZooKeeper; and which are missing, one sentence each."""
+    try:
+        return frozenset(brokers.names()), brokers.unlisted
+    except NO_GROUP:
+        return frozenset(), ()
+    except BrokerUnavailable as error:
+        return frozenset(), (f"groups that brokers coordinate are missing: {error}",)
+
+
+def failures_in_both(
+    names: Iterable[str],
+    found: Container[str],
+    in_znodes: Mapping[str, ZkConsumerError],
+    at_brokers: Mapping[str, ZkConsumerError],
+) -> tuple[dict[str, ZkConsumerError], tuple[str, ...]]:
+    """Why groups are found nowhere, by name; and what is unknown of those found, one sentence each.
+
+    Args:
+        names: of the groups that were looked for.
+        found: those that ZooKeeper or brokers have.
+        in_znodes: why ZooKeeper does not have groups, by name.
+        at_brokers: likewise of brokers.
+    """
+    failures: dict[str, ZkConsumerError] = {}
+    unread: list[str] = []
+    for name in names:
+        errors = [error for place in (in_znodes, at_brokers) if (error := place.get(name)) is not None]
+        errors = [error for error in errors if not isinstance(error, NO_GROUP)]
+        if name in found:
+            unread += (f"a part of group {name} cannot be read: {error}" for error in errors)
+        else:
+            failures[name] = errors[0] if errors else missing_everywhere(name)
+    return failures, tuple(unread)
 
 
 def missing_everywhere(name: str) -> GroupMissing:
@@ -181,6 +222,6 @@ def _merged(
     merged = {**at_brokers, **in_znodes}
     for partition in in_znodes.keys() & at_brokers.keys():
         sample, other = in_znodes[partition], at_brokers[partition]
-        if other.owner_live and not sample.owner_live:
+        if counts_at_brokers(sample.owner_live, other.owner):
             merged[partition] = sample._replace(owner=other.owner, owner_live=True)
     return merged

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
@@ -93,16 +94,6 @@ class GroupDescription:
     problems: tuple[str, ...] = ()
     coordinator: GroupCoordinator | None = None
 
-    def unhealthy(self) -> GroupDescription:
-        """The same group with its unhealthy partitions, and the members that own nothing."""
-        return GroupDescription(
-            self.group,
-            tuple(member for member in self.members if not member.partitions),
-            tuple(partition for partition in self.partitions if partition.is_unhealthy),
-            self.problems,
-            self.coordinator,
-        )
-
 
 def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
     """Describe one group; see :func:`describe_groups`."""
@@ -118,7 +109,7 @@ def describe_groups(
     storage: OffsetStorage = "auto",
     bootstrap: Sequence[Broker] = (),
     with_log_starts: bool = False,
-    skipped: list[str] | None = None,
+    failures: dict[str, ZkConsumerError] | None = None,
 ) -> list[GroupDescription]:
     """Describe groups from ZooKeeper and the brokers. Nothing is written.
 
@@ -132,14 +123,14 @@ def describe_groups(
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         with_log_starts: also ask where the logs start.
-        skipped: takes the reason for each group that cannot be read; None makes that an error.
+        failures: takes why groups cannot be read, by name; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
     group_reader = open_group_reader(session, config, without_brokers=True)
-    groups_znodes = read_groups(session, group_reader, groups).required(skipped)
+    groups_znodes = read_groups(session, group_reader, groups).required(failures)
     brokers = bootstrap or group_reader.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
         in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=bool(bootstrap))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from zkconsumer.operate.groups.everygroup import counts_at_brokers
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupdescription import GroupDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
@@ -59,8 +60,8 @@ def broker_description_document(description: BrokerGroupDescription) -> dict[str
 def every_document(description: EveryDescription, *, both_stores: bool = False) -> dict[str, Any]:
     """The document of a group, wherever it is.
 
-    One that has members in both has the members of both, and the partitions as ZooKeeper has them; owners at brokers
-    are shown where ZooKeeper has none.
+    One that has members in both has the members of both, and the partitions as ZooKeeper has them, but for owners at
+    brokers that count.
     """
     in_znodes, at_brokers = description.in_znodes, description.at_brokers
     if at_brokers is None:
@@ -72,7 +73,7 @@ def every_document(description: EveryDescription, *, both_stores: bool = False) 
     others = {(row["topic"], row["partition"]): row for row in second["partitions"]}
     for row in first["partitions"]:
         other = others.pop((row["topic"], row["partition"]), None)
-        if row["owner"] is None and other is not None:
+        if other is not None and counts_at_brokers(row["owner_live"], other["owner"]):
             row.update(owner=other["owner"], owner_live=other["owner_live"])
     return {
         **second,

@@ -66,18 +66,22 @@ def matching(names: Iterable[str], pattern: str | None) -> list[str]:
 
 def list_groups(
     source: GroupSource, groups: Sequence[str], *, topic: str | None = None
-) -> tuple[list[GroupListing], tuple[str, ...]]:
-    """Describe groups in a line each; and what could not be read, one sentence each.
+) -> tuple[list[GroupListing], tuple[str, ...], tuple[str, ...]]:
+    """Describe groups in a line each; which groups are missing, one sentence each; and what else could not be read.
 
     Args:
         source: where they are read.
-        groups: their names; one that cannot be read is a problem, not an error.
+        groups: their names.
         topic: only groups that subscribe to it, own it, or have committed it; None for all.
     """
     sampler = LagSampler(source, window=2, with_ages=False)
     sampler.sample(groups, 0.0)
     chosen = [group for group in sampler.observed.values() if topic is None or topic in group.topics]
-    return [group_listing(group, sampler.evaluate(group.group)) for group in chosen], sampler.problems
+    return (
+        [group_listing(group, sampler.evaluate(group.group)) for group in chosen],
+        sampler.missing(),
+        sampler.problems,
+    )
 
 
 def group_listing(group: ObservedGroup, evaluated: GroupLag) -> GroupListing:

@@ -158,12 +158,12 @@ class GroupReads(NamedTuple):
     groups: dict[str, GroupZnodes]
     failures: dict[str, ZkConsumerError]
 
-    def required(self, skipped: list[str] | None = None) -> list[GroupZnodes]:
-        """The groups; raises the failure of the first other one, unless ``skipped`` takes their reasons."""
-        for group, failure in self.failures.items():
-            if skipped is None:
-                raise failure
-            skipped.append(f"group {group} is skipped: {failure}")
+    def required(self, failures: dict[str, ZkConsumerError] | None = None) -> list[GroupZnodes]:
+        """The groups; raises the failure of the first other one, unless ``failures`` takes them."""
+        if failures is not None:
+            failures.update(self.failures)
+        elif self.failures:
+            raise next(iter(self.failures.values()))
         return list(self.groups.values())
 
 
@@ -239,7 +239,7 @@ def _existing_groups(
         try:
             paths[group] = GroupPaths(group)
         except ZkConsumerError as error:
-            failures[group] = error
+            failures[group] = GroupMissing(str(error))  # brokers allow other names
     roots = session.read_many(group_paths.root for group_paths in paths.values())
     for group in [
         group for group, group_paths in paths.items() if roots.nodes.get(group_paths.root, group_paths) is None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from zkconsumer.errors import GroupMissing
+from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
-from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup
+from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup, unread_groups
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -108,6 +108,7 @@ class LagSampler:
         observed: the groups of the last sample, by name.
         unread: names of groups that exist, or may exist, and that the last sample could not read.
         problems: what the last sample could not read, one sentence each.
+        failures: why the last sample could not read groups, by name.
     """
 
     def __init__(self, source: GroupSource, *, window: int, history: int | None = None, with_ages: bool = True) -> None:
@@ -117,6 +118,8 @@ class LagSampler:
         self.observed: dict[str, ObservedGroup] = {}
         self.unread: frozenset[str] = frozenset()
         self.problems: tuple[str, ...] = ()
+        self.failures: dict[str, ZkConsumerError] = {}
+        self._unread: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -138,27 +141,27 @@ class LagSampler:
         """Names of all groups that there are now."""
         return self._source.names()
 
-    def sample(self, groups: Sequence[str], at: float, *, required: bool = False) -> None:
+    def sample(self, groups: Sequence[str], at: float) -> None:
         """Look at groups once. Groups that are not named are forgotten; one that cannot be read keeps its samples.
 
         Args:
             groups: names of groups.
             at: the time, in seconds of a clock that does not step.
-            required: whether a group that cannot be read is an error; otherwise it is reported as a problem.
 
         Raises:
             ZooKeeperUnavailable: no server answers.
-            ZkConsumerError: a required group cannot be read.
         """
         look = self._source.look(groups, at)
-        if required and look.failures:
-            raise next(iter(look.failures.values()))
         self._series.append(look.samples, self._written_ms, time.time() * 1000)
         self._series.keep({*look.groups, *look.failures})
-        self.observed = look.groups
+        self.observed, self.failures, self._unread = look.groups, look.failures, look.unread
         self.unread = frozenset(n for n, error in look.failures.items() if not isinstance(error, GroupMissing))
-        unread = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
-        self.problems = tuple(dict.fromkeys((*unread, *look.problems)))
+        failed = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
+        self.problems = tuple(dict.fromkeys((*failed, *look.unread, *look.problems)))
+
+    def missing(self, named: Collection[str] = ()) -> tuple[str, ...]:
+        """Those of the problems that are groups, or homes of groups; raises as :func:`unread_groups`."""
+        return (*unread_groups(self.observed, self.failures, named), *self._unread)
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""

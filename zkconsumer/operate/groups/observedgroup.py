@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from zkconsumer.errors import name_some
+from zkconsumer.errors import GroupMissing, name_some
 
 if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
@@ -141,12 +141,14 @@ class GroupsLook(NamedTuple):
         samples: of each partition of each group.
         failures: why others cannot be read, by name.
         problems: what is unknown, one sentence each.
+        unread: groups that are not listed, and what cannot be read of others where they are, too; likewise.
     """
 
     groups: dict[str, ObservedGroup]
     samples: dict[str, dict[TopicPartition, LagSample]]
     failures: dict[str, ZkConsumerError]
     problems: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 class GroupSource(Protocol):
@@ -180,6 +182,22 @@ class GroupSource(Protocol):
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
+
+
+def unread_groups(
+    found: Collection[object], failures: Mapping[str, ZkConsumerError], named: Collection[str]
+) -> tuple[str, ...]:
+    """Why groups cannot be read, one sentence each: a command shows the others, and its exit code says so.
+
+    A group that was listed, and not named, may have been deleted since.
+
+    Raises:
+        ZkConsumerError: groups are named, and none of them can be read.
+    """
+    if named and failures and not found:
+        raise next(iter(failures.values()))
+    counting = (name for name, error in failures.items() if name in named or not isinstance(error, GroupMissing))
+    return tuple(f"group {name} cannot be read: {failures[name]}" for name in counting)
 
 
 def missing_topics(group: ObservedGroup) -> list[str]:

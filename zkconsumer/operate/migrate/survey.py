@@ -31,7 +31,7 @@ def read_survey_facts(
     config: ConsumerConfig,
     groups: Sequence[str],
     *,
-    skipped: list[str] | None = None,
+    failures: dict[str, ZkConsumerError] | None = None,
 ) -> list[SurveyFacts]:
     """Read the facts of groups. Nothing is written, and no topic is created.
 
@@ -39,13 +39,13 @@ def read_survey_facts(
         session: an open session.
         config: how brokers are reached.
         groups: names of groups.
-        skipped: takes the reason for each group that cannot be read; None makes that an error.
+        failures: takes why groups cannot be read, by name; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     group_reader = open_group_reader(session, config, without_brokers=True)
-    groups_znodes = read_groups(session, group_reader, groups).required(skipped)
+    groups_znodes = read_groups(session, group_reader, groups).required(failures)
     is_elsewhere = config.bootstrap_servers is not None
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)

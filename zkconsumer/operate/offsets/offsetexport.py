@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
+from zkconsumer.operate.groups.observedgroup import unread_groups
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -34,24 +35,21 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
 
     Args:
         config: how brokers are reached.
-        groups: names of groups; none stands for all, and then a group that may not be read is a problem.
+        groups: names of groups; none stands for all.
 
     Raises:
-        GroupMissing: a group of ``groups`` does not exist.
-        ZkConsumerError: one of them cannot be read, or no broker answers.
+        ZkConsumerError: none of ``groups`` exists and can be read, or no broker answers.
     """
     with BrokerGroups(config) as brokers:
         found, failures = brokers.read(sorted(set(groups)) or brokers.names())
         unlisted = brokers.unlisted
-    if groups and failures:
-        raise next(iter(failures.values()))
+    unread = unread_groups(found, failures, groups)
     rows = [
         GroupOffset(name, partition, stored.offset)
         for name, group in found.items()
         for partition, stored in sorted(group.offsets.items())
         if stored.offset is not None
     ]
-    unread = [f"group {name}: {error}" for name, error in failures.items()]
     problems = (problem for group in found.values() for problem in group.problems)
     return Export(tuple(rows), (*unlisted, *unread, *problems))
 
@@ -65,28 +63,26 @@ def export_offsets(
 
     Args:
         session: an open session.
-        groups: names of groups; none stands for all, and then a group that may not be read is a problem.
+        groups: names of groups; none stands for all.
         advance: called with the number of groups read, and that of all.
 
     Raises:
-        ZkConsumerError: a group of ``groups`` does not exist, its list of topics may not be read, or ZooKeeper cannot
-            be reached.
+        ZkConsumerError: none of ``groups`` exists and can be read, or ZooKeeper cannot be reached.
     """
     group_reader = GroupReader(session)
     rows: list[GroupOffset] = []
     problems: list[str] = []
+    failures: dict[str, ZkConsumerError] = {}
     names = sorted(set(groups)) or group_reader.groups()
     for number, group in enumerate(names):
         advance(number, len(names))
         try:
             stored = offset_nodes(session, group, without_refused=True)
-        except ZooKeeperRefused as refused:
-            if groups:
-                raise
-            problems.append(f"group {group}: {refused}")
+            if not stored.nodes and groups and not group_reader.group_exists(group):
+                raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        except (GroupMissing, ZooKeeperRefused) as error:
+            failures[group] = error
             continue
-        if not stored.nodes and groups and not group_reader.group_exists(group):
-            raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         offsets = stored.offsets()
         none = stored.nodes.keys() - offsets.keys() - stored.unreadable.keys()
         problems += stored.problems
@@ -94,4 +90,5 @@ def export_offsets(
             f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
         )
         rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items()]
-    return Export(tuple(rows), tuple(problems))
+    found = [group for group in names if group not in failures]
+    return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems))

@@ -3,14 +3,18 @@
 import pytest
 
 from tests.fixtures.groups import group_znodes
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError, ZkConsumerError
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.groups.brokergroups import BrokerGroup
+from zkconsumer.operate.groups.brokergroups import BrokerGroup, describe_group
+from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.everygroup import EveryGroup, GroupInBoth
+from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
+from zkconsumer.operate.groups.groupdocuments import every_document
 from zkconsumer.operate.groups.observedgroup import GroupsLook
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
@@ -26,8 +30,8 @@ def at_brokers(*assigned, name="g", offsets=(), topics=("t",), existing=None):
     return BrokerGroup(name, described, None, stored, existing={"t": (0, 1)} if existing is None else existing)
 
 
-def sample(partition_owner=None, committed=5):
-    return LagSample(0.0, committed, None, 0, 9, partition_owner, partition_owner is not None)
+def sample(partition_owner, *, is_live):
+    return LagSample(0.0, 5, None, 0, 9, partition_owner, is_live)
 
 
 class Source:
@@ -36,7 +40,7 @@ class Source:
     times = None
     unlisted = ()
 
-    def __init__(self, groups=(), failures=None, *, unavailable=False):
+    def __init__(self, groups=(), failures=None, *, unavailable=None):
         self.groups = {group.group: group for group in groups}
         self.failures = failures or {}
         self.unavailable = unavailable
@@ -44,14 +48,17 @@ class Source:
         self.closed = False
 
     def names(self):
-        if self.unavailable:
-            raise BrokerUnavailable("no broker answers")
+        if self.unavailable is not None:
+            raise self.unavailable
         return sorted(self.groups)
 
     def look(self, groups, at):
         self.asked.append(list(groups))
         found = {name: self.groups[name] for name in groups if name in self.groups}
-        samples = {name: {p: sample(group.owners.get(p)) for p in group.partitions} for name, group in found.items()}
+        samples = {
+            name: {p: sample(group.owners.get(p), is_live=group.is_live(p)) for p in group.partitions}
+            for name, group in found.items()
+        }
         missing = {name: GroupMissing("no") for name in groups if name not in found}
         return GroupsLook(found, samples, {**missing, **self.failures}, ())
 
@@ -77,6 +84,24 @@ def test_both_kinds_are_in_one_list_and_a_group_of_both_is_one():
     assert brokers.closed
 
 
+@pytest.mark.parametrize(
+    ("member", "at", "owner"),
+    [("g_a", (T0,), "g_a-0"), ("g_b", (T0,), "m"), ("g_b", (T1,), "g_a-0")],
+    ids=["live in both", "dead in ZooKeeper", "dead in ZooKeeper, none at brokers"],
+)
+def test_an_owner_at_brokers_is_shown_unless_one_in_zookeeper_lives(member, at, owner):
+    znodes = group_znodes(members={member: Subscription({"t": 1})}, topics={"t": 2}, owners={"t-0": "g_a-0"})
+    brokers, logs = at_brokers(*at), Logs({}, {})
+    every = EveryGroup(Source([znodes]), Source([brokers]))
+    look = every.look(["g"], 0.0)
+    row = PartitionDescription("t", 0, "g_a-0", znodes.is_live(T0), 5, 9, 4)
+    description = EveryDescription(GroupDescription("g", (), (row,)), describe_group(brokers, logs, ()))
+    document = every_document(description)["partitions"][0]
+    is_live = znodes.is_live(T0) or owner == "m"
+    assert look.groups["g"].owners[T0] == look.samples["g"][T0].owner == document["owner"] == owner
+    assert document["owner_live"] == is_live
+
+
 def test_brokers_are_asked_for_their_groups_only():
     """They answer for each group on its own, and a cluster may have thousands in ZooKeeper."""
     zookeeper, brokers = Source([group_znodes()]), Source([at_brokers(T0, name="h")])
@@ -89,16 +114,26 @@ def test_brokers_are_asked_for_their_groups_only():
 
 
 def test_brokers_that_list_nothing_are_a_problem():
-    every = EveryGroup(Source([group_znodes()]), Source(unavailable=True))
+    every = EveryGroup(Source([group_znodes()]), Source(unavailable=BrokerUnavailable("no broker answers")))
     assert every.names() == ["g"]
-    assert every.look(["g"], 0.0).problems == ("groups that brokers coordinate are missing: no broker answers",)
+    assert every.look(["g"], 0.0).unread == ("groups that brokers coordinate are missing: no broker answers",)
+
+
+def test_brokers_before_0_9_have_no_groups():
+    old = ProtocolError("no common version")
+    every = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old}, unavailable=old))
+    assert every.names() == ["g"]
+    assert every.look(["g"], 0.0).unread == every.unlisted == ()
+    look = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old})).look(["g", "h"], 0.0)
+    assert (list(look.groups), look.unread) == (["g"], ())
+    assert "neither in ZooKeeper nor at the brokers" in str(look.failures["h"])
 
 
 def test_why_a_group_cannot_be_read():
     refused = ZkConsumerError("refused")
     every = EveryGroup(Source([group_znodes()]), Source(failures={"g": refused, "h": refused}))
     look = every.look(["g", "h", "i"], 0.0)
-    assert look.problems == ("refused",)
+    assert look.unread == ("a part of group g cannot be read: refused",)
     assert look.failures["h"] is refused
     assert "neither in ZooKeeper nor at the brokers" in str(look.failures["i"])
 

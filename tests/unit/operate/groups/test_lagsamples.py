@@ -51,13 +51,15 @@ def test_groups_that_are_not_sampled_are_forgotten():
         assert sampler.samples("g") == {}
 
 
-def test_a_group_that_vanishes_is_a_problem_unless_it_is_required():
+def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_do():
     with LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2) as sampler:
         sampler.sample(["g", "h"], 0)
         assert list(sampler.observed) == ["g"]
         assert sampler.problems[0].startswith("group h cannot be read: group h does not exist")
+        assert sampler.missing() == ()
+        sampler.sample(["h"], 1)
         with pytest.raises(ZkConsumerError, match="h does not exist"):
-            sampler.sample(["h"], 1, required=True)
+            sampler.missing(["h"])
 
 
 def test_without_brokers_lag_is_unknown():

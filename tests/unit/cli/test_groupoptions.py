@@ -1,0 +1,86 @@
+"""How commands end that cannot read all groups."""
+
+from contextlib import nullcontext
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fixtures.groups import znodes_of_a_group
+from zkconsumer.cli import groupdescribe, groupsource, migrate, offsets
+from zkconsumer.cli.main import command
+from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
+
+SHORT = ("--interval", "10ms", "--samples", "2")
+OF_ALL = [
+    ("groups", "list", "--long"),
+    ("groups", "list", "--topic", "t"),
+    ("groups", "describe", "--all"),
+    ("groups", "status", "--all", *SHORT),
+    ("offsets", "export"),
+    ("migrate", "survey", "--all"),
+]
+NAMED = [
+    ("groups", "describe"),
+    ("groups", "status", *SHORT),
+    ("groups", "verify"),
+    ("groups", "explain"),
+    ("offsets", "export"),
+    ("migrate", "survey"),
+]
+
+
+@pytest.fixture
+def znodes():
+    """A group ``g``, and one ``h`` of which the offsets may not be read."""
+    made = znodes_of_a_group()
+    made.write("/consumers/h/offsets/t/0", b"1")
+    made.refused.add("/consumers/h/offsets")
+    return made
+
+
+@pytest.fixture
+def run(monkeypatch, znodes):
+    for module in (groupsource, groupdescribe, offsets, migrate):
+        monkeypatch.setattr(module, "tool_session", lambda _config: nullcontext(znodes))
+    return lambda *words: CliRunner().invoke(command, [*words, "--zookeeper", "h:1"])
+
+
+@pytest.mark.parametrize("words", OF_ALL, ids=" ".join)
+def test_a_group_that_cannot_be_read_does_not_hide_others_and_is_told(run, words):
+    ended = run(*words)
+    assert (ended.exit_code, "g" in ended.stdout) == (3, True), ended.exception
+    assert "group h cannot be read: " in ended.stderr
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_the_same_holds_for_groups_that_are_named(run, words):
+    for other, why in (("h", "/consumers/h/offsets"), ("nowhere", "does not exist")):
+        ended = run(*words, "--group", "g", "--group", other)
+        assert (ended.exit_code, "g" in ended.stdout) == (3, True), ended.exception
+        assert f"group {other} cannot be read: " in ended.stderr
+        assert why in ended.stderr
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_a_command_fails_if_none_of_the_groups_that_are_named_can_be_read(run, words):
+    for named, kind in (("h", ZooKeeperRefused), ("nowhere", GroupMissing)):
+        ended = run(*words, "--group", named)
+        assert (type(ended.exception), ended.stdout) == (kind, "")
+    assert issubclass(kind, ZkConsumerError), "which main() makes exit code 1"
+
+
+@pytest.mark.parametrize("words", OF_ALL, ids=" ".join)
+def test_brokers_that_are_silent_hide_groups(run, words, znodes):
+    znodes.refused.clear()
+    ended = run(*words, "--bootstrap-server", "127.0.0.1:1")
+    is_of_zookeeper = words[0] != "groups"
+    assert ("groups that brokers coordinate are missing" in ended.stderr) != is_of_zookeeper
+    assert (ended.exit_code, "g" in ended.stdout) == (0 if words[0] == "offsets" else 3, True)
+
+
+def test_a_group_that_is_deleted_after_it_was_listed_is_no_problem(run, znodes, monkeypatch):
+    znodes.refused.clear()
+    children = znodes.children
+    monkeypatch.setattr(znodes, "children", lambda path, _watch=None: [*(children(path) or ()), "gone"])
+    ended = run("groups", "describe", "--all")
+    assert (ended.exit_code, "gone" in ended.output) == (0, False), ended.exception
