@@ -125,22 +125,23 @@ class GroupZnodes:
         return None if stored is None else stored.offset
 
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
-        """The members, in the order of their ids."""
+        """The members, in the order of their ids; also those whose registration cannot be read."""
         owned = Counter(PartitionOwnerNode.consumer_of(owner) for owner in self.owners.values())
-        return tuple(self._member(consumer_id, owned[consumer_id]) for consumer_id in sorted(self.view.members))
+        registered = sorted(self.view.members.keys() | self.view.unreadable.keys())
+        return tuple(self._member(consumer_id, owned[consumer_id]) for consumer_id in registered)
 
     def _member(self, consumer_id: str, owned: int) -> DescribedGroupMember:
-        subscription = self.view.members[consumer_id]
-        threads = subscription.expand(self.view.topics, exclude_internal=True)
+        subscription = self.view.members.get(consumer_id)
+        threads = None if subscription is None else subscription.expand(self.view.topics, exclude_internal=True)
         obeys = self.coordinator is not None and consumer_id in self.coordinator.commands
         return DescribedGroupMember(
             consumer_id,
             "zkconsumer" if consumer_id in self.view.our_clients else "jvm",
             threads,
-            pattern_of(subscription),
+            None if subscription is None else pattern_of(subscription),
             self.view.registered_ms.get(consumer_id),
             owned,
-            tuple(sorted(threads)),
+            tuple(sorted(threads or ())),
             protocol="coordinator" if obeys else "zookeeper",
         )
 

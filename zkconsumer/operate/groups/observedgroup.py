@@ -30,8 +30,8 @@ class DescribedGroupMember:
     Attributes:
         id: its consumer id, or the member id that its coordinator gave it.
         client: ``jvm`` or ``zkconsumer``; None if the coordinator does not describe it.
-        threads: number of its threads, by topic; None for members of brokers that are not ours.
-        pattern: the kind of its subscription in ZooKeeper.
+        threads: number of its threads, by topic; None for members of brokers that are not ours, and if it is unknown.
+        pattern: the kind of its subscription in ZooKeeper; None if it is unknown.
         registered_ms: since when it is registered, in ms since the epoch by its own clock; None if it did not write it.
         partitions: number of partitions that it owns.
         topics: that it subscribes to, as far as they are known, sorted.

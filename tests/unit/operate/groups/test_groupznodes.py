@@ -15,6 +15,7 @@ from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
+from zkconsumer.operate.groups.everydescription import only_unhealthy
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.groupdescription import describe_groups
 from zkconsumer.operate.groups.grouplist import find_chroots, list_groups, matching_groups
@@ -71,6 +72,19 @@ def test_a_group_that_may_not_be_read_costs_only_itself(znodes, parent):
     assert "does not exist" in str(found.failures["missing"])
     assert "cannot be the name" in str(found.failures[".."])
     assert isinstance(found.failures[".."], GroupMissing), "brokers may have it"
+
+
+def test_a_member_whose_registration_cannot_be_read_is_a_member(znodes):
+    znodes.write("/consumers/g/ids/g_b", b"not JSON")
+    (found,) = describe_groups(znodes, CONFIG, ["g"])
+    with closing(ZooKeeperGroups(znodes, CONFIG)) as source:
+        (listed,), _, _ = list_groups(source, ["g"])
+    assert [(one.id, one.partitions, one.threads, one.pattern) for one in found.members] == [
+        ("g_a", 2, {"t": 1}, "static"),
+        ("g_b", 0, None, None),
+    ]
+    assert listed.members == len(found.members)
+    assert [one.id for one in only_unhealthy(found).members] == ["g_b"]
 
 
 def test_an_owner_that_is_not_registered_is_not_live(znodes):
