@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
+from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
@@ -217,10 +218,9 @@ class MigrationEnds:
 
     def place(self) -> Place:
         """What identifies the servers now."""
-        _, slash, chroot = self.session.address.partition("/")
         node = self.session.get(CLUSTER_ID)
         in_zookeeper = _cluster_id(None if node is None else node.data)
-        return Place((slash + chroot).rstrip("/"), in_zookeeper, self.cluster.cluster_id())
+        return Place(server_addresses(self.session.address).chroot, in_zookeeper, self.cluster.cluster_id())
 
     def guards_of_target(self, partitions: Collection[TopicPartition]) -> list[Guard]:
         """Conditions of the target alone, such as that it has no members; raises as :meth:`observe`."""

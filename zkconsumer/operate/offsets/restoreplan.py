@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
@@ -102,20 +103,14 @@ def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[Group
     """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper."""
     if not plans:
         return ()
-    (servers, chroot), (servers_now, chroot_now) = _place(then), _place(now)
+    (servers, chroot), (servers_now, chroot_now) = server_addresses(then), server_addresses(now)
     refusals, warnings = plans[0].refusals, plans[0].warnings
     if chroot != chroot_now:
         reason = f"the snapshot was made for chroot {chroot or '/'}, not {chroot_now or '/'}; check --zookeeper"
         refusals = (reason, *refusals)
-    if not servers & servers_now:  # an ensemble has many names, so this is no refusal
+    if set(servers).isdisjoint(servers_now):  # an ensemble has many names, so this is no refusal
         warnings = (f"the snapshot was made at {then}, not {now}; check that both are one ensemble", *warnings)
     return (replace(plans[0], refusals=refusals, warnings=warnings), *plans[1:])
-
-
-def _place(address: str) -> tuple[set[str], str]:
-    """Servers and chroot of an address as ``zookeeper.connect`` has it."""
-    servers, slash, chroot = address.partition("/")
-    return {server.strip() for server in servers.split(",")}, (slash + chroot).rstrip("/")
 
 
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:

@@ -131,7 +131,7 @@ def test_offsets_outside_their_log_are_not_copied_to_another_group(servers, sess
         plan_copy(session, servers.brokers, "g", "h")
 
 
-@pytest.mark.parametrize("made_at", ["h:2181", "h1:2181,h:2181", "h:2181/"])
+@pytest.mark.parametrize("made_at", ["h:2181", "h1:2181,h:2181", "h:2181/", "H"])
 def test_a_snapshot_of_this_ensemble_is_restored(servers, session, write, made_at):
     deleted = write(plan_delete(session, servers.brokers, ["g"], None))
     undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper=made_at))
