@@ -57,7 +57,7 @@ repeats until an operator acts is raised after some attempts: :data:`NEEDS_AN_OP
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Self
 
 from zkconsumer.model import Broker, TopicPartition
 
@@ -70,6 +70,18 @@ def name_some(things: Collection[object], limit: int = 5) -> str:
 
 class ZkConsumerError(Exception):
     """Base of all errors raised by zkconsumer."""
+
+
+class MissingProperty(str):
+    """A violation: a property has no value; ``property_name`` is its name."""
+
+    property_name: str
+
+    def __new__(cls, name: str, why: str = "") -> Self:
+        """The sentence, which ``why`` ends."""
+        made = super().__new__(cls, f"{name} is missing{why}")
+        made.property_name = name
+        return made
 
 
 class ConfigError(ZkConsumerError):

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig, is_broker_list, load_properties
-from zkconsumer.errors import ConfigError
+from zkconsumer.errors import ConfigError, MissingProperty
 
 if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
 
-_WHERE = {
-    "group.id is missing": "; give --group, or --config FILE with group.id",
-    "zookeeper.connect is missing": "; give --zookeeper, or --config FILE with zookeeper.connect",
+_WHERE: Final = {
+    "group.id": "; give --group, or --config FILE with group.id",
+    "zookeeper.connect": "; give --zookeeper, or --config FILE with zookeeper.connect",
 }
+"""The option that supplies a missing property."""
 _FOR_BROKERS: Final = {
     False: "; for groups that brokers coordinate give --bootstrap-server in its place, to commands that know them",
     True: "; this command is for groups in ZooKeeper: for those that brokers coordinate use kafka-consumer-groups",
 }
 """What else may be meant without a ZooKeeper, by whether brokers are named."""
-"""The option that supplies a missing property, by the violation."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,9 +77,21 @@ bootstrap_option = click.option(
 
 
 def consumer_config(
-    zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...], **overrides: object
+    zookeeper: str | None,
+    config_file: Path | None,
+    properties: tuple[str, ...],
+    *,
+    without_zookeeper: str = "",
+    **overrides: object,
 ) -> ConsumerConfig:
     """The configuration that the options specify; a later source overrides: file, properties, options.
+
+    Args:
+        zookeeper: value of its option; likewise ``config_file`` and ``properties``.
+        config_file: see there.
+        properties: see there.
+        without_zookeeper: ends the violation that no ZooKeeper is named.
+        overrides: values of other options.
 
     Raises:
         ConfigError: with every violation.
@@ -92,7 +104,11 @@ def consumer_config(
     try:
         return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
     except ConfigError as error:
-        raise ConfigError([violation + _WHERE.get(violation, "") for violation in error.violations]) from error
+        hints = {**_WHERE, "zookeeper.connect": _WHERE["zookeeper.connect"] + without_zookeeper}
+        violations = error.violations
+        raise ConfigError(
+            [v + hints.get(v.property_name, "") if isinstance(v, MissingProperty) else v for v in violations]
+        ) from error
 
 
 def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
@@ -141,34 +157,6 @@ def group_name(group: str | None, zookeeper: str | None, config_file: Path | Non
     return consumer_config(zookeeper, config_file, properties).group_id
 
 
-def tool_config(
-    zookeeper: str | None,
-    config_file: Path | None,
-    properties: tuple[str, ...],
-    *,
-    bootstrap_servers: str | None = None,
-) -> ConsumerConfig:
-    """The configuration of a tool that is not a member of a group; raises as :func:`consumer_config`.
-
-    Raises:
-        ConfigError: the properties are those of a group that brokers coordinate, which these tools do not know.
-    """
-    config = consumer_config(
-        zookeeper,
-        config_file,
-        properties,
-        group_id=_TOOL_GROUP,
-        client_id=_TOOL_GROUP,
-        bootstrap_servers=bootstrap_servers,
-    )
-    if config.brokers_coordinate:
-        raise ConfigError(
-            f"group.protocol={config.group_protocol}: this command is for groups in ZooKeeper; use "
-            "kafka-consumer-groups for groups that brokers coordinate"
-        )
-    return config
-
-
 @contextmanager
 def tool_session(config: ConsumerConfig) -> Iterator[ZkSession]:
     """An open ZooKeeper session.
@@ -201,16 +189,39 @@ class ToolConnection:
     bootstrap_servers: str | None
 
     def config(self) -> ConsumerConfig:
-        """See :func:`tool_config`."""
-        refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
-        try:
-            return tool_config(
-                self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers
+        """The configuration of a tool that is not a member of a group; raises as :func:`consumer_config`.
+
+        Raises:
+            ConfigError: the properties are those of a group that brokers coordinate, which these tools do not know.
+        """
+        config = self._config(without_zookeeper=_FOR_BROKERS[self.bootstrap_servers is not None])
+        if config.brokers_coordinate:
+            raise ConfigError(
+                f"group.protocol={config.group_protocol}: this command is for groups in ZooKeeper; use "
+                "kafka-consumer-groups for groups that brokers coordinate"
             )
-        except ConfigError as error:
-            missing = "zookeeper.connect is missing"
-            hint = _FOR_BROKERS[self.bootstrap_servers is not None]
-            raise ConfigError([v + hint if v.startswith(missing) else v for v in error.violations]) from error
+        return config
+
+    def _config(self, **others: Any) -> ConsumerConfig:
+        refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
+        return consumer_config(
+            self.zookeeper,
+            self.config_file,
+            self.properties,
+            group_id=_TOOL_GROUP,
+            client_id=_TOOL_GROUP,
+            bootstrap_servers=self.bootstrap_servers,
+            **others,
+        )
+
+    def names_property(self, name: str) -> bool:
+        """True if ``--property`` or the file of ``--config`` has a property."""
+        in_file = {} if self.config_file is None else load_properties(self.config_file)
+        return name in {given.replace("_", ".") for given in (*_parse_properties(self.properties), *in_file)}
+
+    def names_zookeeper(self) -> bool:
+        """True if the options name servers of ZooKeeper."""
+        return self.zookeeper is not None or self.names_property("zookeeper.connect")
 
     def broker_config(self) -> ConsumerConfig | None:
         """The configuration for groups that brokers coordinate: if brokers are named, and no ZooKeeper is; else None.
@@ -218,23 +229,11 @@ class ToolConnection:
         Raises:
             ConfigError: a property cannot be used.
         """
-        if self.zookeeper is not None:
+        if self.names_zookeeper():
             return None
-        given = _parse_properties(self.properties)
-        in_file = {} if self.config_file is None else load_properties(self.config_file)
-        names = {name.replace("_", ".") for name in (*given, *in_file)}
-        if "zookeeper.connect" in names or (self.bootstrap_servers is None and "bootstrap.servers" not in names):
+        if self.bootstrap_servers is None and not self.names_property("bootstrap.servers"):
             return None
-        refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
-        return consumer_config(
-            None,
-            self.config_file,
-            self.properties,
-            group_id=_TOOL_GROUP,
-            client_id=_TOOL_GROUP,
-            bootstrap_servers=self.bootstrap_servers,
-            group_protocol="kafka",
-        )
+        return self._config(group_protocol="kafka")
 
     def at_chroot(self, servers: str, chroot: str) -> ToolConnection:
         """The same with another ZooKeeper: these servers, and a chroot of them, which may be empty."""

@@ -17,7 +17,7 @@ from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
 from zkconsumer.cli.writing import connected, refuse
-from zkconsumer.errors import ConfigError, ZkConsumerError
+from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.migrationends import MigrationEnds
@@ -103,7 +103,7 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     try:
-        servers = check_servers(source, target, has_servers=_names_servers(connection))
+        servers = check_servers(source, target, has_servers=connection.names_zookeeper())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     main = connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
@@ -115,23 +115,12 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
                 yield MigrationEnds(session, cluster, source, target, source_session=source_session)
 
 
-def _names_servers(connection: ToolConnection) -> bool:
-    """True if the options name servers of ZooKeeper."""
-    if connection.zookeeper is not None:
-        return True
-    try:
-        connection.config()
-    except ConfigError as error:
-        return not any(violation.startswith("zookeeper.connect is missing") for violation in error.violations)
-    return True
-
-
 def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnection:
     """The servers of ZooKeeper that the group's URI names, else those of the command, else those of the plan."""
     from zkconsumer.operate.migrate.rules.migrationend import check_servers
 
     servers = check_servers(plan.source, plan.target, has_servers=True)
-    if servers is None and not _names_servers(connection):
+    if servers is None and not connection.names_zookeeper():
         servers = plan.servers
     return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from zkconsumer.config.consumerproperties import RENAMED, ConsumerProperties
 from zkconsumer.config.propertydef import Property, parse
-from zkconsumer.errors import ConfigError
+from zkconsumer.errors import ConfigError, MissingProperty
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
     missing = [name for name in ("group_id", server) if getattr(config, name) is None]
     for attribute in missing:
         why = f"; group.protocol={config.group_protocol} needs it" if attribute == "bootstrap_servers" else ""
-        yield f"{PROPERTIES[attribute].name} is missing{why}"
+        yield MissingProperty(PROPERTIES[attribute].name, why)
     yield from _name_violations(config)
     if config.zookeeper_connect is not None and not _LEGAL_CONNECT.match(config.zookeeper_connect):
         yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from zkconsumer.cli.connection import consumer_config, group_name
+from zkconsumer.cli.connection import ToolConnection, consumer_config, group_name
 from zkconsumer.cli.main import command
 from zkconsumer.errors import ConfigError
 
@@ -143,6 +143,16 @@ def test_a_missing_setting_names_its_option():
     first, second = refused.value.violations
     assert "give --group" in first
     assert "give --zookeeper" in second
+
+
+@pytest.mark.parametrize(
+    ("brokers", "hint"), [(None, "give --bootstrap-server in its place"), ("h:1", "this command is for groups in Zoo")]
+)
+def test_a_missing_zookeeper_may_mean_that_brokers_coordinate_the_group(brokers, hint):
+    with pytest.raises(ConfigError) as refused:
+        ToolConnection(None, None, ("fetch.min.bytes=x",), brokers).config()
+    assert [hint in violation for violation in refused.value.violations].count(True) == 1
+    assert "give --zookeeper" in next(one for one in refused.value.violations if hint in one)
 
 
 def test_a_newer_name_of_a_value_is_explained():
