@@ -181,8 +181,7 @@ def read_offsets_in_kafka(
 ) -> dict[str, OffsetsInKafka]:
     """What groups committed to Kafka, by group; nothing where the coordinators do not have to be asked.
 
-    A broker that is asked for a coordinator creates the topic of offsets. As long as that topic does not exist no group
-    has an offset in Kafka, so nothing is asked.
+    As long as the topic of offsets does not exist no group has an offset in Kafka, so nothing is asked.
 
     Args:
         group_reader: reads which topics the cluster has.
@@ -191,11 +190,19 @@ def read_offsets_in_kafka(
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
     """
-    may_ask = OFFSETS_TOPIC in group_reader.topics() or (is_elsewhere and counts_in_kafka(storage))
-    if storage == "zookeeper" or not may_ask:
+    if storage == "zookeeper" or not _has_offsets_topic(group_reader, asked, is_elsewhere=is_elsewhere):
         return {znodes.group: BrokersAnswer({}) for znodes in groups}
     partitions = {znodes.group: znodes.partitions for znodes in groups}
     return asked.committed(partitions, with_others=counts_in_kafka(storage))
+
+
+def _has_offsets_topic(group_reader: GroupReader, asked: BrokerOffsets, *, is_elsewhere: bool) -> bool:
+    if (is_known := OFFSETS_TOPIC in group_reader.topics()) or not is_elsewhere:
+        return is_known
+    try:
+        return asked.has_offsets_topic()
+    except ZkConsumerError:
+        return True  # the next question says why it is unknown
 
 
 def counting_stored(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
@@ -147,6 +148,16 @@ class BrokerOffsets:
         reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in refused)
         problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if refused else ()
         return BrokersAnswer({*metadata.leaders, *metadata.leaderless}, problems)
+
+    def has_offsets_topic(self) -> bool:
+        """True if there is a topic of offsets, or may be: a broker that is asked for a coordinator would create it.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
+        failed = self.client.metadata([OFFSETS_TOPIC]).failed_topics
+        return all(code not in NO_SUCH_TOPIC for code in failed.values())
 
     def committed(
         self, groups: Mapping[str, Collection[TopicPartition] | None], *, with_others: bool = False

@@ -27,7 +27,7 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import broker_release, broker_settings, cluster_id
-from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
+from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
@@ -321,9 +321,7 @@ class Cluster:
     def _has_offsets_topic(self) -> bool:
         if self._session is not None:
             return self._session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
-        # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
-        failed = self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
-        return all(code not in NO_SUCH_TOPIC for code in failed.values())
+        return self._asked().has_offsets_topic()
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
         answers, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))

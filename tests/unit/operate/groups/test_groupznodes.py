@@ -14,6 +14,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
 from zkconsumer.operate.groups.everydescription import only_unhealthy
 from zkconsumer.operate.groups.explanation import explain_group
@@ -201,8 +202,8 @@ def read_facts(session, config):
 
 def test_a_description_asks_brokers_for_topics_once(without_brokers, stub):
     describe_groups(without_brokers, asking(f"127.0.0.1:{stub.port}"), ["g"])
-    leaders_of = frozenset({"t"})
-    assert stub.described == [None, leaders_of]
+    of_offsets, leaders_of = frozenset({OFFSETS_TOPIC}), frozenset({"t"})
+    assert stub.described == [None, of_offsets, leaders_of]
 
 
 def test_an_explanation_asks_brokers_for_topics_once(without_brokers, stub):
@@ -280,6 +281,20 @@ def test_an_offset_that_kafka_does_not_report_is_not_taken_from_zookeeper(znodes
         assert facts.committed == {P1: 3}
         assert reason in described.problems
         assert reason in facts.problems
+
+
+@pytest.mark.parametrize("storage", ["auto", "kafka"])
+def test_who_may_not_describe_the_topic_of_offsets_sees_offsets_in_kafka(without_brokers, stub, storage):
+    """Brokers check the permissions on the group; without the topic, the question would create it."""
+    stub.committed[P1] = 3
+
+    def describe():
+        (described,) = describe_groups(without_brokers, asking(f"127.0.0.1:{stub.port}"), ["g"], storage=storage)
+        return [row.in_kafka for row in described.partitions]
+
+    assert (describe(), stub.searches) == ([None, None], 0)
+    stub.coordinator, stub.topic_errors[OFFSETS_TOPIC] = stub.broker, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert describe() == [None, 3]
 
 
 def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
