@@ -34,11 +34,10 @@ from zkconsumer.operate.groups.observedgroup import (
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.groups.zookeepergroups import patience_ms
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, committed_answer
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
-from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
@@ -292,10 +291,8 @@ class BrokerGroups:
 def _observe(group: str, coordinator: OffsetCoordinator) -> BrokerGroup:
     described = described_group(coordinator.coordinator, group)
     assigned = {partition for member in described.members for partition in member.assigned}
-    stored = coordinator.fetch_known(assigned)  # brokers before 0.10.2 tell it of named partitions only
-    problems = tuple(f"the offset of {p} cannot be read: {error_name(code)}" for p, code in stored.errors.items())
-    offsets = {partition: offset for partition, offset in stored.found.items() if offset.offset is not None}
-    return BrokerGroup(group, described, coordinator.coordinator.broker, offsets, problems)
+    stored = committed_answer(coordinator.fetch_known(assigned))  # brokers before 0.10.2 tell named partitions' only
+    return BrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
 
 
 def _samples(group: BrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
@@ -322,21 +319,19 @@ def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) ->
         logs: of its partitions, read after it.
         problems: what is unknown of the logs.
     """
-    rows = tuple(_partition(group, partition, logs) for partition in group.partitions)
+    rows = tuple(_partition(partition, sample) for partition, sample in _samples(group, 0.0, logs).items())
     return BrokerGroupDescription(group, group.describe_members(), rows, (*group.problems, *(problems if rows else ())))
 
 
-def _partition(group: BrokerGroup, partition: TopicPartition, logs: Logs) -> PartitionDescription:
-    owner, stored, log_end = group.owners.get(partition), group.offsets.get(partition), logs.ends.get(partition)
-    committed = None if stored is None else stored.offset
+def _partition(partition: TopicPartition, sample: LagSample) -> PartitionDescription:
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
-        owner=owner,
-        owner_live=None if owner is None else True,
-        committed=committed,
-        log_end=log_end,
-        lag=signed_lag(committed, log_end),
-        log_start=logs.starts.get(partition),
-        in_kafka=committed,
+        owner=sample.owner,
+        owner_live=sample.owner_live or None,
+        committed=sample.committed,
+        log_end=sample.log_end,
+        lag=signed_lag(sample.committed, sample.log_end),
+        log_start=sample.log_start,
+        in_kafka=sample.committed,
     )

@@ -186,7 +186,7 @@ class BrokerOffsets:
             return (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
 
         stored, unknown = self.ask_coordinators(wanted, ask)
-        committed |= {group: _committed(offsets) for group, offsets in stored.items()}
+        committed |= {group: committed_answer(offsets) for group, offsets in stored.items()}
         for reason, names in _by_reason(unknown).items():
             why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
             committed |= {name: BrokersAnswer({}, (why,), unknown[name]) for name in names}
@@ -235,7 +235,8 @@ def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartit
     )
 
 
-def _committed(stored: StoredOffsets) -> BrokersAnswer[dict[TopicPartition, StoredOffset]]:
+def committed_answer(stored: StoredOffsets) -> BrokersAnswer[dict[TopicPartition, StoredOffset]]:
+    """The offsets that a coordinator reported, and why it did not tell others."""
     return BrokersAnswer(
         {partition: offset for partition, offset in stored.found.items() if offset.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
