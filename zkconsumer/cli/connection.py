@@ -86,12 +86,7 @@ def consumer_config(
 ) -> ConsumerConfig:
     """The configuration that the options specify; a later source overrides: file, properties, options.
 
-    Args:
-        zookeeper: value of its option; likewise ``config_file`` and ``properties``.
-        config_file: see there.
-        properties: see there.
-        without_zookeeper: ends the violation that no ZooKeeper is named.
-        overrides: values of other options.
+    ``without_zookeeper`` ends the violation that no ZooKeeper is named.
 
     Raises:
         ConfigError: with every violation.

@@ -84,16 +84,7 @@ def warn(problems: Iterable[str]) -> None:
 
 
 def end_reading(unread: Sequence[str], problems: Iterable[str] = (), *, found: bool = False) -> None:
-    """End a command that has shown what it could read.
-
-    Args:
-        unread: which groups, or parts of them, are missing, one sentence each.
-        problems: what else is unknown.
-        found: whether a check found a problem.
-
-    Raises:
-        click.exceptions.Exit: with 3, if a check found a problem, or groups are missing.
-    """
+    """End a command that has shown what it could read: with 3, if groups are missing, or a check found a problem."""
     warn((*unread, *problems))
     if unread or found:
         raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -47,12 +47,9 @@ class Looks(NamedTuple, Generic[F]):
 def look_at_each(
     groups: Sequence[str], look: Callable[[str], list[F]], advance: Callable[[int, int], None]
 ) -> tuple[dict[str, list[F]], tuple[str, ...]]:
-    """The findings of groups by name; and which cannot be read, as :func:`unread_groups`, which see for what it raises.
+    """The findings of groups, by name, and which cannot be read; raises as :func:`unread_groups`.
 
-    Args:
-        groups: their names.
-        look: looks at one.
-        advance: called with the number of groups that were looked at, and that of all.
+    ``advance`` is called with the number of groups that were looked at, and that of all.
     """
     found: dict[str, list[F]] = {}
     failures: dict[str, ZkConsumerError] = {}

@@ -189,11 +189,7 @@ def failures_in_both(
 ) -> tuple[dict[str, ZkConsumerError], tuple[str, ...]]:
     """Why groups are found nowhere, by name; and what is unknown of those found, one sentence each.
 
-    Args:
-        names: of the groups that were looked for.
-        found: those that ZooKeeper or brokers have.
-        in_znodes: why ZooKeeper does not have groups, by name.
-        at_brokers: likewise of brokers.
+    ``in_znodes`` and ``at_brokers`` have the errors of each home, by name.
     """
     failures: dict[str, ZkConsumerError] = {}
     unread: list[str] = []

@@ -108,7 +108,6 @@ class LagSampler:
         observed: the groups of the last sample, by name.
         unread: names of groups that exist, or may exist, and that the last sample could not read.
         problems: what the last sample could not read, one sentence each.
-        failures: why the last sample could not read groups, by name.
     """
 
     def __init__(self, source: GroupSource, *, window: int, history: int | None = None, with_ages: bool = True) -> None:
@@ -118,7 +117,7 @@ class LagSampler:
         self.observed: dict[str, ObservedGroup] = {}
         self.unread: frozenset[str] = frozenset()
         self.problems: tuple[str, ...] = ()
-        self.failures: dict[str, ZkConsumerError] = {}
+        self._failures: dict[str, ZkConsumerError] = {}
         self._unread: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -154,14 +153,14 @@ class LagSampler:
         look = self._source.look(groups, at)
         self._series.append(look.samples, self._written_ms, time.time() * 1000)
         self._series.keep({*look.groups, *look.failures})
-        self.observed, self.failures, self._unread = look.groups, look.failures, look.unread
+        self.observed, self._failures, self._unread = look.groups, look.failures, look.unread
         self.unread = frozenset(n for n, error in look.failures.items() if not isinstance(error, GroupMissing))
         failed = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
         self.problems = tuple(dict.fromkeys((*failed, *look.unread, *look.problems)))
 
     def missing(self, named: Collection[str] = ()) -> tuple[str, ...]:
         """Those of the problems that are groups, or homes of groups; raises as :func:`unread_groups`."""
-        return (*unread_groups(self.observed, self.failures, named), *self._unread)
+        return (*unread_groups(self.observed, self._failures, named), *self._unread)
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""
