@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
@@ -119,14 +117,6 @@ class LagSampler:
         self.problems: tuple[str, ...] = ()
         self._failures: dict[str, ZkConsumerError] = {}
         self._unread: tuple[str, ...] = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""

@@ -223,7 +223,7 @@ def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
 
 
 def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):
-    with LagSampler(ZooKeeperGroups(without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2)) as sampler:
         sampler.sample(["g"], at=0.0)
         stub.log(TopicPartition("t", 2)).end = 1
         sampler.sample(["g"], at=1.0)
