@@ -244,10 +244,18 @@ class BrokerGroups:
         return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems), self.unlisted)
 
     def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
-        """Groups by name, in the order given; and why others cannot be read, or that they do not exist."""
-        observed, failures = self.asked.ask_coordinators(groups, _observe)
-        for name, group in observed.items():
-            if group.described.state == DEAD and not group.offsets:
+        """Groups by name, in the order given; and why others cannot be read, or that they do not exist.
+
+        Without the topic of offsets none exists, and the question for a coordinator would create it.
+        """
+        try:
+            possible = groups if groups and self.asked.has_offsets_topic() else ()
+        except ZkConsumerError as error:
+            return {}, dict.fromkeys(groups, error)
+        observed, failures = self.asked.ask_coordinators(possible, _observe)
+        for name in groups:
+            group = observed.get(name)
+            if name not in failures and (group is None or (group.described.state == DEAD and not group.offsets)):
                 failures[name] = GroupMissing(
                     f"group {name} does not exist at the brokers; check its name (`zkconsumer groups list`), or give "
                     "--zookeeper if it is a group in ZooKeeper"

@@ -15,6 +15,7 @@ from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
 from zkconsumer.operate.groups.everydescription import only_unhealthy
 from zkconsumer.operate.groups.explanation import explain_group
@@ -295,6 +296,12 @@ def test_who_may_not_describe_the_topic_of_offsets_sees_offsets_in_kafka(without
     assert (describe(), stub.searches) == ([None, None], 0)
     stub.coordinator, stub.topic_errors[OFFSETS_TOPIC] = stub.broker, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert describe() == [None, 3]
+
+
+def test_a_question_about_groups_of_brokers_creates_no_topic(stub):
+    with BrokerGroups(asking(f"127.0.0.1:{stub.port}")) as brokers:
+        found, failures = brokers.read(["g"])
+    assert (found, type(failures["g"]), stub.searches) == ({}, GroupMissing, 0)
 
 
 def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
