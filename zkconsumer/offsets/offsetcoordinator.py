@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from zkconsumer.errors import MembershipLost, ProtocolError, RebalanceAwaited, TopicUnreadable
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.offsetmessages import (
     BROKER_RETENTION,
     CommitOutcome,
@@ -40,18 +41,6 @@ _TOPIC_ID_VERSIONS: Final = (9, 10)  # version 10 has topic ids in place of name
 _OFFSET_FETCH: Final = 9
 _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
-
-
-_BETWEEN_GENERATIONS: Final = frozenset(
-    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
-)
-_REMOVED: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    }
-)
 
 
 T = TypeVar("T")
@@ -290,14 +279,15 @@ def _commit(
 
 
 def _require_membership(group: str, code: int, done: str, committer: Committer) -> None:
-    if code in _BETWEEN_GENERATIONS:
+    answer = membership_answer(code)
+    if answer.awaits:
         raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
-    if code in _REMOVED:
+    if answer.ends:
         committer.refused(code)
-        raise MembershipLost(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
-    if code == ErrorCode.FENCED_INSTANCE_ID:  # a member that began again would take the place of the other one
-        committer.refused(code)
+    if answer is MembershipAnswer.REPLACED:
         raise instance_in_use(f"group {group}: nothing is {done}: {error_name(code)}")
+    if answer.ends:
+        raise MembershipLost(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
 
 
 _NOBODY: Final = Committer(NO_MEMBER)

@@ -13,7 +13,7 @@ from typing import Final
 
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError, RebalanceAwaited, ZkConsumerError
 from zkconsumer.group.consumer.brokersupport import require_support
-from zkconsumer.group.consumer.consumerreactions import consumer_group_error, consumer_reaction
+from zkconsumer.group.consumer.consumererrors import consumer_group_error
 from zkconsumer.group.consumer.heartbeatmessages import (
     HeartbeatAnswer,
     HeartbeatSettings,
@@ -22,8 +22,8 @@ from zkconsumer.group.consumer.heartbeatmessages import (
 )
 from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
-from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
@@ -134,32 +134,28 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             ZkConsumerError: the member has to pause before the next heartbeat.
         """
         in_group = beat.member.generation > 0
-        reaction = consumer_reaction(answer.code, in_group=in_group)
+        means = membership_answer(answer.code, joins=not in_group)
         error = consumer_group_error(
             answer.code, answer.message, self._group, self._settings.assignor, self._contact.security
         )
-        is_known = reaction is Reaction.LOSE_PARTITIONS or answer.code == ErrorCode.UNRELEASED_INSTANCE_ID
-        if is_known and not in_group:
+        may_leave = (means.ends and means is not MembershipAnswer.REPLACED) or (
+            answer.code == ErrorCode.UNRELEASED_INSTANCE_ID
+        )
+        if may_leave and not in_group:
             # The coordinator may have this member still: its former membership has ended here only, or the answer by
             # which it joined was lost. Before 4.2 it refuses epoch 0 then, of a static member in every release. The
             # member holds nothing, so it can leave; another one with its group.instance.id is not affected.
             former = CommitIdentity(beat.member.member_id, LEAVING, beat.member.instance_id)
             self._contact.leave(lambda connection: self._ask_to_leave(connection, former))
             raise error
-        if reaction not in REMOVED:
+        if not means.ends:
             raise error
         with self.membership.changing() as member:
             removed = member.refused(
-                keeps_id=self._keeps_id(answer.code), stopped=error if reaction is Reaction.STAY_OUT else None
+                keeps_id=means.keeps_id, stopped=error if means is MembershipAnswer.REPLACED else None
             )
         if removed:
-            self._contact.removed(beat.member, answer.code, reaction)
-
-    def _reaction(self, code: int) -> Reaction:
-        return consumer_reaction(code, in_group=True)
-
-    def _keeps_id(self, code: int) -> bool:
-        return code == ErrorCode.FENCED_MEMBER_EPOCH
+            self._contact.removed(beat.member, answer.code)
 
     def _error(self, code: int) -> ZkConsumerError:
         return consumer_group_error(code, "", self._group, self._settings.assignor, self._contact.security)

@@ -18,13 +18,14 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
-from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, pause_s
+from zkconsumer.group.kafka.grouperrors import pause_s
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.leasewatch import LeaseWatch
 from zkconsumer.group.rules.subscribedtopics import read_subscribed
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Topic
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.process.threads import start_thread
@@ -160,15 +161,15 @@ class BrokerSession(ABC, Generic[M]):
         return self.membership.read(lambda member: member.in_group)
 
     def refused(self, member: CommitIdentity, code: int) -> None:
-        """A commit of this member was refused with this error code: it may be the first to learn of its removal."""
-        reaction = self._reaction(code)
-        if reaction not in REMOVED:
-            return
-        stopped = self._error(code) if reaction is Reaction.STAY_OUT else None
+        """A commit of this member was answered with this error code, and is the first to learn that it was removed."""
         with self.membership.changing() as state:
-            removed = state.removed(member, keeps_id=self._keeps_id(code), stopped=stopped)
+            removed = state.removed(member, keeps_id=membership_answer(code).keeps_id, stopped=self._why_stopped(code))
         if removed:
-            self._contact.removed(member, code, reaction)
+            self._contact.removed(member, code)
+
+    def _why_stopped(self, code: int) -> ZkConsumerError | None:
+        """Why a member must not join again whose membership has ended with this error code; None if it may."""
+        return self._error(code) if membership_answer(code) is MembershipAnswer.REPLACED else None
 
     @property
     def connected(self) -> bool:
@@ -260,14 +261,6 @@ class BrokerSession(ABC, Generic[M]):
     @abstractmethod
     def _report(self, error: ZkConsumerError) -> None:
         """Log why :meth:`_work` has failed, if that is news; on the session thread."""
-
-    @abstractmethod
-    def _reaction(self, code: int) -> Reaction:
-        """How a member of the group reacts to an error code."""
-
-    @abstractmethod
-    def _keeps_id(self, code: int) -> bool:
-        """Whether the coordinator still knows the id of a member that it has removed with this code."""
 
     @abstractmethod
     def _error(self, code: int) -> ZkConsumerError:

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
-from zkconsumer.group.kafka.groupreactions import Reaction
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
+from zkconsumer.offsets.membershipanswers import membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.process.deadline import Deadline
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -115,10 +115,10 @@ class CoordinatorContact:
         if not has_left and self._outage.is_news(str(error), time.monotonic()):
             _log.warning("group %s: a heartbeat failed, trying again: %s", self._group, error)
 
-    def removed(self, member: CommitIdentity, code: int, reaction: Reaction) -> None:
+    def removed(self, member: CommitIdentity, code: int) -> None:
         """Log that a heartbeat of this member was answered with an error by which the coordinator has removed it."""
         text = "group %s: the coordinator has removed member %s: %s: %s"
-        _events.warning(text, self._group, member.member_id, error_name(code), reaction.value)
+        _events.warning(text, self._group, member.member_id, error_name(code), membership_answer(code).value)
 
     def leave(self, question: Callable[[BrokerConnection], int]) -> None:
         """Send the request by which a member leaves. A failure is logged: the session will time out.

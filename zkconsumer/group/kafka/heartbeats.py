@@ -10,10 +10,10 @@ from typing import Final
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.group.kafka.groupmessages import heartbeat
-from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.group.kafka.rules.generationmember import Beat, GenerationMember
 from zkconsumer.group.kafka.rules.heartbeattimes import heartbeat_pause
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
@@ -94,19 +94,18 @@ class Heartbeats:
             self._answered(code, beat, sent)
 
     def _answered(self, code: int, beat: Beat, sent: float) -> None:
-        reaction = reaction_to(code)
-        if reaction is Reaction.PROCEED:
+        means = membership_answer(code)
+        if not code:
             with self._membership.changing() as member:
                 member.confirmed(beat, sent)
-        elif reaction is Reaction.JOIN_AGAIN:
+        elif means is MembershipAnswer.REBALANCING:
             with self._membership.changing() as member:
                 member.rebalance_begun(beat, sent)
-        elif reaction in REMOVED:
-            stopped = self._why_stopped(code)
+        elif means.ends:
             with self._membership.changing() as member:
-                removed = member.beat_refused(beat, keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
+                removed = member.beat_refused(beat, keeps_id=means.keeps_id, stopped=self._why_stopped(code))
             if removed:
-                self._coordinator.removed(beat.member, code, reaction)
+                self._coordinator.removed(beat.member, code)
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 

@@ -10,7 +10,6 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError, ZkConsumerError
 from zkconsumer.group.kafka.describedmembers import describe_classic
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
-from zkconsumer.group.kafka.groupreactions import Reaction, reaction_to
 from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, GroupStrategy
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription, encode_assignment, encode_subscription
@@ -20,7 +19,7 @@ from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import strategy_in_use
-from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
 
 LedTopics = Mapping[str, tuple[int, ...]]
@@ -116,7 +115,7 @@ class JoinConversation:
             return self._client.ask(question)
 
         answer = ask(intent.member_id)
-        if reaction_to(answer.code) is Reaction.JOIN_WITH_ID:
+        if answer.code == ErrorCode.MEMBER_ID_REQUIRED:
             id_given(answer.member_id)
             answer = ask(answer.member_id)  # once: a coordinator that asks for the id again is reported
         return answer

@@ -13,8 +13,8 @@ from typing import Final
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
+from zkconsumer.group.kafka.grouperrors import group_error
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, leave_group
-from zkconsumer.group.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
 from zkconsumer.group.kafka.heartbeats import Heartbeats
 from zkconsumer.group.kafka.joinconversation import JoinConversation
 from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
@@ -22,6 +22,7 @@ from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMe
 from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
@@ -213,15 +214,14 @@ class JoinSession(BrokerSession[GenerationMember]):
         Raises:
             ZkConsumerError: the member has to pause before it joins again.
         """
-        reaction = reaction_to(code)
-        _log.info("group %s: joining was answered with %s: %s", self._group, error_name(code), reaction.value)
-        if reaction in REMOVED:
-            stopped = self._why_stopped(code)
+        means = membership_answer(code, joins=True)
+        _log.info("group %s: joining was answered with %s: %s", self._group, error_name(code), means.value)
+        if means.ends:
             with self.membership.changing() as member:
-                member.refused(keeps_id=reaction is Reaction.LOSE_PARTITIONS, stopped=stopped)
+                member.refused(keeps_id=means.keeps_id, stopped=self._why_stopped(code))
         elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise self._error(code, self._conversation.strategy_in_use())
-        elif reaction is not Reaction.JOIN_AGAIN:
+        elif means is not MembershipAnswer.REBALANCING:
             raise self._error(code)
 
     def _report(self, error: ZkConsumerError) -> None:
@@ -231,16 +231,6 @@ class JoinSession(BrokerSession[GenerationMember]):
 
     # -- on both threads --------------------------------------------------------------------------------------------
 
-    def _reaction(self, code: int) -> Reaction:
-        return reaction_to(code)
-
-    def _keeps_id(self, code: int) -> bool:
-        return reaction_to(code) is Reaction.LOSE_PARTITIONS
-
     def _error(self, code: int, in_use: str = "") -> ZkConsumerError:
         strategies = self._config.partition_assignment_strategy
         return group_error(code, self._group, strategies, self._conversation.security, in_use)
-
-    def _why_stopped(self, code: int) -> ZkConsumerError | None:
-        """Why a member must not join again that the coordinator has removed with this error code; None if it may."""
-        return self._error(code) if reaction_to(code) is Reaction.STAY_OUT else None

@@ -1,4 +1,4 @@
-"""What a member does after each error code of its coordinator."""
+"""The exceptions for the error codes of JoinGroup, SyncGroup and Heartbeat."""
 
 import pytest
 
@@ -9,26 +9,9 @@ from zkconsumer.errors import (
     ProtocolError,
     StrategyConflict,
 )
-from zkconsumer.group.kafka.groupreactions import Reaction, group_error, reaction_to
+from zkconsumer.group.kafka.grouperrors import group_error
 from zkconsumer.wire.brokersecurity import PLAINTEXT
 from zkconsumer.wire.errorcodes import ErrorCode
-
-
-@pytest.mark.parametrize(
-    ("code", "reaction"),
-    [
-        (ErrorCode.NONE, Reaction.PROCEED),
-        (ErrorCode.MEMBER_ID_REQUIRED, Reaction.JOIN_WITH_ID),
-        (ErrorCode.REBALANCE_IN_PROGRESS, Reaction.JOIN_AGAIN),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Reaction.START_AGAIN),
-        (ErrorCode.ILLEGAL_GENERATION, Reaction.LOSE_PARTITIONS),
-        (ErrorCode.FENCED_INSTANCE_ID, Reaction.STAY_OUT),
-        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Reaction.REPORT),
-        (-1, Reaction.REPORT),
-    ],
-)
-def test_reactions(code, reaction):
-    assert reaction_to(code) is reaction
 
 
 @pytest.mark.parametrize(

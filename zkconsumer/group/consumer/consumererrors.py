@@ -1,7 +1,4 @@
-"""How a member reacts to the error codes of ConsumerGroupHeartbeat (KIP-848).
-
-That the coordinator is another broker is no such code: :func:`~zkconsumer.wire.findcoordinator.expect_coordinator`.
-"""
+"""The exceptions for the error codes of ConsumerGroupHeartbeat (KIP-848)."""
 
 from __future__ import annotations
 
@@ -9,29 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from zkconsumer.errors import MemberRefused, ProtocolError, ZkConsumerError
-from zkconsumer.group.kafka.groupreactions import Reaction
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
-
-_REACTIONS: Final[Mapping[int, Reaction]] = {
-    ErrorCode.NONE: Reaction.PROCEED,
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_PARTITIONS,
-    ErrorCode.FENCED_MEMBER_EPOCH: Reaction.LOSE_PARTITIONS,
-    ErrorCode.FENCED_INSTANCE_ID: Reaction.STAY_OUT,
-}
-
-
-def consumer_reaction(code: int, *, in_group: bool) -> Reaction:
-    """The reaction to an error code; an unknown code is reported.
-
-    Args:
-        code: error code of an answer.
-        in_group: True if the heartbeat was that of a member; False if it was to join.
-    """
-    if code == ErrorCode.GROUP_ID_NOT_FOUND and in_group:  # the group was deleted, or its members now assign
-        return Reaction.LOSE_PARTITIONS
-    return _REACTIONS.get(code, Reaction.REPORT)
 
 
 def consumer_group_error(

@@ -1,4 +1,4 @@
-"""What a member of a group in which the broker assigns does after each error code of its coordinator."""
+"""The exceptions for the error codes of ConsumerGroupHeartbeat."""
 
 import pytest
 
@@ -8,33 +8,9 @@ from zkconsumer.errors import (
     MemberRefused,
     ProtocolError,
 )
-from zkconsumer.group.consumer.consumerreactions import consumer_group_error, consumer_reaction
-from zkconsumer.group.kafka.groupreactions import Reaction
+from zkconsumer.group.consumer.consumererrors import consumer_group_error
 from zkconsumer.wire.brokersecurity import PLAINTEXT
 from zkconsumer.wire.errorcodes import ErrorCode
-
-
-@pytest.mark.parametrize(
-    ("code", "reaction"),
-    [
-        (ErrorCode.NONE, Reaction.PROCEED),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Reaction.LOSE_PARTITIONS),
-        (ErrorCode.FENCED_MEMBER_EPOCH, Reaction.LOSE_PARTITIONS),
-        (ErrorCode.FENCED_INSTANCE_ID, Reaction.STAY_OUT),
-        (ErrorCode.UNRELEASED_INSTANCE_ID, Reaction.REPORT),
-        (ErrorCode.UNSUPPORTED_ASSIGNOR, Reaction.REPORT),
-        (ErrorCode.GROUP_MAX_SIZE_REACHED, Reaction.REPORT),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Reaction.REPORT),
-        (-1, Reaction.REPORT),
-    ],
-)
-def test_reactions(code, reaction):
-    assert consumer_reaction(code, in_group=True) is consumer_reaction(code, in_group=False) is reaction
-
-
-def test_a_group_that_is_gone_is_lost_for_members_and_refused_to_new_ones():
-    assert consumer_reaction(ErrorCode.GROUP_ID_NOT_FOUND, in_group=True) is Reaction.LOSE_PARTITIONS
-    assert consumer_reaction(ErrorCode.GROUP_ID_NOT_FOUND, in_group=False) is Reaction.REPORT
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,13 @@
-"""How a member reacts to the error codes of JoinGroup, SyncGroup and Heartbeat.
-
-That the coordinator is another broker is no such code: :func:`~zkconsumer.wire.findcoordinator.expect_coordinator`.
-"""
+"""The exceptions for the error codes of JoinGroup, SyncGroup and Heartbeat."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final
 
 from zkconsumer.errors import (
     MemberRefused,
     ProtocolError,
-    RebalanceAwaited,
     StrategyConflict,
     ZkConsumerError,
 )
@@ -24,32 +19,6 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 
 
-class Reaction(Enum):
-    """What a member does after an answer."""
-
-    PROCEED = "proceed"
-    JOIN_WITH_ID = "join again at once with the member id of the answer"
-    JOIN_AGAIN = "join again with the same id"
-    LOSE_PARTITIONS = "own nothing, and join again with the same id"
-    START_AGAIN = "own nothing, and join as a new member"
-    STAY_OUT = "own nothing, and do not join again"
-    REPORT = "report the error, and join again after a pause"
-
-
-_REACTIONS: Final[Mapping[int, Reaction]] = {
-    ErrorCode.NONE: Reaction.PROCEED,
-    ErrorCode.MEMBER_ID_REQUIRED: Reaction.JOIN_WITH_ID,
-    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN_AGAIN,
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.START_AGAIN,
-    ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_PARTITIONS,
-    ErrorCode.FENCED_INSTANCE_ID: Reaction.STAY_OUT,
-}
-
-
-REMOVED: Final = frozenset({Reaction.START_AGAIN, Reaction.LOSE_PARTITIONS, Reaction.STAY_OUT})
-"""Reactions of a member that the group has removed."""
-
-
 def pause_s(failures: int) -> float:
     """Seconds until a member tries again.
 
@@ -57,11 +26,6 @@ def pause_s(failures: int) -> float:
         failures: attempts in a row that have failed.
     """
     return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(failures, 10)))
-
-
-def reaction_to(code: int) -> Reaction:
-    """The reaction to an error code; an unknown code is reported."""
-    return _REACTIONS.get(code, Reaction.REPORT)
 
 
 def group_error(code: int, group: str, strategies: str, security: BrokerSecurity, in_use: str = "") -> ZkConsumerError:
@@ -90,7 +54,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
     hint = _HINTS.get(code)
     if hint is not None:
         return MemberRefused(f"{refusal}: {hint}")
-    return ProtocolError(refusal) if reaction_to(code) is Reaction.REPORT else RebalanceAwaited(refusal)
+    return ProtocolError(refusal)
 
 
 _HINTS: Final[Mapping[int, str]] = {
