@@ -45,7 +45,7 @@ class NextAssignment(NamedTuple):
     """What a member should own next, and why that is a rebalance.
 
     Attributes:
-        cause: the kind of change.
+        change: what has changed in the group since the last :meth:`GroupProtocol.fetched`.
         changes: what changed, as text for the log.
         share: what it will probably own afterwards, as far as that is known before anything is given up.
         revoked: what it holds and has to give up first.
@@ -54,7 +54,7 @@ class NextAssignment(NamedTuple):
             positions mean nothing any more, so they are not committed, and fetching starts again.
     """
 
-    cause: RebalanceCause
+    change: RebalanceCause
     changes: str
     share: Share
     revoked: frozenset[TopicPartition]

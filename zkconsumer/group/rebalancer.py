@@ -26,7 +26,7 @@ from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipState
-from zkconsumer.group.rules.rebalancetimes import RebalanceCause
+from zkconsumer.group.rules.rebalancetimes import RebalanceCause, rebalance_cause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, is_same_write
 
@@ -87,7 +87,7 @@ class Rebalancer:
         self._step: MemberState | None = None
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
-        self._is_started = False
+        self._is_started = self._joined_again = False
 
     def rebalance(self) -> Outcome:
         """One attempt. If it fails, nothing but what was kept is owned afterwards, unless the session is down."""
@@ -104,6 +104,7 @@ class Rebalancer:
         try:
             following = self._next_assignment()
         except RegistrationLost:
+            self._joined_again = True
             self._stop_handing_out(drain=False)
             self._release_all_but(frozenset())  # where nothing of the registration is left, this finds the session lost
             raise
@@ -114,13 +115,19 @@ class Rebalancer:
         if following is NoNeed.UNCHANGED:
             self.enter_state(MemberState.FETCHING)
             return None
+        cause = rebalance_cause(
+            following.change,
+            is_first=self.assignment is NOTHING,
+            joined_again=self._joined_again,
+            has_recreated=bool(following.recreated),
+        )
         self.attempts += 1
         _log.info(
             "group %s consumer %s rebalance %d (%s): %s",
             self._config.group_id,
             self._consumer_id,
             self.attempts,
-            following.cause.value,
+            cause.value,
             following.changes,
         )
         self._committer.owned().revoke(following.recreated)
@@ -131,7 +138,8 @@ class Rebalancer:
         self._claim_ownership(target.share)  # 4
         self._restart_fetchers(target, following)  # 5
         self._protocol.fetched()
-        return following.cause
+        self._joined_again = False
+        return cause
 
     def _next_assignment(self) -> NextAssignment | NoNeed:
         """Whether to rebalance; not if exactly the share is fetched already and the group confirms its ownership."""
@@ -294,6 +302,7 @@ class Rebalancer:
 
     def membership_lost(self) -> None:
         """The group has removed this member: stop handing out, own nothing, keep positions."""
+        self._joined_again = True
         self._stop_handing_out(drain=False)
         self._protocol.lose()
 

@@ -1,9 +1,11 @@
 """The five steps over a group protocol in memory, with increments and without."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from tests.fixtures.groupprotocol import Member
-from zkconsumer.errors import ConsumerClosed, GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
+from zkconsumer.errors import ConsumerClosed, GenerationEnded, OwnershipConflict, RegistrationLost, ThreadLimit, ZooKeeperUnavailable
 from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
@@ -163,15 +165,28 @@ def test_the_listener_is_called_for_what_is_given_up():
     assert released == [set(), {P0}]
 
 
+def test_a_rebalance_after_the_membership_was_lost_has_the_session_as_its_cause(member, monkeypatch):
+    member.rebalance(0)
+    member.rebalancer.membership_lost()
+    assert member.rebalance(0).cause is RebalanceCause.SESSION
+    with monkeypatch.context() as patch:
+        patch.setattr(member.group, "next_assignment", Mock(side_effect=RegistrationLost("deleted")))
+        assert isinstance(member.rebalancer.rebalance().error, RegistrationLost)
+    assert member.rebalance(0).cause is RebalanceCause.SESSION
+    member.group.created_again = frozenset({P0})
+    assert member.rebalance(0).cause is RebalanceCause.TOPICS
+
+
 def test_the_outcome_names_the_cause_and_the_step_that_failed(member):
-    assert member.rebalance(0).cause is RebalanceCause.MEMBERS
+    assert member.rebalance(0).cause is RebalanceCause.START
     assert member.rebalance(0).cause is None
+    assert member.rebalance(0, 1).cause is RebalanceCause.MEMBERS
 
     def refuse(share):
         raise OwnershipConflict({P1: "g_other-0"})
 
     member.group.claim = refuse
-    member.group.command(1)
+    member.group.command(2)
     outcome = member.rebalancer.rebalance()
     assert isinstance(outcome.error, OwnershipConflict)
     assert (outcome.cause, outcome.step) == (None, MemberState.CLAIMING)

@@ -93,7 +93,6 @@ class CoordinatorGroup(SessionProtocol):
         self._subscription = Subscription({})
         self._received: _Received | None = None
         self._settled: Command | None = None
-        self._registered_again = False
         self._uncommanded = ""  # path of the command that was found empty
         self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
         self._views = 0
@@ -134,16 +133,6 @@ class CoordinatorGroup(SessionProtocol):
         """See :attr:`MemberRegistration.obeying`."""
         return self._membership.obeying
 
-    def lose(self) -> None:
-        """Record that the session has ended, and with it everything that it owned."""
-        self._registered_again = True
-        super().lose()
-
-    def deregister(self) -> None:
-        """Delete what is left of the registration."""
-        self._registered_again = True
-        super().deregister()
-
     # -- the assignment ---------------------------------------------------------------------------------------------
 
     def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
@@ -166,7 +155,7 @@ class CoordinatorGroup(SessionProtocol):
         recreated = frozenset(partition for partition in share if partition.topic in changed)
         plan = reconcile(held, share, incremental=True, renewed=recreated)
         return NextAssignment(
-            cause=self._cause(command),
+            change=RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS,
             changes=f"{changes}; deleted and created again: {name_some(sorted(changed))}" if changed else changes,
             share=share,
             revoked=plan.revoked,
@@ -235,13 +224,6 @@ class CoordinatorGroup(SessionProtocol):
         refused = refused or self.coordinator.refusal
         return f": {refused}" if refused else "; if this remains, check the logs of its other members for errors"
 
-    def _cause(self, command: Command) -> RebalanceCause:
-        if self._settled is None:
-            return RebalanceCause.START
-        if self._registered_again:
-            return RebalanceCause.SESSION
-        return RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS
-
     def reassign(self, *, with_topics: bool) -> Target:
         """The share of the command that :meth:`next_assignment` has read; a newer one has raised the signal."""
         if self._received is None:
@@ -256,7 +238,6 @@ class CoordinatorGroup(SessionProtocol):
     def fetched(self) -> None:
         """The command has been carried out."""
         super().fetched()
-        self._registered_again = False
         self._settled = None if self._received is None else self._received.command
         if self._settled is not None and self._settled.refused:
             self._signal.raise_flag()  # all is released; the next attempt reports the refusal

@@ -61,7 +61,6 @@ class BrokerGroup:
         self._joined = False
         self._stands_alone = False
         self._share: Share | None = None
-        self._has_fetched = self._was_lost = False
         self._fetched_topics = FetchedTopics()
         self._releases = self._removals = 0
 
@@ -136,7 +135,7 @@ class BrokerGroup:
     def lose(self) -> None:
         """Record that the group has given everything to others."""
         self._removals += self._joined
-        self._joined, self._was_lost = False, True
+        self._joined = False
         with self._membership.changing() as member:
             member.lose()
         self._share = None
@@ -168,7 +167,7 @@ class BrokerGroup:
         """
         if self._membership.read(lambda member: member.must_release()):
             changes = "a rebalance has begun: everything is released before joining"
-            return self._following(self._cause(), changes, {}, self.recreated(self._held()))
+            return self._following(changes, {}, self.recreated(self._held()))
         usable, failure = self._membership.read(lambda member: (member.usable(), member.failure))
         if usable is None:
             if failure is not None:
@@ -184,16 +183,13 @@ class BrokerGroup:
         if recreated:
             names = name_some(sorted({partition.topic for partition in recreated}))
             changes = f"{changes}; deleted and created again: {names}"
-            return self._following(RebalanceCause.TOPICS, changes, share, recreated)
-        return self._following(self._cause(), changes, share)
+        return self._following(changes, share, recreated)
 
-    def _following(
-        self, cause: RebalanceCause, changes: str, share: Share, recreated: frozenset[TopicPartition] = frozenset()
-    ) -> NextAssignment:
+    def _following(self, changes: str, share: Share, recreated: frozenset[TopicPartition]) -> NextAssignment:
         """What stays is kept by a member with a cooperative strategy, and where the broker assigns."""
         held, incremental = self._held(), self._session.cooperative
         plan = reconcile(held, share, incremental=incremental, renewed=recreated)
-        return NextAssignment(cause, changes, share, plan.revoked, plan.kept, recreated)
+        return NextAssignment(RebalanceCause.MEMBERS, changes, share, plan.revoked, plan.kept, recreated)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Those whose topic is not the one any more that this member has fetched, as the session last read it.
@@ -212,11 +208,6 @@ class BrokerGroup:
     def _identities(self) -> dict[str, TopicIdentity]:
         return {name: topic.identity for name, topic in self._session.topics.items()}
 
-    def _cause(self) -> RebalanceCause:
-        if not self._has_fetched:
-            return RebalanceCause.START
-        return RebalanceCause.SESSION if self._was_lost else RebalanceCause.MEMBERS
-
     def reassign(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - they are at hand
         """The share of the last :meth:`next_assignment`, if it is still this member's.
 
@@ -231,7 +222,6 @@ class BrokerGroup:
 
     def fetched(self) -> None:
         """The assignment is fetched."""
-        self._has_fetched, self._was_lost = True, False
         self._fetched_topics.started()
 
     # -- ownership --------------------------------------------------------------------------------------------------

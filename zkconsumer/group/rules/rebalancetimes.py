@@ -17,7 +17,7 @@ class RebalanceCause(Enum):
 
     START = "start"
     SESSION = "session"
-    """The ZooKeeper session was lost, or the registration."""
+    """The group had removed the member, or its registration was damaged."""
     MEMBERS = "members"
     """A member joined, left, or changed its subscription."""
     TOPICS = "topics"
@@ -26,19 +26,27 @@ class RebalanceCause(Enum):
     """The same group: an owner znode was lost, an attempt failed, or an unreadable offset was repaired."""
 
 
-def rebalance_cause(before: GroupView | None, after: GroupView, *, registered_again: bool) -> RebalanceCause:
+def rebalance_cause(
+    change: RebalanceCause, *, is_first: bool, joined_again: bool, has_recreated: bool
+) -> RebalanceCause:
     """Why a member rebalances.
 
     Args:
-        before: the group as of its last finished rebalance, None if there was none.
-        after: the group now.
-        registered_again: True if it had to register again since.
+        change: what has changed in the group since its last finished rebalance.
+        is_first: True if there was none.
+        joined_again: True if it had to join again since.
+        has_recreated: True if topics that it consumed were deleted and created again since.
     """
-    if before is None:
+    if is_first:
         return RebalanceCause.START
-    if registered_again:
+    if joined_again:
         return RebalanceCause.SESSION
-    if before.members != after.members:
+    return RebalanceCause.TOPICS if has_recreated else change
+
+
+def view_change(before: GroupView | None, after: GroupView) -> RebalanceCause:
+    """What differs between two views of a group; ``before`` is None if there is none."""
+    if before is None or before.members != after.members:
         return RebalanceCause.MEMBERS
     return RebalanceCause.TOPICS if before.partitions != after.partitions else RebalanceCause.OWNERSHIP
 

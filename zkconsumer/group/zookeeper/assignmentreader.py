@@ -19,7 +19,7 @@ from zkconsumer.group.rules.rebalancetimes import (
     given_up,
     held_by_others,
     my_share,
-    rebalance_cause,
+    view_change,
 )
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.zookeeper.groupreader import GroupReader
@@ -41,7 +41,6 @@ class AssignmentReader:
 
     Attributes:
         views: number of views of the group read so far.
-        registered_again: set when the member had to register again; cleared by :meth:`settled`.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class AssignmentReader:
         # Other topics cannot change what this member gets by range, so they are neither read nor watched.
         self._topics_of = consumer_id if self._assignor_name in TOPIC_BY_TOPIC else None
         self.views = 0
-        self.registered_again = False
         self._view_at_last_success: GroupView | None = None
         self._latest_view: GroupView | None = None
         self._latest_view_token: object = None
@@ -124,10 +122,10 @@ class AssignmentReader:
             self._assigned_view = view
         return my_share(self._group_assignment, self._consumer_id)
 
-    def cause(self, view: GroupView) -> tuple[RebalanceCause, str]:
-        """Why this member has to rebalance, according to a view, and what changed, as text for the log."""
+    def change(self, view: GroupView) -> tuple[RebalanceCause, str]:
+        """What has changed since :meth:`settled`, also as text for the log."""
         before = self._view_at_last_success
-        return rebalance_cause(before, view, registered_again=self.registered_again), describe_changes(before, view)
+        return view_change(before, view), describe_changes(before, view)
 
     def assigned(self, view: GroupView) -> Share:
         """This member's share of a view, if it was computed; empty otherwise."""
@@ -145,7 +143,7 @@ class AssignmentReader:
 
     def settled(self) -> None:
         """Compare later views with the one that the last share was computed from."""
-        self._view_at_last_success, self.registered_again = self._assigned_view, False
+        self._view_at_last_success = self._assigned_view
 
     @property
     def excluded(self) -> str:

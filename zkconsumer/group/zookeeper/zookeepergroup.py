@@ -64,16 +64,6 @@ class ZooKeeperGroup(SessionProtocol):
 
     # -- membership -------------------------------------------------------------------------------------------------
 
-    def lose(self) -> None:
-        """Record that the session has ended, and with it everything that it owned."""
-        self._shares.registered_again = True
-        super().lose()
-
-    def deregister(self) -> None:
-        """Delete what is left of the registration."""
-        self._shares.registered_again = True
-        super().deregister()
-
     def _has_others(self) -> bool:
         """True if another consumer is registered; the watch that this leaves raises the signal."""
         return len(self._group_reader.member_ids(self._group)) > 1
@@ -117,10 +107,10 @@ class ZooKeeperGroup(SessionProtocol):
         if fetching and not renew and self._shares.assign(view) == held and not changed:
             self._look_later()
             return NoNeed.UNCHANGED
-        cause, changes = self._shares.cause(view)
+        change, changes = self._shares.change(view)
         recreated = {TopicPartition(topic, number) for topic in changed for number in view.partitions[topic]}
         share = self._shares.assigned(view)
-        return NextAssignment(cause, changes, share, frozenset(held), frozenset(), frozenset(recreated))
+        return NextAssignment(change, changes, share, frozenset(held), frozenset(), frozenset(recreated))
 
     def _has_no_brokers(self) -> bool:
         """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""

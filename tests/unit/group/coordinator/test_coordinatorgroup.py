@@ -200,7 +200,7 @@ def test_a_command_is_carried_out_and_then_nothing_is_needed(member):
         member.group.next_assignment(fetching=False)
     member.command(0, 1)
     assert member.signal.raised
-    assert member.obey().cause is RebalanceCause.START
+    assert member.obey().change is RebalanceCause.MEMBERS
     assert member.group.held.partitions == share(0, 1)
     assert member.owned() == ["0", "1"]
     assert member.obey() is NoNeed.UNCHANGED
@@ -211,7 +211,7 @@ def test_only_what_changes_is_released_and_claimed(member):
     member.obey()
     kept = member.server.nodes[GroupPaths("g").owner(P[1])].czxid
     member.command(1, 2)
-    assert member.obey().cause is RebalanceCause.MEMBERS
+    assert member.obey().change is RebalanceCause.MEMBERS
     assert member.owned() == ["1", "2"]
     assert member.server.nodes[GroupPaths("g").owner(P[1])].czxid == kept
     assert member.group.held.releases == 0

@@ -14,6 +14,7 @@ from zkconsumer.group.rules.rebalancetimes import (
     retry_window_seconds,
     settle_seconds,
     total_wait_covers_session,
+    view_change,
 )
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -73,18 +74,31 @@ def test_jvm_members_may_give_up_while_others_hold_what_is_theirs(owners, held):
     assert held_by_others(assignment, dict(zip(partitions, owners, strict=True)), {"g_jvm"}) is held
 
 
-def test_the_cause_of_a_rebalance_is_what_differs():
+@pytest.mark.parametrize(
+    ("is_first", "joined_again", "has_recreated", "cause"),
+    [
+        (True, True, False, RebalanceCause.START),
+        (False, True, True, RebalanceCause.SESSION),
+        (False, False, True, RebalanceCause.TOPICS),
+        (False, False, False, RebalanceCause.MEMBERS),
+    ],
+)
+def test_the_cause_of_a_rebalance_is_what_changed_unless_more_is_known(is_first, joined_again, has_recreated, cause):
+    known = {"is_first": is_first, "joined_again": joined_again, "has_recreated": has_recreated}
+    assert rebalance_cause(RebalanceCause.MEMBERS, **known) is cause
+
+
+def test_what_has_changed_is_what_differs():
     one = GroupView(members={"g_a": Subscription.static({"t": 1})}, partitions={"t": (0,)})
     two = GroupView(members={**one.members, "g_b": Subscription.static({"t": 1})}, partitions=one.partitions)
     grown = GroupView(members=one.members, partitions={"t": (0, 1)})
-    for before, after, again, cause in [
-        (None, one, True, RebalanceCause.START),
-        (one, two, True, RebalanceCause.SESSION),
-        (one, two, False, RebalanceCause.MEMBERS),
-        (one, grown, False, RebalanceCause.TOPICS),
-        (one, one, False, RebalanceCause.OWNERSHIP),
+    for before, after, change in [
+        (None, one, RebalanceCause.MEMBERS),
+        (one, two, RebalanceCause.MEMBERS),
+        (one, grown, RebalanceCause.TOPICS),
+        (one, one, RebalanceCause.OWNERSHIP),
     ]:
-        assert rebalance_cause(before, after, registered_again=again) is cause
+        assert view_change(before, after) is change
 
 
 @pytest.mark.parametrize(

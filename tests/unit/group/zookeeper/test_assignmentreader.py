@@ -123,16 +123,13 @@ def test_a_member_is_registered_by_both_of_its_nodes(members, ours, expected):
     assert Reader(view).shares.is_member(view) is expected
 
 
-def test_the_cause_of_a_rebalance_is_what_changed_since_success():
+def test_what_has_changed_is_compared_with_the_last_success():
     reader = Reader(group())
-    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.START
+    assert reader.shares.change(reader.shares.view())[0] == RebalanceCause.MEMBERS
     assert reader.settle().keys() == {T0, T1}
-    assert reader.shares.cause(reader.change(group((ME, JVM)))) == (RebalanceCause.MEMBERS, "g_jvm joined")
+    assert reader.shares.change(reader.change(group((ME, JVM)))) == (RebalanceCause.MEMBERS, "g_jvm joined")
     assert reader.settle().keys() == {T1}
-    reader.shares.registered_again = True
-    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.SESSION
-    reader.shares.settled()
-    assert reader.shares.cause(reader.shares.view())[0] == RebalanceCause.OWNERSHIP
+    assert reader.shares.change(reader.shares.view())[0] == RebalanceCause.OWNERSHIP
 
 
 def test_a_share_is_foreseen_only_for_the_assigned_view():
