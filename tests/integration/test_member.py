@@ -170,7 +170,7 @@ def put_stranger(zookeeper, group, name, topic):
 @pytest.mark.slow
 def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
     """Three seconds without a change end the wait here, so that a busy machine is not taken for a quiet group."""
-    monkeypatch.setattr("zkconsumer.group.rebalanceloop.settle_seconds", lambda backoff_ms: 3.0)
+    monkeypatch.setattr("zkconsumer.group.zookeeper.zookeepergroup.settle_seconds", lambda backoff_ms: 3.0)
     topic = topic_factory(partitions=12)
     member, _ = group("a", rebalance_backoff_ms=60_000)
     member.join(Subscription.static({topic: 1}))
