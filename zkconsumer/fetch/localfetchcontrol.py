@@ -226,10 +226,10 @@ class LocalFetchControl:
         return 0 if finder is None else finder.wakeups()
 
     def states(self) -> list[FetchPosition]:
-        """The state of each partition, in their order."""
+        """The state of each partition that was started and is not released, in their order."""
         return [
             FetchPosition(
                 info.partition, info.thread, info.fetched, info.position(handed_out=False), info.high_watermark
             )
-            for _, info in sorted(self._infos.items())
+            for _, info in sorted(self._fetched().items())
         ]

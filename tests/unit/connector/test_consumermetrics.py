@@ -1,7 +1,12 @@
-from zkconsumer.connector.consumermetrics import MinuteRates
-from zkconsumer.group.memberstats import RebalanceCounts
+from tests.fixtures.chunks import make_queue
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.connector.consumermetrics import ConsumerMetrics, MinuteRates
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.group.memberstats import MemberStats, RebalanceCounts
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
+from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
 def test_rates_are_those_of_the_last_minute():
@@ -29,3 +34,27 @@ def test_rebalances_are_counted_by_cause_and_failures_by_step():
     assert counts.by_cause == {RebalanceCause.START: 1, RebalanceCause.MEMBERS: 1}
     assert (counts.seconds, counts.last_cause, counts.last_finished) == (3.5, RebalanceCause.MEMBERS, 200.0)
     assert none == RebalanceCounts()
+
+
+def test_a_partition_has_a_lag_from_its_start_to_its_release():
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1")
+    queue, thread = make_queue(), ConsumerThreadId("g_c", 0)
+    control = LocalFetchControl("g_c", config, lambda: (), lambda topic, thread: queue)
+    metrics = ConsumerMetrics(
+        config,
+        lambda: MemberStats("joined", RebalanceCounts(), {}, {}, 0, 0, 0, connected=True, delivering=True),
+        control,
+        {},
+    )
+
+    def with_lag():
+        return [one.labels["partition"] for one in metrics.samples() if one.name == "zkconsumer_consumer_lag"]
+
+    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    control.start(FetchAssignment(1, dict.fromkeys([p0, p1], AssignedPartition(thread, 5))))
+    assert with_lag() == ["0", "1"]
+    control.release([p1])
+    assert with_lag() == ["0"]
+    control.stop()
+    assert with_lag() == []
+    assert control.positions(handed_out=True) == {p0: 5, p1: 5}, "for commits and the next start"
