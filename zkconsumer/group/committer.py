@@ -259,15 +259,17 @@ class OffsetCommitter:
         if not offsets:
             return set()
         releases = self._protocol.held.releases
-        for partition, offset in offsets.items():
-            self.partitions[partition].sent.add(offset)
+        is_new = {partition: self.partitions[partition].send(offset) for partition, offset in offsets.items()}
         done = self.store.commit(
             offsets,
             may_send=lambda: self._protocol.lease.holds() and self._protocol.held.releases == releases,
             retry=not self._releasing,
         )
-        for partition in done:
-            self.partitions[partition].wrote(offsets[partition])
+        for partition, offset in offsets.items():
+            if partition in done:
+                self.partitions[partition].wrote(offset)
+            elif is_new[partition]:
+                self.partitions[partition].refuse(offset)
         return done
 
     # -- what may be committed --------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """What commit_offsets() promises about the batch in the user's hands, with the queue that handed it out."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, make_queue, take
 from tests.fixtures.groupprotocol import CommandedGroup, Member
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import NotOwner, OwnershipConflict
+from zkconsumer.errors import NotOwner, OffsetsNotStored, OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.model import TopicPartition
@@ -145,3 +147,25 @@ def test_a_commit_asks_what_is_held_as_often_for_many_partitions_as_for_few(user
         assert len(member.offsets()) == partitions
         times.append(member.group.times)
     assert times[0] == times[1]
+
+
+@pytest.mark.parametrize(("stored", "start"), [(5, 40), (39, 40), (38, 38)])
+def test_a_partition_whose_commits_are_refused_keeps_its_position_unless_another_client_writes(
+    monkeypatch, stored, start
+):
+    """The answer to the first commit is lost; each later one is refused, also one with the same offset again."""
+    member = Member(incremental=True, auto_commit_enable=False)
+    member.rebalance(0)
+    answers = [ZooKeeperUnavailable("no answer"), *[set()] * 36]
+    monkeypatch.setattr(member.store, "commit", Mock(side_effect=answers))
+    with pytest.raises(ZooKeeperUnavailable):
+        member.committer.commit({P0: 5}, force=False)
+    for offset in (5, *range(5, 40)):
+        with pytest.raises(OffsetsNotStored):
+            member.committer.commit({P0: offset}, force=False)
+    assert member.committer.partitions[P0].sent == {5}
+    member.fetch.move(p0=40)
+    member.rebalancer.membership_lost()
+    member.store.offsets = {P0: stored}
+    member.rebalance(0)
+    assert member.fetch.starts == {P0: start}

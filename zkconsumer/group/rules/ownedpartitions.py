@@ -56,7 +56,8 @@ class OwnedPartition:
             3. what was read in step 1 is not stored any more. None if it is not being started, or cannot be read.
         confirmed: the offset that the user has committed since it was started, 0 if none: it counts as released.
         written: the last offset that this member has stored, also of a partition that was given up since.
-        sent: offsets that were sent to the store since then, while it is unknown whether they are stored.
+        sent: offsets that were sent to the store since then, and not answered: each of them may be stored.
+        refused: the last offset since then that the store did not take; of two stores (dual commit) one may have it.
         losses: how often it was given up or lost.
     """
 
@@ -68,6 +69,7 @@ class OwnedPartition:
     confirmed: int = 0
     written: int | None = None
     sent: set[int] = field(default_factory=set)
+    refused: int | None = None
     losses: int = 0
 
     def enter(self, state: OwnershipState) -> None:
@@ -114,7 +116,7 @@ class OwnedPartition:
         """
         assert self.thread is not None
         read = self.read or NO_OFFSET
-        moved = read.offset != self.stored.offset and read.offset not in self.sent
+        moved = read.offset != self.stored.offset and read.offset not in (*self.sent, self.refused)
         offset = usable_offset(read.offset)
         if position is not None and not moved:
             offset = position
@@ -127,16 +129,32 @@ class OwnedPartition:
         it is.
         """
         self.stored, self.read = self.read or NO_OFFSET, None
-        self.sent.clear()
+        self._settle()
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
             self.confirmed = 0
         if self.is_owned:  # otherwise a commit found it lost after it was claimed
             is_fetched = assigned is not None and assigned.error is None
             self.enter(OwnershipState.FETCHED if is_fetched else OwnershipState.CLAIMED)
 
+    def send(self, offset: int) -> bool:
+        """The offset is about to be sent; False if an earlier request with it was not answered."""
+        is_new = offset not in self.sent
+        self.sent.add(offset)
+        return is_new
+
+    def refuse(self, offset: int) -> None:
+        """The store has not taken the offset, and no earlier request with it was left without an answer."""
+        self.sent.discard(offset)
+        self.refused = offset
+
+    def _settle(self) -> None:
+        """What is stored is known, so what was sent before means nothing."""
+        self.sent.clear()
+        self.refused = None
+
     def wrote(self, offset: int) -> None:
         """The offset was stored."""
-        self.sent.clear()
+        self._settle()
         if offset != self.stored.offset:
             self.written = offset
         self.stored = StoredOffset(offset)

@@ -145,12 +145,28 @@ def test_an_offset_whose_answer_was_lost_is_not_one_of_another_client(stored, st
 
 def test_what_was_sent_is_forgotten_when_it_is_known_what_is_stored():
     record = Partitions().bring_to(FETCHED)[P]
-    record.sent.add(7)
-    record.wrote(8)
-    assert record.sent == set()
-    record.sent.add(9)
-    record.start(None, kept=False)
-    assert record.sent == set()
+    for event in (lambda: record.wrote(8), lambda: record.start(None, kept=False)):
+        for offset in (7, 9):
+            record.send(offset)
+        record.refuse(9)
+        event()
+        assert (record.sent, record.refused) == (set(), None)
+
+
+def test_a_refused_offset_is_another_clients_unless_an_earlier_request_with_it_may_have_arrived():
+    record = Partitions().bring_to(FETCHED)[P]
+    assert record.send(7)
+    assert not record.send(7)
+    for offset in range(8, 100):
+        assert record.send(offset)
+        record.refuse(offset)
+    assert (record.sent, record.refused) == ({7}, 99)
+    assert record.send(99), "it was answered"
+    record.read = StoredOffset(98)
+    assert record.assign(200, "/offsets/t/0").moved
+    for offset in (7, 99):
+        record.read = StoredOffset(offset)
+        assert not record.assign(200, "/offsets/t/0").moved
 
 
 @pytest.mark.parametrize("stored", [7, 3])
