@@ -166,7 +166,10 @@ class LeaseLapsed(RetriableError):
 
 
 class RegistrationLost(RetriableError):
-    """This consumer's ``ids`` znode was deleted although its session is alive; it registers again."""
+    """Another client deleted this consumer's ``ids`` znode, or its command; it releases all and registers again.
+
+    Its session znode exists, so it can still write; without that its membership is over (:class:`SessionExpired`).
+    """
 
 
 class CoordinatorMoved(RetriableError):
@@ -202,7 +205,7 @@ class MembershipLost(ZkConsumerError):
 
 
 class SessionExpired(MembershipLost):
-    """The ZooKeeper session that this operation belonged to has expired; nothing was changed."""
+    """The ZooKeeper session of this operation has expired, or its znode was deleted; nothing was changed."""
 
 
 TRANSIENT: Final = (RetriableError, MembershipLost)

@@ -214,12 +214,18 @@ def send_fenced(
         if not isinstance(result, Conflict):
             return result[1:]
         if result.index == 0:
-            raise result.refusal or SessionExpired(
-                f"session node {fence} is gone: the session that may write has ended, and owns nothing"
-            )
+            raise result.refusal or lost_fence(fence)
         return replace(result, index=result.index - 1)
 
     return answer
+
+
+def lost_fence(fence: str) -> SessionExpired:
+    """The exception for a fence that does not exist any more, wherever that is noticed: nothing can be written."""
+    return SessionExpired(
+        f"session node {fence} is gone: the session that may write has ended, or another client has deleted the node, "
+        "which ends the membership as well"
+    )
 
 
 # -- all or none ------------------------------------------------------------------------------------------------------

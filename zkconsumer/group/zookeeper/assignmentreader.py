@@ -100,13 +100,6 @@ class AssignmentReader:
         """Read the group again the next time, also if no watch has fired."""
         self._latest_view = None
 
-    def is_member(self, view: GroupView) -> bool:
-        """False if another client has deleted a node of our registration.
-
-        Without the ``ids`` node no member assigns us partitions; without the session node we cannot claim or commit.
-        """
-        return self._consumer_id in view.members and self._consumer_id in view.our_clients
-
     def assign(self, view: GroupView) -> dict[TopicPartition, ConsumerThreadId]:
         """This member's share of a view.
 

@@ -37,6 +37,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import lost_fence
 
 _log: Final = logging.getLogger(__name__)
 
@@ -191,13 +192,13 @@ class SessionProtocol(ABC):
         """Read the session node if the lease has found it missing.
 
         Raises:
-            RegistrationLost: another client deleted it: nothing can be claimed or committed without it.
-            ZooKeeperUnavailable, SessionExpired: it cannot be read.
+            SessionExpired: another client deleted it, or it cannot be read.
+            ZooKeeperUnavailable: it cannot be read.
         """
         fence = self._membership.fence
         # The probe may have been answered before this member registered again, under the same name.
         if self._lease.misses(fence) and self.zk.exists(fence) is None:
-            raise RegistrationLost(f"another client deleted {fence}; registering again")
+            raise lost_fence(fence)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -263,6 +264,8 @@ class SessionProtocol(ABC):
         if isinstance(failure, RegistrationLost):
             self._deregister_or_log()
             return
+        if isinstance(failure, MembershipLost):
+            return  # there is nothing to wait for: the member registers again, or finds that it has no connection
         self._thread.enter_state(MemberState.WAITING_TO_RETRY)
         seconds = retry_seconds(self._config.rebalance_backoff_ms, self._outages)
         if not (isinstance(failure, OwnershipConflict) and self.zk.connected):

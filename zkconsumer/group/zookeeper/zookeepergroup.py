@@ -30,6 +30,7 @@ from zkconsumer.group.zookeeper.ownership import NOTHING
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.group.zookeeper.sessionprotocol import SessionParts, SessionProtocol
 from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.transaction import lost_fence
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
@@ -100,7 +101,9 @@ class ZooKeeperGroup(SessionProtocol):
             # one registers.
             self._look_later()
             return NoNeed.NO_BROKERS
-        if not self._shares.is_member(view):
+        if self._consumer_id not in view.our_clients:
+            raise lost_fence(self.fence())
+        if self._consumer_id not in view.members:
             raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
         self._announce_changes()
         changed, held = self._topics.others(view.identities), self._ownership.held

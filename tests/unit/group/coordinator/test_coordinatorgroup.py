@@ -7,7 +7,7 @@ from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import CoordinatorUnknown, MemberRefused, RegistrationLost, ShareChanged
+from zkconsumer.errors import CoordinatorUnknown, MemberRefused, RegistrationLost, SessionExpired, ShareChanged
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, Status, StatusNode
@@ -297,7 +297,7 @@ def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
     member.lease.watch.turn()
     member.lease.watch.turn()  # it sees the answer
     assert member.signal.raised
-    with pytest.raises(RegistrationLost, match=fence):
+    with pytest.raises(SessionExpired, match=fence):
         member.group.next_assignment(fetching=True)
 
 

@@ -113,16 +113,6 @@ def test_members_that_assign_differently_are_a_conflict():
         reader.shares.target(view)
 
 
-@pytest.mark.parametrize(
-    ("members", "ours", "expected"),
-    [((ME,), (ME,), True), ((), (ME,), False), ((ME,), (), False)],
-    ids=["complete", "without the ids node", "without the session node"],
-)
-def test_a_member_is_registered_by_both_of_its_nodes(members, ours, expected):
-    view = group(members, ours)
-    assert Reader(view).shares.is_member(view) is expected
-
-
 def test_what_has_changed_is_compared_with_the_last_success():
     reader = Reader(group())
     assert reader.shares.change(reader.shares.view())[0] == RebalanceCause.MEMBERS

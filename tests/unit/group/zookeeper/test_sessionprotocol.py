@@ -1,19 +1,30 @@
 """What members of groups in ZooKeeper do while there is no connection, and between their attempts."""
 
+import json
+
 import pytest
+from kazoo.protocol.serialization import Delete
 
 from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.membersinturns import LeaseInTurns
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, OwnershipConflict, RegistrationLost, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    OwnershipConflict,
+    RegistrationLost,
+    SessionExpired,
+    ZooKeeperUnavailable,
+)
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
 
 
 @pytest.mark.parametrize(
@@ -65,6 +76,25 @@ def paused():
     group = ZooKeeperGroup(config, "g_a", RebalanceSignal(), zk=zk, make_lease=LeaseInTurns)
     group.open(Recorded(), lambda: None)
     return group
+
+
+@pytest.mark.parametrize(("node", "error"), [("session", SessionExpired), ("ids", RegistrationLost)])
+def test_a_deleted_session_node_ends_the_membership_wherever_it_is_noticed(paused, node, error):
+    """Without the ``ids`` node the member can still write, so it releases what it has."""
+    paused.join(Subscription.static({"t": 1}))
+    fence, server = paused.fence(), paused.zk._client._server
+    broker = json.dumps({"host": "h", "port": 1, "version": 1}).encode()
+    paused.zk.ensure_path("/brokers/ids/1", broker)
+    path = fence if node == "session" else GroupPaths("g").consumer_id("g_a")
+    server.perform(server.open_session(1e9, None), Delete(path, -1))
+    paused.zk._client.deliver()
+    with pytest.raises(error) as reads:
+        paused.next_assignment(fetching=True)
+    if node == "session":
+        with pytest.raises(SessionExpired, match=fence) as writes:
+            paused.zk.transact(fence, [Operation("delete", "/x")])
+        assert str(reads.value) == str(writes.value)
+    assert waited(paused, reads.value) == []
 
 
 def waited(group, *failures, starting=False):
