@@ -32,10 +32,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from zkconsumer.errors import name_some
 from zkconsumer.group.rules.assignors import Assignment
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
-from zkconsumer.group.rules.reconcile import Share
+from zkconsumer.group.rules.reconcile import Share, reconcile
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -60,6 +61,23 @@ class NextAssignment(NamedTuple):
     revoked: frozenset[TopicPartition]
     kept: frozenset[TopicPartition]
     recreated: frozenset[TopicPartition] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        held: Share,
+        share: Share,
+        change: RebalanceCause,
+        changes: str,
+        recreated: Collection[TopicPartition] = (),
+        *,
+        incremental: bool,
+    ) -> NextAssignment:
+        """What a member that holds partitions has to give up and keep to own its share; see :func:`.reconcile`."""
+        plan = reconcile(held, share, incremental=incremental, renewed=recreated)
+        if recreated:
+            changes += f"; deleted and created again: {name_some(sorted({p.topic for p in recreated}))}"
+        return cls(change, changes, share, plan.revoked, plan.kept, frozenset(recreated))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,13 @@ from zkconsumer.errors import (
     MemberRefused,
     RegistrationLost,
     ShareChanged,
-    name_some,
 )
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, PausingThread, Target
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
-from zkconsumer.group.rules.reconcile import Share, reconcile
+from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.registration import MemberRegistration
@@ -152,16 +151,9 @@ class CoordinatorGroup(SessionProtocol):
             return NoNeed.UNCHANGED
         command = received.command
         changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
-        recreated = frozenset(partition for partition in share if partition.topic in changed)
-        plan = reconcile(held, share, incremental=True, renewed=recreated)
-        return NextAssignment(
-            change=RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS,
-            changes=f"{changes}; deleted and created again: {name_some(sorted(changed))}" if changed else changes,
-            share=share,
-            revoked=plan.revoked,
-            kept=plan.kept,
-            recreated=recreated,
-        )
+        recreated = [partition for partition in share if partition.topic in changed]
+        change = RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS
+        return NextAssignment.of(held, share, change, changes, recreated, incremental=True)
 
     def _receive(self) -> _Received:
         self._require_session_node()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged, name_some
+from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged
 from zkconsumer.group.groupprotocol import (
     GroupRole,
     Held,
@@ -28,7 +28,7 @@ from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
-from zkconsumer.group.rules.reconcile import Share, reconcile
+from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
@@ -165,31 +165,24 @@ class BrokerGroup:
             RebalanceAwaited: the assignment has not arrived yet.
             StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
         """
+        held = self._held()
         if self._membership.read(lambda member: member.must_release()):
             changes = "a rebalance has begun: everything is released before joining"
-            return self._following(changes, {}, self.recreated(self._held()))
+            recreated = self.recreated(held)
+            return NextAssignment.of(held, {}, RebalanceCause.MEMBERS, changes, recreated, incremental=False)
         usable, failure = self._membership.read(lambda member: (member.usable(), member.failure))
         if usable is None:
             if failure is not None:
                 raise failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
-        held = self._held()
         self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
         recreated = self.recreated(share.keys() | held.keys())
         if fetching and not renew and share == held and not recreated:
             return NoNeed.UNCHANGED
         generation = self._membership.read(lambda member: member.identity).generation
         changes = f"assignment of generation {generation}: {len(share)} partitions"
-        if recreated:
-            names = name_some(sorted({partition.topic for partition in recreated}))
-            changes = f"{changes}; deleted and created again: {names}"
-        return self._following(changes, share, recreated)
-
-    def _following(self, changes: str, share: Share, recreated: frozenset[TopicPartition]) -> NextAssignment:
-        """What stays is kept by a member with a cooperative strategy, and where the broker assigns."""
-        held, incremental = self._held(), self._session.cooperative
-        plan = reconcile(held, share, incremental=incremental, renewed=recreated)
-        return NextAssignment(RebalanceCause.MEMBERS, changes, share, plan.revoked, plan.kept, recreated)
+        cooperative = self._session.cooperative
+        return NextAssignment.of(held, share, RebalanceCause.MEMBERS, changes, recreated, incremental=cooperative)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Those whose topic is not the one any more that this member has fetched, as the session last read it.

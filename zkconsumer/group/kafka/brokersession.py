@@ -18,7 +18,6 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
-from zkconsumer.group.kafka.grouperrors import pause_s
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.leasewatch import LeaseWatch
@@ -32,11 +31,14 @@ from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.findcoordinator import CoordinatorLocation
+from zkconsumer.wire.rules.denials import pause_s
 
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
 
 _END_S: Final = 2.0
+_PAUSE_S: Final = 0.2
+"""Until a member tries again after its first failure."""
 
 M = TypeVar("M", bound=GroupMembership)
 
@@ -209,7 +211,7 @@ class BrokerSession(ABC, Generic[M]):
                 failures = 0
                 continue
             failures += 1
-            self.membership.wait(lambda _: False, pause_s(failures))
+            self.membership.wait(lambda _: False, pause_s(failures, _PAUSE_S))
         if self._leaver is self._thread:
             self._leave()
 

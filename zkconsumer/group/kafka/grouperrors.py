@@ -15,18 +15,6 @@ from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
-
-
-def pause_s(failures: int) -> float:
-    """Seconds until a member tries again.
-
-    Args:
-        failures: attempts in a row that have failed.
-    """
-    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(failures, 10)))
-
 
 def group_error(code: int, group: str, strategies: str, security: BrokerSecurity, in_use: str = "") -> ZkConsumerError:
     """The exception for an error code other than NONE, with what to check.

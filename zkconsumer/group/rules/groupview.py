@@ -140,7 +140,7 @@ def describe_changes(before: GroupView | None, after: GroupView) -> str:
     if before is None:
         return f"joining a group of {len(after.members)}: {', '.join(sorted(after.members))}"
     changes = "; ".join(_changes(before, after))
-    return changes or "the group has not changed: an attempt failed, or owner znodes or the session were lost"
+    return changes or "the same group: an attempt failed, owner znodes or the session were lost, or topics are others"
 
 
 def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
@@ -158,8 +158,6 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
         had, has = len(before.partitions.get(topic, ())), len(after.partitions.get(topic, ()))
         if had != has:
             yield f"topic {topic} has {has} partitions, it had {had}"
-    for topic in sorted(after.recreated_since(before, before.partitions)):
-        yield f"topic {topic} was deleted and created again"
 
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:

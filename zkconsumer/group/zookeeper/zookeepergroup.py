@@ -113,7 +113,7 @@ class ZooKeeperGroup(SessionProtocol):
         change, changes = self._shares.change(view)
         recreated = {TopicPartition(topic, number) for topic in changed for number in view.partitions[topic]}
         share = self._shares.assigned(view)
-        return NextAssignment(change, changes, share, frozenset(held), frozenset(), frozenset(recreated))
+        return NextAssignment.of(held, share, change, changes, recreated, incremental=False)
 
     def _has_no_brokers(self) -> bool:
         """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""
