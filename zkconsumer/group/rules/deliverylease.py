@@ -26,13 +26,3 @@ def lease_deadline(probe_sent: float, session_timeout: float) -> float:
 def probe_interval(session_timeout: float) -> float:
     """Seconds between probes: several must fail before the lease lapses."""
     return session_timeout / _PROBES_PER_TIMEOUT
-
-
-def silence_report_is_due(silent: float, reported: float) -> bool:
-    """True if the loss of ZooKeeper is to be reported: at once, and again when the silence has doubled.
-
-    Args:
-        silent: seconds since the newest answered probe was sent.
-        reported: value of ``silent`` at the last report of this silence; 0 if there was none.
-    """
-    return silent >= 2 * reported

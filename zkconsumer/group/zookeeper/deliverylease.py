@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from zkconsumer.group.leasewatch import LeaseWatch
-from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval, silence_report_is_due
+from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval
 from zkconsumer.group.rules.rebalancetimes import retry_seconds
 from zkconsumer.process.boottime import boot_seconds
+from zkconsumer.wire.rules.outage import Outage
 from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
@@ -65,7 +66,7 @@ class SessionLease:
         self._owner = owner
         self._clock = clock
         self._last_answer = 0.0
-        self._reported = 0.0  # written by the probing thread
+        self._outage = Outage()  # used by the probing thread
         self._session = session
         self._registration = registration
         self._probed = probed
@@ -138,13 +139,11 @@ class SessionLease:
 
     def _report(self, *, alive: bool) -> None:
         """Log the loss of ZooKeeper, at growing intervals, and its end."""
-        silent = self._clock() - self._last_answer
+        now = self._clock()
         if alive:
-            if self._reported:
+            if self._outage.end(now) is not None:
                 _log.info("%s: ZooKeeper %s answers again", self._owner, self._session.address)
-            self._reported = 0.0
-        elif self._clock() >= self._deadline and silence_report_is_due(silent, self._reported):
-            self._reported = silent
+        elif now >= self._deadline and self._outage.is_news(self._missing, now):
             if self._missing:
                 _log.warning(
                     "%s: no record is delivered and no offset committed, since %s was deleted; this member registers "
@@ -163,7 +162,7 @@ class SessionLease:
                 "and can be reached",
                 self._owner,
                 self._session.address,
-                silent,
+                now - self._last_answer,
                 stopped,
                 self._session.last_failure,
             )
