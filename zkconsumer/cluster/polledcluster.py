@@ -127,8 +127,9 @@ class PolledCluster:
             was_asked, request, wanted = taken
             answer, failure = self._poll(wanted)
             failures = 0 if failure is None else failures + 1
-            pause_s = poll_seconds(self._interval_s, failures=failures, was_asked=was_asked)
             self._store(request, answer, failure)
+            soon = was_asked or bool(self._snapshot.denied)
+            pause_s = poll_seconds(self._interval_s, failures=failures, soon=soon)
 
     def _next_request(self, pause_s: float) -> tuple[bool, int, frozenset[str] | None] | None:
         """Wait for a reading of the group or the timer: whether it was the former, its number, the topics to ask for.
@@ -167,7 +168,9 @@ class PolledCluster:
 
     def _store(self, request: int, answer: CatalogAnswer | None, failure: ZkConsumerError | None) -> None:
         before = self._snapshot
-        now = before if answer is None else next_snapshot(before, answer.snapshot, answer.undescribed)
+        now = before
+        if answer is not None:
+            now = next_snapshot(before, answer.snapshot, answer.undescribed, now=time.monotonic())
         with self._condition:
             self._snapshot, self._failure = now, failure
             self._answered = request

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkconsumer.cluster.brokercatalog import ask_for_catalog
+from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
@@ -25,9 +27,6 @@ from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _log = logging.getLogger(__name__)
-
-_ASKED_AGAIN: Final = 2
-"""How often brokers are asked again before a topic counts as deleted."""
 
 _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
@@ -176,17 +175,14 @@ class LogEnds:
     def gone(self, known: Mapping[str, KnownTopic]) -> set[str]:
         """Those of the topics that do not exist any more, also if there is another one of the same name by now.
 
-        A broker that has just started may not know a topic yet, so brokers are asked again before one counts as gone.
-        Brokers before 0.11 cannot report that a topic does not exist; then it counts as existing.
+        Brokers are asked again for :data:`DENIED_S` before one counts as gone. Brokers before 0.11 cannot report that a
+        topic does not exist; then it counts as existing.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
         """
-        gone = set(known)
-        for seconds in (0, *self._backoffs_s[:_ASKED_AGAIN]):
-            if not gone:
-                break
-            self._wait(seconds)
+        gone, until = set(known), time.monotonic() + DENIED_S
+        while True:
             answer = self._client.ask_any(partial(ask_for_catalog, topics=frozenset(gone)))
             described = answer.snapshot.described
             if answer.snapshot.asked_for is None:
@@ -197,7 +193,9 @@ class LogEnds:
                 for topic in gone & described.keys()
                 if described[topic].identity.is_recorded_as(known[topic].identity)
             }
-        return gone
+            if not gone or time.monotonic() >= until:
+                return gone
+            self._wait(self._backoff_s)
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.

@@ -12,6 +12,7 @@ from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.cluster import polledcluster
 from zkconsumer.cluster.polledcluster import PolledCluster
+from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
@@ -118,6 +119,23 @@ def test_without_an_answer_the_last_snapshot_stays(stub, polled, caplog):
     stub.hangs_up = False
     eventually(lambda: changes)
     assert partitions(cluster) == (0, 1)
+
+
+def test_a_broker_that_has_just_started_denies_no_topic(stub, polled, monkeypatch):
+    """It learns of the brokers before it learns of topics; a topic that it keeps denying was deleted."""
+    cluster, changes = polled(age_ms=SOON_MS)
+    partitions(cluster)
+    log = stub.logs.pop(T0)
+    asked = len(stub.described)
+    eventually(lambda: len(stub.described) > asked + 3)
+    assert partitions(cluster) == (0,)
+    stub.logs[T0] = log
+    partitions(cluster)
+    assert changes == []
+    monkeypatch.setattr(clustercatalog, "DENIED_S", 0.1)
+    del stub.logs[T0]
+    eventually(lambda: changes)
+    assert cluster.read(["t"]).topics() == set()
 
 
 def test_bootstrap_servers_are_asked_when_no_known_broker_answers(stub, polled):

@@ -12,6 +12,7 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark import logends
 from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
 from zkconsumer.spark.rules.sourceoffset import KnownTopic
 from zkconsumer.wire.errorcodes import ErrorCode
@@ -196,7 +197,7 @@ def test_an_earlier_run_s_position_is_compared(log_ends, log):
     assert ends.epochs({A: 35}) == {A: 1}
 
 
-def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub_broker):
+def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub_broker, monkeypatch):
     """A topic of the same name with another id is another one; a broker that has just started may not know any."""
     stub_broker.versions.update(EPOCH_VERSIONS)
     stub_broker.log(A)
@@ -204,6 +205,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
     stub_broker.topic_ids = {"t": first, "u": second}
     stub_broker.topic_errors = {"v": ErrorCode.LEADER_NOT_AVAILABLE}
     recorded = urlsafe_b64encode(first.bytes).decode().rstrip("=")
+    monkeypatch.setattr(logends, "DENIED_S", 0.2)
     known = {"t": KnownTopic(1, recorded), "u": KnownTopic(1, recorded), "v": KnownTopic(1, recorded)}
     assert log_ends().gone(known) == {"u"}
     stub_broker.log(TopicPartition("u", 0))
@@ -211,6 +213,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
     stub_broker.topic_ids["u"] = first
     stub_broker.logs.pop(A)
     asked = len(stub_broker.described)
+    monkeypatch.setattr(logends, "DENIED_S", 60.0)
 
     def learn():
         eventually(lambda: len(stub_broker.described) > asked)
@@ -218,7 +221,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
 
     learning = threading.Thread(target=learn)
     learning.start()
-    assert log_ends(refresh_leader_backoff_ms=300).gone(known) == set(), "it is asked for again"
+    assert log_ends(refresh_leader_backoff_ms=10).gone(known) == set(), "it is asked for again"
     learning.join()
 
 

@@ -13,6 +13,13 @@ from typing import Final, Protocol
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, Topic
 
+DENIED_S: Final = 10.0
+"""How long brokers must deny a topic that they described before it counts as deleted.
+
+A broker learns of the brokers before it learns of topics, and of a new topic later than others. The only broker of a
+cluster denied every topic for 2.2 s after its start; with more partitions that takes longer.
+"""
+
 _FOLLOW_UP_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.2
 _MOST_DOUBLINGS: Final = 20
@@ -69,11 +76,13 @@ class ClusterSnapshot:
         brokers: live brokers, sorted; empty if nothing is known.
         described: the topics that exist, among those that were asked for.
         asked_for: names of the topics that were asked for; None for all topics.
+        denied: since when brokers have denied some of these topics, by the caller's clock, in seconds.
     """
 
     brokers: tuple[Broker, ...] = ()
     described: Mapping[str, Topic] = field(default_factory=dict)
     asked_for: frozenset[str] | None = frozenset()
+    denied: Mapping[str, float] = field(default_factory=dict)
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """See :class:`ClusterCatalog`."""
@@ -136,45 +145,47 @@ _UNDESCRIBED: Final = "no broker of bootstrap.servers has described the subscrib
 
 
 def next_snapshot(
-    before: ClusterSnapshot, answer: ClusterSnapshot, undescribed: Collection[str] = ()
+    before: ClusterSnapshot, answer: ClusterSnapshot, undescribed: Collection[str] = (), *, now: float
 ) -> ClusterSnapshot:
     """What to believe after a broker's answer.
 
     Brokers learn of changes one after the other, so an answer can be older than the one before it. A topic never loses
-    partitions: if it has fewer now and is the same topic, the former number is right.
+    partitions: if it has fewer now and is the same topic, the former number is right. A topic that is not described any
+    more stays until it was denied for :data:`DENIED_S`.
 
     Args:
         before: what was believed before.
         answer: what the broker reported now.
         undescribed: topics that exist and that the broker did not describe, for example because a permission is
             missing; their former description stays.
+        now: the time of the answer.
     """
+    missing = before.described.keys() - answer.described.keys()
+    denied = {name: before.denied.get(name, now) for name in missing - set(undescribed)}
+    denied = {name: since for name, since in denied.items() if now - since < DENIED_S}
     described = dict(answer.described)
-    for name in undescribed:
-        if name in before.described:
-            described[name] = before.described[name]
+    for name in missing & (denied.keys() | set(undescribed)):
+        described[name] = before.described[name]
     for name, topic in before.described.items():
         later = described.get(name)
         if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
             described[name] = max(topic, later, key=lambda candidate: len(candidate.partitions))
-    return ClusterSnapshot(answer.brokers, described, answer.asked_for)
+    return ClusterSnapshot(answer.brokers, described, answer.asked_for, denied)
 
 
-def poll_seconds(interval_s: float, *, failures: int, was_asked: bool) -> float:
+def poll_seconds(interval_s: float, *, failures: int, soon: bool) -> float:
     """Seconds until the brokers are asked again.
-
-    After a reading of the group they are asked once more soon: another broker may have answered another member, and the
-    two may not have known the same at that moment.
 
     Args:
         interval_s: ``metadata.max.age.ms``, in seconds.
         failures: requests in a row that no broker answered.
-        was_asked: True if the last request was made for a reading of the group.
+        soon: True after a request that was made for a reading of the group: another broker may have answered another
+            member, and the two may not have known the same at that moment; and while a broker denies a topic.
 
-    >>> [poll_seconds(30, failures=n, was_asked=False) for n in (0, 1, 2, 9)]
+    >>> [poll_seconds(30, failures=n, soon=False) for n in (0, 1, 2, 9)]
     [30, 0.2, 0.4, 30]
     """
     if failures:
         doublings = min(failures - 1, _MOST_DOUBLINGS)
         return min(interval_s, _FIRST_RETRY_S * (1 << doublings))
-    return min(interval_s, _FOLLOW_UP_S) if was_asked else interval_s
+    return min(interval_s, _FOLLOW_UP_S) if soon else interval_s

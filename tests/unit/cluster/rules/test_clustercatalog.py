@@ -91,23 +91,35 @@ def test_snapshots_differ_in_topics_that_both_cover(before, after, expected):
 def test_a_topic_never_loses_partitions():
     answer = snapshot(t=topic(2), u=topic(2, "another"), v=topic(2, None))
     before = snapshot(t=topic(4), u=topic(4), v=topic(4, None))
-    believed = next_snapshot(before, answer)
+    believed = next_snapshot(before, answer, now=5)
     assert believed.described == {"t": topic(4), "u": topic(2, "another"), "v": topic(2, None)}
 
 
-def test_a_topic_that_is_missing_was_deleted():
-    assert next_snapshot(snapshot(t=topic(2)), snapshot()).topics() == set()
+def test_a_topic_was_deleted_when_brokers_have_denied_it_for_long():
+    """Not when one that has just started, or that has not learned of the topic, denies it in between."""
+    believed = [snapshot(t=topic(2))]
+    for now, known in [(0, False), (9, False), (10, True), (11, False), (20, False), (21, False)]:
+        answer = snapshot(t=topic(2)) if known else snapshot()
+        believed.append(next_snapshot(believed[-1], answer, now=now))
+    assert [set(each.topics()) for each in believed] == [{"t"}] * 6 + [set()]
+    assert [dict(each.denied) for each in believed] == [{}, {"t": 0}, {"t": 0}, {}, {"t": 11}, {"t": 11}, {}]
+
+
+def test_a_topic_that_was_created_again_is_believed_at_once():
+    denied = next_snapshot(snapshot(t=topic(4)), snapshot(), now=0)
+    assert next_snapshot(denied, snapshot(t=topic(2, "another")), now=1) == snapshot(t=topic(2, "another"))
 
 
 def test_a_topic_that_was_not_described_keeps_its_description():
-    believed = next_snapshot(snapshot(t=topic(2)), snapshot(u=topic(1)), undescribed={"t", "unknown"})
+    believed = next_snapshot(snapshot(t=topic(2)), snapshot(u=topic(1)), undescribed={"t", "unknown"}, now=5)
     assert believed.described == {"t": topic(2), "u": topic(1)}
+    assert not believed.denied
 
 
 @pytest.mark.parametrize(
-    ("failures", "was_asked", "expected"),
+    ("failures", "soon", "expected"),
     [(0, False, 30), (0, True, 1), (1, True, 0.2), (2, False, 0.4), (9, False, 30), (5000, False, 30)],
 )
-def test_failures_and_readings_shorten_the_pause(failures, was_asked, expected):
-    assert poll_seconds(30, failures=failures, was_asked=was_asked) == expected
-    assert poll_seconds(0.1, failures=failures, was_asked=was_asked) <= 0.1
+def test_failures_and_readings_shorten_the_pause(failures, soon, expected):
+    assert poll_seconds(30, failures=failures, soon=soon) == expected
+    assert poll_seconds(0.1, failures=failures, soon=soon) <= 0.1
