@@ -13,11 +13,11 @@ from typing import Final, Protocol
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, Topic
 
-DENIED_S: Final = 10.0
+DENIED_S: Final = 5.0
 """How long brokers must deny a topic that they described before it counts as deleted.
 
 A broker learns of the brokers before it learns of topics, and of a new topic later than others. The only broker of a
-cluster denied every topic for 2.2 s after its start; with more partitions that takes longer.
+cluster denied every topic for 2.2 s after its start. Members may disagree about a deleted topic for this long.
 """
 
 _FOLLOW_UP_S: Final = 1.0
