@@ -1,5 +1,6 @@
 """Topics that are deleted and created again, with more records than the group had consumed, on a real broker."""
 
+import threading
 from contextlib import closing
 from functools import partial
 
@@ -9,7 +10,8 @@ from tests.fixtures.consumers import collect
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
-from zkconsumer.errors import RetriableError
+from zkconsumer.errors import OffsetsNotStored, RetriableError
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
@@ -90,5 +92,40 @@ def test_a_member_that_was_away_reads_the_new_topic_from_its_start(connect, crea
     new = values(NEW, start=OLD)
     create_again(new)
     member = connect(**settings(protocol))
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new))
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_commit_by_request_skips_no_record_of_the_new_topic(connect, create_again, unique_name, noticed):
+    """The records that the user commits are of the former topic; without ``noticed`` the member still owns it."""
+    releases, may_release = threading.Event(), threading.Event()
+
+    class Waiting(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, partitions):
+            if partitions:
+                releases.set()
+                may_release.wait(60)
+
+    create_again(values(OLD))
+    settled = settings("zookeeper", auto_offset_reset="smallest", auto_commit_enable=False)
+    with connect(**settled) as member:
+        member.set_rebalance_listener(Waiting())
+        stream = member.create_message_streams({unique_name: 1})[unique_name][0]
+        assert [next(stream).value for _ in range(OLD)] == values(OLD)
+        generation = member.describe().generation
+        if noticed:
+            may_release.set()
+        new = values(NEW, start=OLD)
+        create_again(new)
+        assert releases.wait(60)
+        if noticed:
+            eventually(lambda: member.describe().generation > generation and member.describe().owned)
+        try:
+            with pytest.raises(OffsetsNotStored):
+                member.commit_offsets({TopicPartition(unique_name, 0): OLD})
+        finally:
+            may_release.set()
+    member = connect(**settled)
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
     eventually(lambda: set(received) >= set(new))

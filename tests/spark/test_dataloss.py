@@ -7,7 +7,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.sandbox import delete_records_before
-from tests.fixtures.spark import DEADLINE_S, Sink
+from tests.fixtures.sourceprocess import SourceProcess, next_batch
+from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, Sink
+from tests.fixtures.waiting import eventually
+from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 
 def run(start_query, topic, sink, **options):
@@ -66,6 +69,33 @@ def test_a_topic_that_was_created_again(start_query, group, topics, topic_factor
     run(start_query, topic, sink, failOnDataLoss="false")
     assert [value for _, _, value in sink.rows()] == [b"old"] * 50 + [b"new"] * new
     assert group.offsets(topic) == {0: new}
+
+
+def test_a_finished_batch_of_a_topic_that_was_created_again_is_not_committed(
+    sandbox, group, topics, topic_factory, produce
+):
+    """Brokers are asked for topics once in an hour, so the commit notices it, and makes the group look again."""
+    topic = topic_factory()
+    produce(topic, [b"old"] * 5)
+    named = {**group.connection, "bootstrap.servers": sandbox.bootstrap_servers, "metadata.max.age.ms": "3600000"}
+    reading = {"group.id": group.group, "subscribe": topic, "auto.offset.reset": "smallest", "failOnDataLoss": "false"}
+    query = SourceProcess({**named, **reading, **LONG_SESSION})
+    start = initial_offset(group.group)
+    planned = next_batch(query, start)
+    assert len(query.ask("read", start, planned)) == 5
+    topics.delete(topic)
+    topics.create(topic, 1)
+    produce(topic, [b"new"] * 9)  # also past the position in the old topic
+    batches, rows = [planned], set()
+
+    def all_are_read():
+        batches.append(next_batch(query, batches[-1]))
+        rows.update(query.ask("read", *batches[-2:]))
+        return rows == {(topic, 0, offset, b"new") for offset in range(9)}
+
+    eventually(all_are_read)
+    assert any(f"positions of {topic}-0 are not committed" in warning for warning in query.ask("warnings"))
+    query.stop()
 
 
 def test_remaining_records_are_read_for_any_auto_offset_reset(start_query, sandbox, group, topic_factory, produce):

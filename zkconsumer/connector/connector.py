@@ -226,6 +226,7 @@ class ConsumerConnector:
             NotOwner: ``offsets`` names a partition that is not owned, without ``force``. Without ``offsets``: a
                 partition was taken away of which a stream's user holds uncommitted records; everything else is
                 committed.
+            OffsetsNotStored: the store refused some, or they are of a topic that was deleted; the others are stored.
             RetriableError, MembershipLost: not committed.
             GroupAuthorizationFailed: not committed to Kafka, since a permission on the group is missing.
             ConsumerClosed: the connector was shut down.

@@ -130,23 +130,31 @@ class OffsetCommitter:
         positions = self._positions(handed_out=self._commits_deliveries)
         if partitions is not None:
             positions = {partition: offset for partition, offset in positions.items() if partition in partitions}
-        positions = self._without_recreated(positions)
-        durable = self._made_durable(positions)
+        durable = self._without_recreated(self._made_durable(positions))
         _expect_all(durable.keys() - self._write(durable))
         return all_ours
 
-    def _without_recreated(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Positions without those of topics that do not exist any more, also if there is one of the same name again."""
-        recreated = self._protocol.recreated(self.partitions.unstored(positions).keys())
+    def _without_recreated(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Offsets without those of topics that do not exist any more, also if there is one of the same name again.
+
+        After ``before_commit``, which may take long. Also an offset that the user names: 1. records up to 1000 are
+        handed out; 2. the topic is created again, and the partition started at 0; 3. the user commits 1000. Not where
+        the user forces the commit of a partition that this member does not own.
+        """
+        owned = {partition: offset for partition, offset in offsets.items() if self.partitions[partition].is_owned}
+        recreated = set(self._protocol.recreated(self.partitions.unstored(owned).keys()))
         if recreated and not self._releasing:
             self._signal.raise_flag()
+        if former := [partition for partition, offset in owned.items() if offset <= self.partitions[partition].former]:
+            positions = self._fetch.positions(handed_out=True)
+            recreated.update(partition for partition in former if positions.get(partition, 0) < offsets[partition])
         if recreated:
             _log.warning(
                 "group %s: positions of %s are not committed, since the topic was deleted",
                 self._group,
                 name_some(list(map(str, sorted(recreated)))),
             )
-        return {partition: offset for partition, offset in positions.items() if partition not in recreated}
+        return {partition: offset for partition, offset in offsets.items() if partition not in recreated}
 
     def verify_ownership(self) -> bool:
         """True if the group still assigns every held partition to this member; the others are logged and given up."""
@@ -176,7 +184,7 @@ class OffsetCommitter:
                 are committed.
             RetriableError, MembershipLost: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
-            OffsetsNotStored: the store rejected some offsets; the others are stored.
+            OffsetsNotStored: the store rejected some offsets, or their topic was deleted; the others are stored.
         """
         if offsets is None:
             self._commit_everything()
@@ -209,12 +217,12 @@ class OffsetCommitter:
     def _commit_confirmed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit positions without waiting for their release: the user has confirmed them by the request.
 
-        Also if the answer is lost, since the next automatic commit would take back what may be stored. Offsets that the
-        store refused are not confirmed: the user, who gets the error, may process those records again.
+        Also if the answer is lost, since the next automatic commit would take back what may be stored. Offsets that are
+        refused are not confirmed: the user, who gets the error, may process those records again.
         """
         durable = self._made_durable(offsets)
         former = self.partitions.confirm(durable)
-        refused = durable.keys() - self._write(durable)
+        refused = durable.keys() - self._write(self._without_recreated(durable))
         self.partitions.confirm({partition: former[partition] for partition in refused})
         _expect_all(refused)
 

@@ -316,9 +316,10 @@ class Rebalancer:
 
     def _fetch_next(self, assignment: FetchAssignment, kept: Collection[TopicPartition] = ()) -> None:
         """Replace the assignment; if fetching cannot start, nothing has changed."""
+        positions = self._fetch.positions(handed_out=True)
         self._fetch.start(assignment)
         self.assignment = assignment
-        self._committer.owned().start(assignment, kept)
+        self._committer.owned().start(assignment, kept, positions)
 
     def _start(
         self, target: Target, kept: Set[TopicPartition], recreated: Set[TopicPartition]

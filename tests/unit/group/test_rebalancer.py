@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.fixtures.groupprotocol import Member
-from zkconsumer.errors import ConsumerClosed, GenerationEnded, OwnershipConflict, RegistrationLost, ThreadLimit, ZooKeeperUnavailable
+from zkconsumer.errors import (ConsumerClosed, GenerationEnded, OffsetsNotStored, OwnershipConflict, RegistrationLost, ThreadLimit, ZooKeeperUnavailable)
 from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
@@ -68,6 +68,34 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(member):
     member.rebalance(0, 1)
     assert member.store.offsets[P0] == 7, "the position is not committed"
     assert member.fetch.fetched == {P0: 0, P1: 6}
+
+
+@pytest.mark.parametrize("noticed", ["not yet", "while it existed", "when it was deleted"])
+def test_an_offset_of_a_topic_that_was_created_again_is_refused(member, noticed):
+    """Records up to 9 were handed out; the user commits some of them after the topic was created again."""
+    member.rebalance(0, 1)
+    member.fetch.move(p0=9, p1=6)
+    if noticed == "when it was deleted":
+        member.rebalance(1)
+    member.group.created_again = frozenset({P0})
+    if noticed != "not yet":
+        member.rebalance(0, 1)
+    with pytest.raises(OffsetsNotStored, match="t-0"):
+        member.committer.commit({P0: 8, P1: 6}, force=False)
+    assert member.offsets().get(0) in (None, 9), "at most what was committed before"
+    assert member.offsets()[1] == 6
+    member.rebalance(0, 1)
+    member.fetch.move(p0=8)
+    member.committer.commit({P0: 8}, force=False)
+    assert member.offsets() == {0: 8, 1: 6}
+
+
+def test_the_commit_of_a_partition_that_is_not_owned_may_be_forced(member):
+    member.rebalance(0)
+    member.rebalance(1)
+    member.group.created_again = frozenset({P0})
+    member.committer.commit({P0: 9}, force=True)
+    assert member.offsets()[0] == 9
 
 
 def test_an_offset_that_another_client_has_stored_counts_in_a_topic_that_was_created_again(member):

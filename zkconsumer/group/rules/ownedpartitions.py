@@ -59,6 +59,8 @@ class OwnedPartition:
         sent: offsets that were sent to the store since then, and not answered: each of them may be stored.
         refused: the last offset since then that the store did not take; of two stores (dual commit) one may have it.
         losses: how often it was given up or lost.
+        reached: up to where records of the topic were handed out before it was started last.
+        former: the same of an earlier topic of this name; 0 if there was none.
     """
 
     partition: TopicPartition
@@ -71,6 +73,8 @@ class OwnedPartition:
     sent: set[int] = field(default_factory=set)
     refused: int | None = None
     losses: int = 0
+    reached: int = 0
+    former: int = 0
 
     def enter(self, state: OwnershipState) -> None:
         """Change the state; entering the present one changes nothing."""
@@ -122,12 +126,20 @@ class OwnedPartition:
             offset = position
         return AssignedPartition(self.thread, None if outdated else offset, read, location, outdated, moved)
 
-    def start(self, assigned: AssignedPartition | None, *, kept: bool) -> None:
+    def start(self, assigned: AssignedPartition | None, *, kept: bool, reached: int = 0) -> None:
         """Fetching has started, with this partition as ``assigned``; None if the assignment does not have it.
 
         What the user has committed beyond the start is forgotten, unless the partition is ``kept``: it continues where
         it is.
+
+        Args:
+            assigned: as above.
+            kept: as above.
+            reached: its position before that, 0 if it had none.
         """
+        self.reached = max(self.reached, reached)
+        if assigned is not None and assigned.outdated and not kept:
+            self.former, self.reached = max(self.former, self.reached), 0
         self.stored, self.read = self.read or NO_OFFSET, None
         self._settle()
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
@@ -227,10 +239,19 @@ class OwnedPartitions:
             record.read = stored.get(record.partition)
         return [self[partition] for partition in stored]
 
-    def start(self, assignment: FetchAssignment, kept: Collection[TopicPartition]) -> None:
-        """Fetching has started; ``kept`` are the partitions that continue where they are."""
+    def start(
+        self,
+        assignment: FetchAssignment,
+        kept: Collection[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+    ) -> None:
+        """Fetching has started; ``kept`` are the partitions that continue where they are.
+
+        ``positions`` are those of the assignment before.
+        """
         for partition, record in self._records.items():
-            record.start(assignment.partitions.get(partition), kept=partition in kept)
+            position = positions.get(partition, 0)
+            record.start(assignment.partitions.get(partition), kept=partition in kept, reached=position)
 
     def confirm(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The user has committed these; returns what was confirmed before."""

@@ -36,14 +36,14 @@ class Partitions(OwnedPartitions):
 
     def start_it(self, offset=None, *, kept=()):
         self.generation += 1
-        self.start(FetchAssignment(self.generation, {P: AssignedPartition(THREAD, offset)}), kept)
+        self.start(FetchAssignment(self.generation, {P: AssignedPartition(THREAD, offset)}), kept, {})
 
     def start_without(self):
-        self.start(FetchAssignment(1, {}), ())
+        self.start(FetchAssignment(1, {}), (), {})
 
     def refuse(self):
         error = TopicAuthorizationFailed("no", "t", "Describe")
-        self.start(FetchAssignment(1, {P: AssignedPartition(THREAD, error=error)}), ())
+        self.start(FetchAssignment(1, {P: AssignedPartition(THREAD, error=error)}), (), {})
 
     def bring_to(self, state):
         """Bring it to a state by the events of a member."""
