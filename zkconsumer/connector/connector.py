@@ -216,7 +216,7 @@ class ConsumerConnector:
         self.shutdown()
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
-        """Commit everything that was handed out, or the given offsets.
+        """Commit everything that was handed out, or the given offsets; not those of a topic that was deleted.
 
         Args:
             offsets: next offset to consume by partition. They do not move the streams' positions.
@@ -226,7 +226,6 @@ class ConsumerConnector:
             NotOwner: ``offsets`` names a partition that is not owned, without ``force``. Without ``offsets``: a
                 partition was taken away of which a stream's user holds uncommitted records; everything else is
                 committed.
-            OffsetsNotStored: the store refused some, or they are of a topic that was deleted; the others are stored.
             RetriableError, MembershipLost: not committed.
             GroupAuthorizationFailed: not committed to Kafka, since a permission on the group is missing.
             ConsumerClosed: the connector was shut down.

@@ -139,7 +139,8 @@ class OffsetCommitter:
 
         After ``before_commit``, which may take long. Also an offset that the user names: 1. records up to 1000 are
         handed out; 2. the topic is created again, and the partition started at 0; 3. the user commits 1000. Not where
-        the user forces the commit of a partition that this member does not own.
+        the user forces the commit of a partition that this member does not own. No error: a listener that commits would
+        fail each attempt to release the partitions.
         """
         owned = {partition: offset for partition, offset in offsets.items() if self.partitions[partition].is_owned}
         recreated = set(self._protocol.recreated(self.partitions.unstored(owned).keys()))
@@ -184,7 +185,7 @@ class OffsetCommitter:
                 are committed.
             RetriableError, MembershipLost: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
-            OffsetsNotStored: the store rejected some offsets, or their topic was deleted; the others are stored.
+            OffsetsNotStored: the store rejected some offsets; the others are stored.
         """
         if offsets is None:
             self._commit_everything()
@@ -220,9 +221,9 @@ class OffsetCommitter:
         Also if the answer is lost, since the next automatic commit would take back what may be stored. Offsets that are
         refused are not confirmed: the user, who gets the error, may process those records again.
         """
-        durable = self._made_durable(offsets)
+        durable = self._without_recreated(self._made_durable(offsets))
         former = self.partitions.confirm(durable)
-        refused = durable.keys() - self._write(self._without_recreated(durable))
+        refused = durable.keys() - self._write(durable)
         self.partitions.confirm({partition: former[partition] for partition in refused})
         _expect_all(refused)
 
