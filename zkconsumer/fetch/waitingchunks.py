@@ -86,10 +86,6 @@ class WaitingChunks:
         active = [info for info in infos if info.partition not in paused] if paused else infos
         return active, [counts.get(info.partition, 0) for info in active]  # its index calls Python if a key is missing
 
-    def is_paused(self, partition: TopicPartition) -> bool:
-        """True between :meth:`pause` and :meth:`resume`."""
-        return partition in self._lines.paused
-
     def holds(self, chunk: Chunk) -> bool:
         """True if this chunk object is in the queue, paused or not."""
         return self._find(chunk)[1] >= 0

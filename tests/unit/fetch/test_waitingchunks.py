@@ -139,7 +139,6 @@ class Machine(RuleBasedStateMachine):
         counts = Counter(chunk.info.partition for chunk in self.here)
         for info in INFOS:
             assert self.waiting.count(info.partition) == counts[info.partition]
-            assert self.waiting.is_paused(info.partition) is (info.partition in self.paused)
         assert self.waiting.first() is next((chunk for chunk in self.here if chunk.has_records), None)
         active = [info for info in INFOS if info.partition not in self.paused]
         assert self.waiting.counts(INFOS) == (active, [counts[info.partition] for info in active])
