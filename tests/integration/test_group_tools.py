@@ -289,7 +289,7 @@ def lag(sandbox, group):
     )
     with closing(ZkSession.from_config(config)) as session:
         session.open()
-        with closing(LagSampler(ZooKeeperGroups(session, config), window=5)) as sampler:
+        with closing(LagSampler(ZooKeeperGroups(lambda: session, config), window=5)) as sampler:
             yield Lag(sampler, group.name)
 
 

@@ -285,7 +285,7 @@ def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, pro
     config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group.name)
     with closing(ZkSession.from_config(config)) as session:
         session.open()
-        with closing(LagSampler(ZooKeeperGroups(session, config), window=3)) as sampler:
+        with closing(LagSampler(ZooKeeperGroups(lambda: session, config), window=3)) as sampler:
             for at in (0, 35, 70):
                 sampler.sample([group.name], at)
             found = sampler.evaluate(group.name)
@@ -306,7 +306,7 @@ def test_a_jvm_member_that_is_paused_is_stop(group, topic_factory, produce, priv
     config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group.name)
     with closing(ZkSession.from_config(config)) as session:
         session.open()
-        with closing(LagSampler(ZooKeeperGroups(session, config), window=5)) as sampler:
+        with closing(LagSampler(ZooKeeperGroups(lambda: session, config), window=5)) as sampler:
             for at in (0, 10, 20, 31):
                 sampler.sample([group.name], at)
             assert sampler.evaluate(group.name).status is LagStatus.STOP

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     all_option,
@@ -22,6 +22,7 @@ from zkconsumer.cli.groupoptions import (
     storage_option,
     warn,
 )
+from zkconsumer.cli.groupsource import LateSession
 from zkconsumer.cli.progress import progress
 from zkconsumer.errors import name_some
 
@@ -92,10 +93,11 @@ def describe(
     config = of_brokers or connection.config()
     if table == "state" and config.bootstrap_servers is None:
         raise click.UsageError("--state is for groups that brokers coordinate: give --bootstrap-server")
-    with ExitStack() as stack:
-        session = None if of_brokers is not None else stack.enter_context(tool_session(config))
-        stack.enter_context(progress("reading"))
-        described, unread = describe_every_group(session, config, names, storage=storage, with_log_starts=unhealthy)
+    with closing(LateSession(config)) as late, progress("reading"):
+        open_session = None if of_brokers is not None else late
+        described, unread, silent = describe_every_group(
+            open_session, config, names, storage=storage, with_log_starts=unhealthy
+        )
     shown = list(described.values())
     if unhealthy:
         shown = [part for group in shown if (part := group.unhealthy()) is not None]
@@ -108,7 +110,7 @@ def describe(
         _print_znodes([group.in_znodes for group in shown if group.in_znodes is not None], storage, table)
         _print_at_brokers([group.at_brokers for group in shown if group.at_brokers is not None], table)
     problems = (problem for group in described.values() for problem in group.problems)
-    end_reading(unread, problems, found=unhealthy and bool(shown))
+    end_reading(unread, (*silent, *problems), found=unhealthy and bool(shown))
 
 
 def _table(form: str, *, of_members: bool, of_state: bool) -> Table:

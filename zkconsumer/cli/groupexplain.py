@@ -85,7 +85,7 @@ def explain_one(
 
     config, session = opened.config, opened.session
     looks = Looks(
-        None if session is None else lambda: _explain_znodes(session, storage, config, group, metrics),
+        None if session is None else lambda: _explain_znodes(session(), storage, config, group, metrics),
         None if config.bootstrap_servers is None else lambda: _explain_at_brokers(config, group, metrics),
         lambda error: _explain_coordinator(config, group, error),
         lambda evidence: unknown_at_brokers(group, evidence),

@@ -101,7 +101,7 @@ def status(
     UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the
     worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. Where
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, and for a group without members that has lag.
+    from WARN up, for a group without members that has lag, and if groups cannot be listed or read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
@@ -219,9 +219,8 @@ class _View(ABC):
             self._rebalances[group] = self._rebalances.get(group, 0) + any(
                 change.kind == "owner" for change in new_changes
             )
-        unread = {group: moment for group, moment in self._moments.items() if group in sampler.unread}
-        changes += [(group, GONE) for group in self._moments if group not in moments and group not in unread]
-        self._moments = {**unread, **moments}
+        changes += [(group, GONE) for group in self._moments if group not in moments]
+        self._moments = moments
         self._print(changes)
         self.warn(sampler.problems)
 

@@ -172,7 +172,7 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
 
     config, session = opened.config, opened.session
     looks = Looks(
-        None if session is None else lambda: verify_group(session, config, group),
+        None if session is None else lambda: verify_group(session(), config, group),
         None if config.bootstrap_servers is None else lambda: verify_broker_group(config, group),
         fail,
         str,

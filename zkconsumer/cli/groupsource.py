@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.groupoptions import require_kafka
+from zkconsumer.errors import ZooKeeperUnavailable
 
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -23,12 +26,55 @@ class OpenedGroups(NamedTuple):
     Attributes:
         source: where they are read.
         config: how the cluster is reached.
-        session: with ZooKeeper; None if the groups are those of brokers alone.
+        session: returns the session with ZooKeeper, or raises ZooKeeperUnavailable; None if the groups are those of
+            brokers alone.
     """
 
     source: GroupSource
     config: ConsumerConfig
-    session: ZkSession | None
+    session: Callable[[], ZkSession] | None
+
+
+class LateSession:
+    """A session with a ZooKeeper that may be down, as brokers answer without it; any thread may use it.
+
+    Args:
+        config: how it is reached.
+        interval: seconds between samples, which do not wait longer for a connection.
+    """
+
+    def __init__(self, config: ConsumerConfig, interval: float = math.inf) -> None:
+        longest_ms = config.zookeeper_connection_timeout_ms
+        if interval < longest_ms / 1000:
+            longest_ms = max(1000, round(1000 * interval))
+        self._config = dataclasses.replace(config, zookeeper_connection_timeout_ms=longest_ms)
+        self._opening = threading.Lock()
+        self._session: ZkSession | None = None
+
+    def __call__(self) -> ZkSession:
+        """The session; it is opened unless it is open.
+
+        Raises:
+            ZooKeeperUnavailable: no server answers; another call tries again.
+            ZooKeeperRefused, ChrootMissing: see :meth:`ZkSession.open`.
+        """
+        from zkconsumer.zookeeper.session import ZkSession
+
+        with self._opening:  # also while that waits for servers: a second session would have to wait, too
+            if self._session is None:
+                session = ZkSession.from_config(self._config)
+                session.open()
+                self._session = session
+        if not self._session.connected:  # kazoo connects again; a request would wait for the session timeout
+            raise ZooKeeperUnavailable(
+                f"no connection with ZooKeeper at {self._session.address}{self._session.last_failure}"
+            )
+        return self._session
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
 
 
 @contextmanager
@@ -49,7 +95,8 @@ def open_groups(
 
     Raises:
         click.UsageError: ``storage`` is of no use for groups of brokers.
-        ConfigError, ZooKeeperUnavailable, ChrootMissing: see there.
+        ConfigError, ZooKeeperUnavailable, ChrootMissing: see there; not where brokers are named as well: then ZooKeeper
+            is connected when it is read.
     """
     of_brokers = connection.broker_config()
     if of_brokers is not None:
@@ -59,24 +106,19 @@ def open_groups(
         with BrokerGroups(of_brokers, interval=interval) as groups:
             yield OpenedGroups(groups, of_brokers, None)
         return
-    config = connection.config()
-    with (
-        tool_session(config) as session,
-        closing(_groups_of_cluster(session, config, storage, interval, both=not of_zookeeper_alone)) as of_cluster,
-    ):
-        yield OpenedGroups(of_cluster, config, session)
-
-
-def _groups_of_cluster(
-    session: ZkSession, config: ConsumerConfig, storage: OffsetStorage, interval: float, *, both: bool
-) -> GroupSource:
-    """The groups of a cluster with a ZooKeeper, and those that brokers coordinate if ``bootstrap.servers`` is given."""
     from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 
-    in_znodes = ZooKeeperGroups(session, config, storage=storage, interval=interval)
-    if config.bootstrap_servers is None or not both:
-        return in_znodes
+    config = connection.config()
+    if config.bootstrap_servers is None or of_zookeeper_alone:
+        with tool_session(config) as session:
+            in_znodes = ZooKeeperGroups(lambda: session, config, storage=storage, interval=interval)
+            with closing(in_znodes):
+                yield OpenedGroups(in_znodes, config, lambda: session)
+        return
     from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.everygroup import EveryGroup
 
-    return EveryGroup(in_znodes, BrokerGroups(config, interval=interval))
+    with closing(LateSession(config, interval)) as late:
+        in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)
+        with closing(EveryGroup(in_znodes, BrokerGroups(config, interval=interval))) as every:
+            yield OpenedGroups(every, config, late)

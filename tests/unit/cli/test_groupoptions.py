@@ -1,6 +1,7 @@
 """How commands end that cannot read all groups."""
 
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -40,8 +41,10 @@ def znodes():
 
 @pytest.fixture
 def run(monkeypatch, znodes):
-    for module in (groupsource, groupdescribe, offsets, migrate):
+    for module in (groupsource, offsets, migrate):
         monkeypatch.setattr(module, "tool_session", lambda _config: nullcontext(znodes))
+    for module in (groupsource, groupdescribe):
+        monkeypatch.setattr(module, "LateSession", lambda *_: Mock(return_value=znodes))
     return lambda *words: CliRunner().invoke(command, [*words, "--zookeeper", "h:1"])
 
 

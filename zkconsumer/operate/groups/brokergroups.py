@@ -181,6 +181,7 @@ class BrokerGroups:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
         self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
         self._has_begun = False
+        self._listed: dict[int, frozenset[str]] = {}  # by broker, as of its last answer
         self.unlisted: tuple[str, ...] = ()
         self.times: Final = RecordTimes(self.asked.client, config)
 
@@ -204,11 +205,14 @@ class BrokerGroups:
     def names(self) -> list[str]:
         """Names of all groups of consumers, sorted. Why a broker has not listed its groups is :attr:`unlisted`.
 
+        A broker that does not answer still has those of its last answer, as long as it is one of the cluster, or the
+        partitions that it led have no leader.
+
         Raises:
             BrokerUnavailable: no broker answers.
             ProtocolError: the brokers coordinate no groups.
         """
-        client, names, problems = self.asked.client, set(), []
+        client, problems = self.asked.client, []
         self._begin_round()
         self._has_begun = True
         metadata = client.metadata([OFFSETS_TOPIC])
@@ -227,11 +231,13 @@ class BrokerGroups:
                 problems.append(f"groups of broker {broker.id} are missing: {error}")
                 errors.append(error)
             else:
-                names |= {name for name, kind in listed.items() if kind in OF_CONSUMERS}
+                self._listed[broker.id] = frozenset(name for name, kind in listed.items() if kind in OF_CONSUMERS)
         if errors and len(errors) == len(brokers):
             raise errors[0]
         self.unlisted = tuple(problems)
-        return sorted(names)
+        if not missing:
+            self._listed = {broker.id: names for broker in brokers if (names := self._listed.get(broker.id))}
+        return sorted(frozenset().union(*self._listed.values()))
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
@@ -241,7 +247,7 @@ class BrokerGroups:
         logs, problems = self.logs(list(observed.values()))
         samples = {name: _samples(group, at, logs) for name, group in observed.items()}
         of_groups = (problem for group in observed.values() for problem in group.problems)
-        return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems), self.unlisted)
+        return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems))
 
     def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
         """Groups by name, in the order given; and why others cannot be read, or that they do not exist.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, BrokerGroups, describe_group
-from zkconsumer.operate.groups.everygroup import failures_in_both, listed_by
+from zkconsumer.operate.groups.everygroup import EveryGroup, failures_in_both
 from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_groups
 from zkconsumer.operate.groups.observedgroup import unread_groups
-from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS
+from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.zookeeper.session import ZkSession
 
 D = TypeVar("D", GroupDescription, BrokerGroupDescription)
@@ -62,14 +63,20 @@ class DescribedGroups(NamedTuple):
     Attributes:
         groups: by name, in the order of the names that were given, or sorted.
         unread: which groups, or parts of them, are missing or cannot be read, one sentence each.
+        problems: which home of groups is silent, likewise.
     """
 
     groups: Mapping[str, EveryDescription]
     unread: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+
+Described = tuple[dict[str, D], dict[str, ZkConsumerError]]
+"""Groups by name, and why others cannot be read."""
 
 
 def describe_every_group(
-    session: ZkSession | None,
+    open_session: Callable[[], ZkSession] | None,
     config: ConsumerConfig,
     names: Sequence[str],
     *,
@@ -79,7 +86,7 @@ def describe_every_group(
     """Describe groups. Nothing is written.
 
     Args:
-        session: with ZooKeeper; None for groups of brokers alone.
+        open_session: returns a session with ZooKeeper; None for groups of brokers alone.
         config: how brokers are reached; those that ``bootstrap.servers`` names have groups, too.
         names: of groups; empty for all.
         storage: whose committed offset counts for groups in ZooKeeper.
@@ -88,35 +95,66 @@ def describe_every_group(
     Raises:
         ZkConsumerError: none of the named groups exists and can be read; or no group can be listed.
     """
-    in_znodes: dict[str, GroupDescription] = {}
-    at_brokers: dict[str, BrokerGroupDescription] = {}
-    failures: dict[str, ZkConsumerError] = {}
-    unread: tuple[str, ...] = ()
-    if session is not None:
-        wanted = names or sorted(session.children(CONSUMERS) or ())
-        descriptions = describe_groups(
-            session, config, wanted, storage=storage, with_log_starts=with_log_starts, failures=failures
-        )
-        in_znodes = {description.group: description for description in descriptions}
-    if config.bootstrap_servers is not None:
+    if open_session is None:
         with BrokerGroups(config) as brokers:
-            if not names:
-                listed, unread = (brokers.names(), brokers.unlisted) if session is None else listed_by(brokers)
-            observed, not_at_brokers = brokers.read(names or sorted(listed))
-            # A group in ZooKeeper that stores offsets in Kafka is none of the brokers.
-            chosen = [group for name, group in observed.items() if name not in in_znodes or group.live]
-            logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
-        at_brokers = {group.group: describe_group(group, logs, reasons) for group in chosen}
-        if session is None:
-            failures = not_at_brokers
-        else:
-            asked = dict.fromkeys((*failures, *not_at_brokers))
-            failures, parts = failures_in_both(asked, {*in_znodes, *at_brokers}, failures, not_at_brokers)
-            unread += parts
+            at_brokers, failures = _at_brokers(brokers, names or brokers.names(), (), with_log_starts)
+            return _found(names, {}, at_brokers, unread_groups(at_brokers, failures, names) + brokers.unlisted)
+    in_zookeeper = ZooKeeperGroups(open_session, config)
+    ask_zookeeper = partial(_in_znodes, open_session, config, storage, with_log_starts)
+    if config.bootstrap_servers is None:
+        in_znodes, failures = ask_zookeeper(names or in_zookeeper.names())
+        return _found(names, in_znodes, {}, unread_groups(in_znodes, failures, names))
+    with BrokerGroups(config) as brokers:
+        every = EveryGroup(in_zookeeper, brokers)
+        wanted = names or every.names()
+        in_znodes, no_znodes = every.in_znodes.ask(wanted, ask_zookeeper, lambda silence: ({}, silence))
+        at_brokers, not_at_brokers = every.at_brokers.ask(
+            wanted,
+            lambda asked: _at_brokers(brokers, asked, in_znodes, with_log_starts),
+            lambda silence: ({}, silence),
+        )
+    found = {*in_znodes, *at_brokers}
+    live = {name for name, description in at_brokers.items() if description.observed.live}
+    failures, partly_read = failures_in_both(wanted, found, live, no_znodes, not_at_brokers)
+    unread = unread_groups(found, failures, names, partly_read) + every.unlisted
+    return _found(names, in_znodes, at_brokers, unread, every.in_znodes.problems + every.at_brokers.problems)
+
+
+def _in_znodes(
+    open_session: Callable[[], ZkSession],
+    config: ConsumerConfig,
+    storage: OffsetStorage,
+    with_log_starts: bool,
+    names: Sequence[str],
+) -> Described[GroupDescription]:
+    failures: dict[str, ZkConsumerError] = {}
+    described = describe_groups(
+        open_session(), config, names, storage=storage, with_log_starts=with_log_starts, failures=failures
+    )
+    return {description.group: description for description in described}, failures
+
+
+def _at_brokers(
+    brokers: BrokerGroups, names: Sequence[str], in_znodes: Container[str], with_log_starts: bool
+) -> Described[BrokerGroupDescription]:
+    observed, failures = brokers.read(names)
+    # A group in ZooKeeper that stores offsets in Kafka is none of the brokers.
+    chosen = [group for name, group in observed.items() if name not in in_znodes or group.live]
+    logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
+    return {group.group: describe_group(group, logs, reasons) for group in chosen}, failures
+
+
+def _found(
+    names: Sequence[str],
+    in_znodes: Mapping[str, GroupDescription],
+    at_brokers: Mapping[str, BrokerGroupDescription],
+    unread: tuple[str, ...],
+    problems: tuple[str, ...] = (),
+) -> DescribedGroups:
     found = in_znodes.keys() | at_brokers.keys()
     groups = {
         name: EveryDescription(in_znodes.get(name), at_brokers.get(name))
         for name in names or sorted(found)
         if name in found
     }
-    return DescribedGroups(groups, (*unread_groups(groups, failures, names), *unread))
+    return DescribedGroups(groups, unread, problems)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError, ZkConsumerError
+from zkconsumer.errors import TRANSIENT, BrokerUnavailable, GroupMissing, ProtocolError, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.observedgroup import (
     BrokerState,
@@ -18,6 +18,8 @@ from zkconsumer.operate.groups.observedgroup import (
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,43 +118,119 @@ def counts_at_brokers(in_znodes_live: bool | None, at_brokers: str | None) -> bo
     return at_brokers is not None and not in_znodes_live
 
 
+class Home:
+    """One of the two places where groups are, and what it has answered; it may be silent for a while.
+
+    Args:
+        source: its groups.
+        described: its groups, in words.
+
+    Attributes:
+        listed: names as of its last answer; None if it has never answered.
+        unlisted: which groups are missing from the last :meth:`names`, one sentence each.
+        problems: that it was silent when it was asked last, in a sentence; nothing if it answered.
+    """
+
+    def __init__(self, source: GroupSource, described: str) -> None:
+        self.source: Final = source
+        self._described = described
+        self._silence: ZkConsumerError | None = None  # why it did not list its groups, until it is asked
+        self.listed: frozenset[str] | None = None
+        self.unlisted: tuple[str, ...] = ()
+        self.problems: tuple[str, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """Names of its groups; those of its last answer, if it does not answer now."""
+        self._silence = None
+        try:
+            self.listed, self.unlisted = frozenset(self.source.names()), self.source.unlisted
+        except NO_GROUP:
+            self.listed, self.unlisted = frozenset(), ()
+        except TRANSIENT as error:
+            self._silence, self.unlisted = error, (self._missing(error),)
+        return self.listed or frozenset()
+
+    def ask(
+        self,
+        groups: Sequence[str],
+        question: Callable[[list[str]], T],
+        silent: Callable[[dict[str, ZkConsumerError]], T],
+    ) -> T:
+        """Ask for groups that were there at its last answer, or for all if it has never answered.
+
+        Args:
+            groups: names of groups.
+            question: asks for some of them.
+            silent: makes the answer of errors by name, if it is silent, or was when it should have listed its groups:
+                then it is not asked, since it would be silent once more.
+        """
+        asked = [name for name in groups if self.listed is None or name in self.listed]
+        silence, self._silence, self.problems = self._silence, None, ()
+        if silence is None:
+            try:
+                return question(asked)
+            except TRANSIENT as error:
+                silence = error
+        self.problems = (self._missing(silence),)
+        return silent(dict.fromkeys(asked, silence))
+
+    def look(self, groups: Sequence[str], at: float) -> GroupsLook:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        return self.ask(
+            groups,
+            lambda asked: self.source.look(asked, at),
+            lambda failures: GroupsLook({}, {}, failures, self.problems),
+        )
+
+    def _missing(self, error: ZkConsumerError) -> str:
+        return f"{self._described} are missing: {error}"
+
+
 class EveryGroup:
     """A :class:`~zkconsumer.operate.groups.observedgroup.GroupSource` of both kinds.
 
-    A group of one name in both is one: its offset that counts is chosen as for a group in ZooKeeper.
+    A group of one name in both is one: its offset that counts is chosen as for a group in ZooKeeper. Where ZooKeeper or
+    the brokers do not answer, the groups of the other are read, and that is a problem.
 
     Args:
         in_znodes: groups in ZooKeeper; it closes them.
         at_brokers: those of the brokers of the same cluster; likewise.
 
     Attributes:
-        unlisted: which groups are missing from the last :meth:`names`, one sentence each.
+        in_znodes: ZooKeeper.
+        at_brokers: the brokers.
         times: when records of the groups' partitions were written.
     """
 
     def __init__(self, in_znodes: GroupSource, at_brokers: GroupSource) -> None:
-        self._in_znodes = in_znodes
-        self._at_brokers = at_brokers
-        self._listed: frozenset[str] | None = None  # at brokers; None if they were never listed
-        self.unlisted: tuple[str, ...] = ()
-        self.times: Final = in_znodes.times
+        self.in_znodes: Final = Home(in_znodes, "groups in ZooKeeper")
+        self.at_brokers: Final = Home(at_brokers, "groups that brokers coordinate")
+        self.times: Final = at_brokers.times
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Which groups are missing from the last :meth:`names`, one sentence each."""
+        return (*self.in_znodes.unlisted, *self.at_brokers.unlisted)
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
-        self._in_znodes.close()
-        self._at_brokers.close()
+        self.in_znodes.source.close()
+        self.at_brokers.source.close()
 
     def names(self) -> list[str]:
-        """Names of all groups of both kinds, sorted; without those of brokers, if these do not list them."""
-        names = self._in_znodes.names()
-        self._listed, self.unlisted = listed_by(self._at_brokers)
-        return sorted({*names, *self._listed})
+        """Names of all groups of both kinds, sorted; of one that does not answer, those of its last answer.
+
+        Raises:
+            ZkConsumerError: neither of them has ever answered.
+        """
+        names = sorted(self.in_znodes.names() | self.at_brokers.names())
+        if self.in_znodes.listed is None and self.at_brokers.listed is None:
+            raise BrokerUnavailable("; ".join(self.unlisted))
+        return names
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        in_znodes = self._in_znodes.look(groups, at)
-        asked = [name for name in groups if self._listed is None or name in self._listed]
-        at_brokers = self._at_brokers.look(asked, at)
+        in_znodes, at_brokers = self.in_znodes.look(groups, at), self.at_brokers.look(groups, at)
         found: dict[str, ObservedGroup] = {}
         samples = {**at_brokers.samples, **in_znodes.samples}
         for name in groups:
@@ -162,45 +240,44 @@ class EveryGroup:
                 samples[name] = _merged(in_znodes.samples[name], at_brokers.samples[name])
             elif (only := znodes or of_brokers) is not None:
                 found[name] = only
-        failures, unread = failures_in_both(groups, found, in_znodes.failures, at_brokers.failures)
+        live = {name for name, group in at_brokers.groups.items() if group.live}
+        failures, partly_read = failures_in_both(groups, found, live, in_znodes.failures, at_brokers.failures)
         problems = (*in_znodes.problems, *at_brokers.problems)
-        return GroupsLook(found, samples, failures, problems, (*self.unlisted, *unread))
+        return GroupsLook(found, samples, failures, problems, partly_read)
 
 
 NO_GROUP: Final = (GroupMissing, ProtocolError)
 """What shows that brokers do not have a group; those before 0.9 have none."""
 
 
-def listed_by(brokers: GroupSource) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Groups that brokers list beside those in ZooKeeper; and which are missing, one sentence each."""
-    try:
-        return frozenset(brokers.names()), brokers.unlisted
-    except NO_GROUP:
-        return frozenset(), ()
-    except BrokerUnavailable as error:
-        return frozenset(), (f"groups that brokers coordinate are missing: {error}",)
-
-
 def failures_in_both(
     names: Iterable[str],
     found: Container[str],
+    live_at_brokers: Container[str],
     in_znodes: Mapping[str, ZkConsumerError],
     at_brokers: Mapping[str, ZkConsumerError],
-) -> tuple[dict[str, ZkConsumerError], tuple[str, ...]]:
-    """Why groups are found nowhere, by name; and what is unknown of those found, one sentence each.
+) -> tuple[dict[str, ZkConsumerError], dict[str, ZkConsumerError]]:
+    """Why groups are found nowhere, by name; and why it is unknown what the other home has of those found.
 
-    ``in_znodes`` and ``at_brokers`` have the errors of each home, by name.
+    A group that has members at brokers counts as read while ZooKeeper is silent.
+
+    Args:
+        names: of the groups.
+        found: those that are found.
+        live_at_brokers: those that have members there.
+        in_znodes: the errors of ZooKeeper, by name.
+        at_brokers: those of brokers.
     """
     failures: dict[str, ZkConsumerError] = {}
-    unread: list[str] = []
+    partly_read: dict[str, ZkConsumerError] = {}
     for name in names:
-        errors = [error for place in (in_znodes, at_brokers) if (error := place.get(name)) is not None]
+        errors = [error for home in (in_znodes, at_brokers) if (error := home.get(name)) is not None]
         errors = [error for error in errors if not isinstance(error, NO_GROUP)]
-        if name in found:
-            unread += (f"a part of group {name} cannot be read: {error}" for error in errors)
-        else:
+        if name not in found:
             failures[name] = errors[0] if errors else missing_everywhere(name)
-    return failures, tuple(unread)
+        elif errors and not (name in live_at_brokers and isinstance(errors[0], TRANSIENT)):
+            partly_read[name] = errors[0]
+    return failures, partly_read
 
 
 def missing_everywhere(name: str) -> GroupMissing:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
-from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup, unread_groups
+from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup, unread_groups, why_unread
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -103,8 +103,9 @@ class LagSampler:
         with_ages: also ask when records were written that are older than the samples.
 
     Attributes:
-        observed: the groups of the last sample, by name.
-        unread: names of groups that exist, or may exist, and that the last sample could not read.
+        observed: the groups of the last sample, by name; one that it could not read, as a former one has read it.
+        unread: groups that exist, or may exist, and that the last sample could not read, or not enough to judge them;
+            the reasons by name.
         problems: what the last sample could not read, one sentence each.
     """
 
@@ -112,11 +113,12 @@ class LagSampler:
         self._source = source
         self._written_ms = source.times.look_up if with_ages else _unasked
         self._series = SampleSeries(window, max(window, history or window))
+        self._read: dict[str, ObservedGroup] = {}  # the last whole look at each group
+        self._failures: Mapping[str, ZkConsumerError] = {}
+        self._partly_read: Mapping[str, ZkConsumerError] = {}
         self.observed: dict[str, ObservedGroup] = {}
-        self.unread: frozenset[str] = frozenset()
+        self.unread: Mapping[str, str] = {}
         self.problems: tuple[str, ...] = ()
-        self._failures: dict[str, ZkConsumerError] = {}
-        self._unread: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
@@ -141,16 +143,28 @@ class LagSampler:
             ZooKeeperUnavailable: no server answers.
         """
         look = self._source.look(groups, at)
-        self._series.append(look.samples, self._written_ms, time.time() * 1000)
+        self._failures, self._partly_read = look.failures, look.partly_read
+        failures = {n: str(error) for n, error in look.failures.items() if not isinstance(error, GroupMissing)}
+        # One that has members where it was read is judged by them.
+        parts = {
+            n: f"a part of it cannot be read: {error}"
+            for n, error in look.partly_read.items()
+            if not look.groups[n].live
+        }
+        self.unread = {**failures, **parts}
+        kept = {name: self._read[name] for name in self.unread if name in self._read}
+        new = {name: samples for name, samples in look.samples.items() if name not in kept}
+        self._series.append(new, self._written_ms, time.time() * 1000)
         self._series.keep({*look.groups, *look.failures})
-        self.observed, self._failures, self._unread = look.groups, look.failures, look.unread
-        self.unread = frozenset(n for n, error in look.failures.items() if not isinstance(error, GroupMissing))
-        failed = (f"group {group} cannot be read: {failure}" for group, failure in look.failures.items())
-        self.problems = tuple(dict.fromkeys((*failed, *look.unread, *look.problems)))
+        self._read = {**{name: group for name, group in look.groups.items() if name not in self.unread}, **kept}
+        self.observed = {**look.groups, **self._read}
+        failed = why_unread({name: error for name, error in look.failures.items() if name not in failures})
+        self.problems = tuple(dict.fromkeys((*failed, *self.missing(), *look.problems)))
 
     def missing(self, named: Collection[str] = ()) -> tuple[str, ...]:
-        """Those of the problems that are groups, or homes of groups; raises as :func:`unread_groups`."""
-        return (*unread_groups(self.observed, self._failures, named), *self._unread)
+        """Those of the problems that are groups, parts or homes of groups; raises as :func:`unread_groups`."""
+        unread = unread_groups(self.observed, self._failures, named, self._partly_read)
+        return (*unread, *self._source.unlisted)
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""
@@ -159,7 +173,8 @@ class LagSampler:
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
         observed = self.observed[group]
-        return self._series.evaluate(group, len(observed.live), observed.mark)
+        evaluated = self._series.evaluate(group, len(observed.live), observed.mark)
+        return evaluated if (reason := self.unread.get(group)) is None else evaluated.outdated(reason)
 
     def moments(self) -> dict[str, GroupMoment]:
         """Each group of the last sample, evaluated."""

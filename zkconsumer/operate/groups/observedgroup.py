@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from zkconsumer.errors import GroupMissing, name_some
@@ -141,14 +142,14 @@ class GroupsLook(NamedTuple):
         samples: of each partition of each group.
         failures: why others cannot be read, by name.
         problems: what is unknown, one sentence each.
-        unread: groups that are not listed, and what cannot be read of others where they are, too; likewise.
+        partly_read: why groups that are found cannot be read where they may be, too, by name.
     """
 
     groups: dict[str, ObservedGroup]
     samples: dict[str, dict[TopicPartition, LagSample]]
     failures: dict[str, ZkConsumerError]
     problems: tuple[str, ...]
-    unread: tuple[str, ...] = ()
+    partly_read: Mapping[str, ZkConsumerError] = MappingProxyType({})
 
 
 class GroupSource(Protocol):
@@ -185,9 +186,12 @@ class GroupSource(Protocol):
 
 
 def unread_groups(
-    found: Collection[object], failures: Mapping[str, ZkConsumerError], named: Collection[str]
+    found: Collection[object],
+    failures: Mapping[str, ZkConsumerError],
+    named: Collection[str],
+    partly_read: Mapping[str, ZkConsumerError] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Why groups cannot be read, one sentence each: a command shows the others, and its exit code says so.
+    """Why groups, or parts of them, cannot be read, in sentences: a command shows the rest, and its exit code says so.
 
     A group that was listed, and not named, may have been deleted since.
 
@@ -196,8 +200,17 @@ def unread_groups(
     """
     if named and failures and not found:
         raise next(iter(failures.values()))
-    counting = (name for name, error in failures.items() if name in named or not isinstance(error, GroupMissing))
-    return tuple(f"group {name} cannot be read: {failures[name]}" for name in counting)
+    counting = {n: error for n, error in failures.items() if n in named or not isinstance(error, GroupMissing)}
+    return (*why_unread(counting), *why_unread(partly_read, "a part of "))
+
+
+def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Iterator[str]:
+    """A sentence for each reason: a server that does not answer may have thousands of groups."""
+    by_reason: dict[str, list[str]] = {}
+    for group, failure in failures.items():
+        by_reason.setdefault(str(failure), []).append(group)
+    for reason, groups in by_reason.items():
+        yield f"{part}group{'s' if len(groups) > 1 else ''} {name_some(groups)} cannot be read: {reason}"
 
 
 def missing_topics(group: ObservedGroup) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
@@ -38,7 +38,7 @@ class ZooKeeperGroups:
     """A :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`. It keeps its connections to brokers.
 
     Args:
-        session: an open session.
+        open_session: returns an open session; its errors are those of :meth:`names` and :meth:`look`.
         config: how brokers are reached.
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
@@ -51,14 +51,14 @@ class ZooKeeperGroups:
 
     def __init__(
         self,
-        session: ZkSession,
+        open_session: Callable[[], ZkSession],
         config: ConsumerConfig,
         *,
         storage: OffsetStorage = "auto",
         bootstrap: Sequence[Broker] = (),
         interval: float = math.inf,
     ) -> None:
-        self._session = session
+        self._open_session = open_session
         self._config = config
         self._storage: OffsetStorage = storage
         self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
@@ -74,12 +74,13 @@ class ZooKeeperGroups:
 
     def names(self) -> list[str]:
         """Names of all groups that ever existed in ZooKeeper, sorted."""
-        return self._open_registry().groups()
+        return self._open_registry(self._open_session()).groups()
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        group_reader = self._open_registry()
-        reads = read_groups(self._session, group_reader, groups)
+        session = self._open_session()
+        group_reader = self._open_registry(session)
+        reads = read_groups(session, group_reader, groups)
         groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
         self._asked.begin_round()
@@ -97,9 +98,9 @@ class ZooKeeperGroups:
         self._in_kafka = {group: self._in_kafka[group] for group in reads.groups}
         return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))
 
-    def _open_registry(self) -> GroupReader:
+    def _open_registry(self, session: ZkSession) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_group_reader(self._session, self._config, without_brokers=True)
+        return open_group_reader(session, self._config, without_brokers=True)
 
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs

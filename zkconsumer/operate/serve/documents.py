@@ -44,8 +44,11 @@ def group_document(
     snapshot: GroupsSnapshot, group: GroupSnapshot, now: float, failure: str | None = None
 ) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
+    sampled = _sampled(snapshot, now, failure or group.unread)
+    if group.unread is not None:
+        sampled |= {"sampled_ms": group.history[-1].at_ms, "stale": True}
     return {
-        **_sampled(snapshot, now, failure),
+        **sampled,
         **lag_document(group.observed.group, group.lag),
         "members": member_documents(
             group.members, ((lag.newest.owner, lag.lag) for lag in group.lag.partitions.values())

@@ -78,6 +78,7 @@ class GroupSnapshot:
         window: number of samples in a full window.
         history: a row for each sample, oldest first.
         rebalances: those within the history, oldest first.
+        unread: why the newest sample could not read it, so that all this is older; None if it could.
     """
 
     observed: ObservedGroup
@@ -85,6 +86,7 @@ class GroupSnapshot:
     window: int
     history: tuple[LagRow, ...]
     rebalances: tuple[Rebalance, ...]
+    unread: str | None = None
 
     # These are computed when they are first asked for: it costs more than the sample itself.
 
@@ -92,13 +94,15 @@ class GroupSnapshot:
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
         observed = self.observed
-        return evaluate_group(self.samples, self.window, members=len(observed.live), mark=observed.mark)
+        lag = evaluate_group(self.samples, self.window, members=len(observed.live), mark=observed.mark)
+        return lag if self.unread is None else lag.outdated(self.unread)
 
     @cached_property
     def line(self) -> Mapping[str, Any]:
         """The group in the list of the API.
 
-        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown.
+        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown;
+        ``stale`` is true if the newest sample could not read the group, for the ``reason``.
         """
         observed, lag = self.observed, self.lag
         ages = [evaluated.lag_s for evaluated in lag.partitions.values() if evaluated.lag]
@@ -108,6 +112,7 @@ class GroupSnapshot:
             "status": listing.status.value,
             "severity": listing.status.severity,
             "is_problem": lag.is_problem,
+            "stale": self.unread is not None,
             "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,
             "partitions": len(observed.partitions),
@@ -165,8 +170,8 @@ class RecordedGroup(NamedTuple):
 class LagRecorder:
     """Makes snapshots of what a sampler found, and keeps the history; one thread uses it.
 
-    A group that a sample does not find keeps its history as long as that would keep its last row: it may only have
-    been unreadable for a moment.
+    A group that a sample cannot read has no new row. One that a sample does not find keeps its history as long as that
+    would keep its last row.
 
     Args:
         window: number of samples in a full window.
@@ -190,9 +195,11 @@ class LagRecorder:
             samples = sampler.samples(name)
             recorded = self._recorded.get(name)
             rows = () if recorded is None else recorded.rows
-            rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
+            unread = sampler.unread.get(name)
+            if unread is None or not rows:
+                rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
             rebalances = () if recorded is None else _rebalances(recorded, observed, at_ms, rows[0].at_ms)
-            groups[name] = GroupSnapshot(observed, samples, self._window, rows, rebalances)
+            groups[name] = GroupSnapshot(observed, samples, self._window, rows, rebalances, unread)
             self._recorded[name] = RecordedGroup(rows, rebalances, observed)
         oldest_ms = at_ms - round(1000 * self._kept * self._interval)
         self._recorded = {name: group for name, group in self._recorded.items() if group.rows[-1].at_ms > oldest_ms}

@@ -176,7 +176,8 @@ class HistoryFile:
             self._database.execute("BEGIN")
             try:
                 for name, group in snapshot.groups.items():
-                    self._append(name, group, snapshot)
+                    if group.unread is None:
+                        self._append(name, group, snapshot)
                 self._delete_before(snapshot.at_ms - self._kept_ms)
                 self._appended += 1
                 if self._appended % _APPENDED_BETWEEN == 0:

@@ -12,13 +12,15 @@ from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.everygroup import EveryGroup, GroupInBoth
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.groupdocuments import every_document
-from zkconsumer.operate.groups.observedgroup import GroupsLook
+from zkconsumer.operate.groups.observedgroup import GroupsLook, unread_groups
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SILENT, REFUSED = BrokerUnavailable("no broker answers"), ZkConsumerError("refused")
+LIVE_ZNODES = group_znodes(members={"g_a": Subscription({"t": 1})}, topics={"t": 1})
 MARK = MigrationMark("migrated", "kafka:g", 1)
 
 
@@ -54,6 +56,8 @@ class Source:
 
     def look(self, groups, at):
         self.asked.append(list(groups))
+        if isinstance(self.unavailable, BrokerUnavailable):
+            raise self.unavailable
         found = {name: self.groups[name] for name in groups if name in self.groups}
         samples = {
             name: {p: sample(group.owners.get(p), is_live=group.is_live(p)) for p in group.partitions}
@@ -114,27 +118,68 @@ def test_brokers_are_asked_for_their_groups_only():
 
 
 def test_brokers_that_list_nothing_are_a_problem():
-    every = EveryGroup(Source([group_znodes()]), Source(unavailable=BrokerUnavailable("no broker answers")))
+    every = EveryGroup(Source([group_znodes()]), Source(unavailable=SILENT))
     assert every.names() == ["g"]
-    assert every.look(["g"], 0.0).unread == ("groups that brokers coordinate are missing: no broker answers",)
+    assert every.unlisted == ("groups that brokers coordinate are missing: no broker answers",)
+    assert every.look(["g"], 0.0).problems == every.unlisted
 
 
 def test_brokers_before_0_9_have_no_groups():
     old = ProtocolError("no common version")
     every = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old}, unavailable=old))
     assert every.names() == ["g"]
-    assert every.look(["g"], 0.0).unread == every.unlisted == ()
+    assert (every.look(["g"], 0.0).partly_read, every.unlisted) == ({}, ())
     look = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old})).look(["g", "h"], 0.0)
-    assert (list(look.groups), look.unread) == (["g"], ())
+    assert (list(look.groups), look.partly_read) == (["g"], {})
     assert "neither in ZooKeeper nor at the brokers" in str(look.failures["h"])
 
 
+@pytest.mark.parametrize("silent", ["zookeeper", "brokers"])
+def test_a_home_that_becomes_silent_keeps_its_groups_unread(silent):
+    zookeeper, brokers = Source([group_znodes()]), Source([at_brokers(T0, name="h"), at_brokers(name="g")])
+    every = EveryGroup(zookeeper, brokers)
+    every.look(every.names(), 0.0)
+    home = zookeeper if silent == "zookeeper" else brokers
+    home.unavailable, before = SILENT, len(home.asked)
+    assert every.names() == ["g", "h"]
+    look = every.look(every.names(), 1.0)
+    assert len(home.asked) == before, "it has not answered just now"
+    assert "g" in look.groups
+    assert look.partly_read == {"g": SILENT}
+    assert ("h" in look.groups, set(look.failures)) == ((True, set()) if silent == "zookeeper" else (False, {"h"}))
+    assert look.problems == every.unlisted
+    home.unavailable = None
+    home.groups.pop("g")
+    assert every.look(every.names(), 2.0).partly_read == {}
+
+
+@pytest.mark.parametrize(
+    ("in_znodes", "of_brokers", "partly_read"),
+    [
+        (Source(unavailable=SILENT), Source([at_brokers(T0)]), {}),
+        (Source(unavailable=SILENT), Source([at_brokers()]), {"g": SILENT}),
+        (Source(failures={"g": REFUSED}), Source([at_brokers(T0)]), {"g": REFUSED}),
+        (Source([LIVE_ZNODES]), Source(unavailable=SILENT), {"g": SILENT}),
+    ],
+    ids=["live at brokers", "no members at brokers", "ZooKeeper refuses", "live in ZooKeeper"],
+)
+def test_only_a_group_that_is_live_at_brokers_needs_no_answer_of_a_silent_zookeeper(in_znodes, of_brokers, partly_read):
+    look = EveryGroup(in_znodes, of_brokers).look(["g"], 0.0)
+    assert (list(look.groups), look.partly_read) == (["g"], partly_read)
+
+
+def test_groups_of_two_silent_homes_cannot_be_listed():
+    every = EveryGroup(Source(unavailable=SILENT), Source(unavailable=SILENT))
+    with pytest.raises(BrokerUnavailable, match=r"groups in ZooKeeper are missing.*coordinate are missing"):
+        every.names()
+
+
 def test_why_a_group_cannot_be_read():
-    refused = ZkConsumerError("refused")
-    every = EveryGroup(Source([group_znodes()]), Source(failures={"g": refused, "h": refused}))
+    every = EveryGroup(Source([group_znodes()]), Source(failures={"g": REFUSED, "h": REFUSED}))
     look = every.look(["g", "h", "i"], 0.0)
-    assert look.unread == ("a part of group g cannot be read: refused",)
-    assert look.failures["h"] is refused
+    assert look.partly_read == {"g": REFUSED}
+    assert unread_groups(look.groups, {}, (), look.partly_read) == ("a part of group g cannot be read: refused",)
+    assert look.failures["h"] is REFUSED
     assert "neither in ZooKeeper nor at the brokers" in str(look.failures["i"])
 
 

@@ -79,7 +79,7 @@ def test_a_group_that_may_not_be_read_costs_only_itself(znodes, parent):
 def test_a_member_whose_registration_cannot_be_read_is_a_member(znodes):
     znodes.write("/consumers/g/ids/g_b", b"not JSON")
     (found,) = describe_groups(znodes, CONFIG, ["g"])
-    with closing(ZooKeeperGroups(znodes, CONFIG)) as source:
+    with closing(ZooKeeperGroups(lambda: znodes, CONFIG)) as source:
         (listed,), _, _ = list_groups(source, ["g"])
     assert [(one.id, one.partitions, one.threads, one.pattern) for one in found.members] == [
         ("g_a", 2, {"t": 1}, "static"),
@@ -153,7 +153,7 @@ def test_groups_are_described_with_what_brokers_report(znodes):
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end = 9, 5
         (found,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker], with_log_starts=True)
-        with closing(ZooKeeperGroups(znodes, CONFIG, bootstrap=[stub.broker])) as source:
+        with closing(ZooKeeperGroups(lambda: znodes, CONFIG, bootstrap=[stub.broker])) as source:
             (listed,), _, problems = list_groups(source, ["g"])
     assert [(p.committed, p.log_start, p.log_end, p.lag) for p in found.partitions] == [(5, 0, 9, 4), (5, 0, 5, 0)]
     assert (listed.lag, listed.members, listed.status, problems) == (4, 1, LagStatus.UNKNOWN, ())
@@ -224,7 +224,9 @@ def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
 
 
 def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):
-    with closing(LagSampler(ZooKeeperGroups(without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2)) as sampler:
+    with closing(
+        LagSampler(ZooKeeperGroups(lambda: without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2)
+    ) as sampler:
         sampler.sample(["g"], at=0.0)
         stub.log(TopicPartition("t", 2)).end = 1
         sampler.sample(["g"], at=1.0)

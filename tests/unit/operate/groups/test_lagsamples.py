@@ -24,12 +24,12 @@ GROUPS = ["g", *(f"g{number}" for number in range(20))]
 def test_a_sampler_keeps_as_many_samples_as_it_is_told():
     with (
         running_stub_broker() as stub,
-        closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG, bootstrap=[stub.broker]), window=2)) as sampler,
+        closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG, bootstrap=[stub.broker]), window=2)) as sampler,
     ):
         for at in range(5):
             sampler.sample(["g"], at)
         assert [sample.at for sample in sampler.samples("g")[P0]] == [3, 4]
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2, history=3)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2, history=3)) as sampler:
         for at in range(5):
             sampler.sample(["g"], at)
         assert [sample.at for sample in sampler.samples("g")[P0]] == [2, 3, 4]
@@ -46,14 +46,14 @@ def test_a_record_is_dated_as_soon_as_no_sample_shows_when_it_was_written():
 
 
 def test_groups_that_are_not_sampled_are_forgotten():
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampler.sample(["g"], 0)
         sampler.sample([], 1)
         assert sampler.samples("g") == {}
 
 
 def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_do():
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampler.sample(["g", "h"], 0)
         assert list(sampler.observed) == ["g"]
         assert sampler.problems[0].startswith("group h cannot be read: group h does not exist")
@@ -64,7 +64,7 @@ def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_d
 
 
 def test_without_brokers_lag_is_unknown():
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampler.sample(["g"], 0)
         assert sampler.evaluate("g").status is LagStatus.UNKNOWN
         assert "no broker is registered" in sampler.problems[0]
@@ -89,7 +89,7 @@ def test_a_silent_broker_is_asked_once_per_sample(many_groups):
         stub.coordinator = other
         brokers = [stub.broker, other]
         with closing(
-            LagSampler(ZooKeeperGroups(many_groups, CONFIG, bootstrap=brokers, interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=brokers, interval=0.1), window=2)
         ) as sampler:
             for number in (1, 2):
                 sampler.sample(GROUPS, number)
@@ -107,7 +107,9 @@ def test_a_silent_broker_is_asked_once_per_sample(many_groups):
 
 def test_groups_without_a_coordinator_wait_together(many_groups):
     with running_stub_broker() as stub:
-        with closing(LagSampler(ZooKeeperGroups(many_groups, CONFIG, bootstrap=[stub.broker]), window=2)) as sampler:
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker]), window=2)
+        ) as sampler:
             sampler.sample(GROUPS, 0)
         assert stub.searches == 5 * len(GROUPS)
     (problem,) = (one for one in sampler.problems if "in Kafka" in one)
@@ -120,7 +122,7 @@ def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
         stub.log(P0).end, stub.log(P1).end, leader.log(P1).end = 9, 9, 9
         stub.elsewhere[P1] = Broker(1, leader.broker.host, leader.broker.port)
         with closing(
-            LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
         ) as sampler:
             sampler.sample(["g"], 0)
             leader.asked = lambda partitions: asked.append(partitions) or frozen.wait()
@@ -140,7 +142,7 @@ def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups
         stub.committed[P0] = 8
         stub.coordinator = stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
         ) as sampler:
             sampler.sample(["g"], 0)
             stub.coordinator = None
@@ -156,7 +158,7 @@ def test_of_equal_offsets_the_sample_has_the_write_of_the_one_that_counts(many_g
         stub.committed[P0] = 5
         stub.coordinator = stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(many_groups, CONFIG, storage=storage, bootstrap=[stub.broker]), window=2)
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, storage=storage, bootstrap=[stub.broker]), window=2)
         ) as sampler:
             sampler.sample(["g"], 0)
         (sample,) = sampler.samples("g")[P0]
@@ -167,7 +169,9 @@ def test_an_offset_in_kafka_that_one_answer_refuses_is_unknown(many_groups):
     with running_stub_broker() as stub:
         stub.committed[P0] = 8
         stub.coordinator = stub.broker
-        with closing(LagSampler(ZooKeeperGroups(many_groups, CONFIG, bootstrap=[stub.broker]), window=2)) as sampler:
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker]), window=2)
+        ) as sampler:
             sampler.sample(["g"], 0)
             stub.committed_errors = dict.fromkeys((P0, P1), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             sampler.sample(["g"], 1)
@@ -184,7 +188,7 @@ def test_an_offset_that_was_refused_stays_unknown_while_the_coordinator_is_away(
         stub.coordinator = stub.broker
         stub.committed_errors = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         with closing(
-            LagSampler(ZooKeeperGroups(many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=3)
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=3)
         ) as sampler:
             sampler.sample(["g"], 0)
             stub.coordinator = None
@@ -199,7 +203,7 @@ def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):
         stub.coordinator, stub.committed[P0] = stub.broker, 8
         registration = b'{"version":1,"host":"%s","port":%d}' % (stub.broker.host.encode(), stub.broker.port)
         many_groups.write("/brokers/ids/0", registration)
-        with closing(LagSampler(ZooKeeperGroups(many_groups, CONFIG), window=2)) as sampler:
+        with closing(LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG), window=2)) as sampler:
             sampler.sample(["g"], 0)
             many_groups.delete("/brokers/ids/0")
             sampler.sample(["g"], 1)

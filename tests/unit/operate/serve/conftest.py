@@ -16,6 +16,7 @@ class Sampled:
 
     def __init__(self):
         self.observed = {}
+        self.unread = {}
         self.problems = ()
         self._samples = {}
 

@@ -79,3 +79,12 @@ def test_a_snapshot_is_stale_after_three_intervals():
     taken = snapshot(at=100.0)
     assert not taken.is_stale(130.0)
     assert taken.is_stale(130.1)
+
+
+def test_a_group_that_cannot_be_read_keeps_its_last_row(sampled):
+    recorder = LagRecorder(2, 9, 1.0)
+    record(recorder, sampled, 5)
+    sampled.unread = {"g": "no broker answers"}
+    group = record(recorder, sampled, 5)
+    assert [row.lag(0) for row in group.history] == [0]
+    assert (group.line["status"], group.line["stale"], group.line["reason"]) == ("UNKNOWN", True, "no broker answers")

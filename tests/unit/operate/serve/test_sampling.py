@@ -15,7 +15,7 @@ CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 
 
 def test_what_a_sample_cannot_read_is_logged_once(caplog):
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampling = GroupSampling(sampler, LagRecorder(2, 9, 0.01), 0.01)
         sampling.start()
         eventually(lambda: sampling.newest and len(sampling.newest.groups["g"].history) > 2)
@@ -39,7 +39,7 @@ class FullDisk:
 
 def test_sampling_goes_on_while_the_history_cannot_be_written(caplog):
     file = FullDisk()
-    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group(), CONFIG), window=2)) as sampler:
+    with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampling = GroupSampling(sampler, LagRecorder(2, 9, 0.01), 0.01, file=file)
         sampling.start()
         eventually(lambda: sampling.newest and len(sampling.newest.groups["g"].history) > 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -241,6 +241,10 @@ class GroupLag:
     def is_problem(self) -> bool:
         """True from WARN up, and for a group without members that has lag."""
         return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
+
+    def outdated(self, reason: str) -> GroupLag:
+        """The same of a group that cannot be read now, which is therefore UNKNOWN."""
+        return replace(self, status=LagStatus.UNKNOWN, reason=reason)
 
 
 def evaluate_group(

@@ -1,0 +1,132 @@
+"""Groups of ZooKeeper and of brokers, while one of the two does not answer."""
+
+import json
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures.consumers import collect, consumers
+from tests.fixtures.groupnodes import GroupNodes
+from tests.fixtures.sandbox import PATIENT, Topics
+from tests.fixtures.serve import serving
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
+from zkconsumer.cli.main import command
+
+pytestmark = pytest.mark.integration
+
+TIMEOUTS = ("-p", "zookeeper.session.timeout.ms=3000", "-p", "zookeeper.connection.timeout.ms=2000")
+
+
+@pytest.fixture
+def of_brokers(sandbox, filled_topic, unique_name):
+    """A group of brokers with a member that has consumed all; its name."""
+    topic = filled_topic(3)
+    settings = {"group_protocol": "kafka", "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": sandbox.bootstrap_servers}, unique_name, **settings) as make:
+        received = collect(make().create_message_streams({topic: 1})[topic])
+        eventually(lambda: len(received) == 6)
+        yield unique_name
+
+
+@pytest.fixture
+def zookeeper(start_zookeeper):
+    """A server that can be paused; brokers of the group above do not need it."""
+    server = start_zookeeper()
+    yield server
+    server.resume()
+
+
+def run(zookeeper, sandbox, *words):
+    named = ("--zookeeper", zookeeper.address, "--bootstrap-server", sandbox.bootstrap_servers, *TIMEOUTS)
+    return CliRunner().invoke(command, ["groups", *words, *named])
+
+
+def test_a_silent_zookeeper_does_not_hide_groups_of_brokers(zookeeper, sandbox, of_brokers):
+    group = of_brokers
+    zookeeper.pause()
+    listed = run(zookeeper, sandbox, "list")
+    assert (listed.exit_code, group in listed.stdout.splitlines()) == (0, True)
+    assert "warning: groups in ZooKeeper are missing: no ZooKeeper server" in listed.stderr
+    described = run(zookeeper, sandbox, "describe", "--group", group, "--json")
+    assert (described.exit_code, json.loads(described.stdout)["members"][0]["protocol"]) == (0, "kafka")
+    assert "warning: groups in ZooKeeper are missing: no ZooKeeper server" in described.stderr
+    short = ("--interval", "50ms", "--samples", "2")
+    status = run(zookeeper, sandbox, "status", "--group", group, *short, "--json")
+    assert (status.exit_code, json.loads(status.stdout)["status"]) == (0, "OK")
+    assert "warning: groups in ZooKeeper are missing" in status.stderr
+    assert run(zookeeper, sandbox, "status", "--all", *short).exit_code == 3
+    watched = run(zookeeper, sandbox, "watch", "--group", group, "--for", "50ms")
+    assert (watched.exit_code, group in watched.stdout) == (0, True)
+    assert "warning: groups in ZooKeeper are missing" in watched.stderr
+    elsewhere = run(zookeeper, sandbox, "describe", "--group", "elsewhere")
+    assert "no ZooKeeper server" in str(elsewhere.exception)
+
+
+def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_silent(zookeeper, sandbox, of_brokers):
+    group = of_brokers
+    with connected(zookeeper.address) as client:
+        GroupNodes(client, "g").commit("t", 0, 1)
+    zookeeper.pause()
+    options = ("--bootstrap-server", sandbox.bootstrap_servers, "--interval", "500ms", *TIMEOUTS)
+    with serving(zookeeper.address, *options) as served:
+
+        def lines():
+            found = served.document("/api/groups").get("groups", ())
+            return {line["group"]: (line["stale"], line["status"]) for line in found if line["group"] in (group, "g")}
+
+        def problems():
+            return [p for p in found_problems(served) if "groups in ZooKeeper are missing" in p]
+
+        eventually(lambda: lines() == {group: (False, "OK")})
+        assert problems()
+        zookeeper.resume()
+        eventually(lambda: "g" in lines() and not lines()["g"][0] and not problems())
+        zookeeper.pause()
+        eventually(lambda: lines() == {group: (False, "OK"), "g": (True, "UNKNOWN")})
+        assert problems()
+        found = served.group("g")
+        assert (found["stale"], found["partitions"][0]["committed"]) == (True, 1)
+        assert "ZooKeeper" in found["reason"]
+        zookeeper.resume()
+        eventually(lambda: not lines()["g"][0])
+
+
+def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(private_sandbox):
+    box = private_sandbox(**PATIENT)
+    topic = Topics(box.bootstrap_servers).create("t")
+    with closing(Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": "k"})) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    with connected(box.zookeeper_connect) as client:
+        GroupNodes(client, "g").commit(topic, 0, 0)
+    named = ("--bootstrap-server", box.bootstrap_servers)
+    with serving(box.zookeeper_connect, *named, "--interval", "500ms", "--cluster", "c") as served:
+
+        def stale():
+            return {line["group"]: line["stale"] for line in served.document("/api/groups").get("groups", ())}
+
+        eventually(lambda: stale() == {"g": False, "k": False})
+        box.brokers[0].pause()
+        try:
+            eventually(lambda: stale().get("k") is True)
+            found = served.group("k")
+            assert (found["status"], found["partitions"][0]["committed"]) == ("UNKNOWN", 0)
+            assert found["reason"] == found["failure"] != ""
+            eventually(lambda: any("that brokers coordinate are missing" in p for p in found_problems(served)))
+            metrics = served.get("/metrics")[1]
+            assert 'zkconsumer_consumergroup_status{cluster="c",consumergroup="k",status="UNKNOWN"} 1' in metrics
+            assert 'kafka_consumergroup_current_offset{cluster="c",consumergroup="k"' not in metrics
+            assert served.get("/v3/kafka/c/consumer/k/lag")[0] == 503
+        finally:
+            box.brokers[0].resume()
+        eventually(lambda: stale() == {"g": False, "k": False})
+        admin = AdminClient({"bootstrap.servers": box.bootstrap_servers})
+        admin.delete_consumer_groups(["k"])["k"].result(30)
+        eventually(lambda: stale() == {"g": False})
+
+
+def found_problems(served):
+    return served.document("/api/groups")["problems"]

@@ -1,0 +1,47 @@
+"""Groups that brokers list."""
+
+from types import SimpleNamespace
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.model import Broker
+from zkconsumer.operate.groups.brokergroups import BrokerGroups
+
+BROKERS = {number: Broker(number, "127.0.0.1", 1) for number in (1, 2)}
+
+
+class Client:
+    """Brokers that list groups of consumers; one without a list is silent."""
+
+    def __init__(self):
+        self.listed, self.brokers, self.leaderless = {}, dict(BROKERS), {}
+
+    def begin_round(self):
+        pass
+
+    def metadata(self, _):
+        return SimpleNamespace(brokers=self.brokers, leaderless=self.leaderless)
+
+    def ask(self, broker, _):
+        if broker.id not in self.listed:
+            raise BrokerUnavailable("silent")
+        return dict.fromkeys(self.listed[broker.id], "consumer")
+
+
+def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinates_them():
+    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
+    client = Client()
+    with BrokerGroups(config) as groups:
+        groups.asked.client.close()
+        groups.asked.client = client
+        client.close = lambda: None
+        client.listed = {1: ["a"], 2: ["b", "c"]}
+        assert (groups.names(), groups.unlisted) == (["a", "b", "c"], ())
+        del client.listed[2]
+        assert groups.names() == ["a", "b", "c"]
+        assert groups.unlisted == ("groups of broker 2 are missing: silent",)
+        client.brokers, client.leaderless = {1: BROKERS[1]}, {"__consumer_offsets-0": None}
+        assert groups.names() == ["a", "b", "c"], "no other broker coordinates them yet"
+        client.leaderless = {}
+        client.listed[1] = ["a", "b"]
+        assert groups.names() == ["a", "b"]
