@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -98,6 +99,15 @@ def test_burrow_does_not_answer_from_samples_that_are_stale(ask, path):
     assert ask(path).status_code == 200
     stale = ask(path, clock=131.0)
     assert (stale.status_code, stale.json()["error"]) == (503, True)
+
+
+def test_a_group_that_could_not_be_read_is_stale_and_burrow_does_not_answer(ask, one_group):
+    one_group.groups["g"] = replace(one_group.groups["g"], unread="no broker answers")
+    found = ask("/api/groups/g").json()
+    assert (found["stale"], found["failure"], found["sampled_ms"]) == (True, "no broker answers", 100_000)
+    assert ask("/api/groups").json()["stale"] is False
+    burrow = ask("/v3/kafka/c/consumer/g/status")
+    assert (burrow.status_code, burrow.json()["message"]) == (503, "no broker answers")
 
 
 def test_a_history_is_of_as_many_partitions_as_asked_for(ask):

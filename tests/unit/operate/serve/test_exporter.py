@@ -38,6 +38,13 @@ def test_all_that_is_known_has_a_series(one_group):
     assert METRICS.keys() - found.keys() == {"zkconsumer_consumergroup_lag_seconds"}
 
 
+def test_a_group_that_could_not_be_read_has_its_status_alone(one_group):
+    one_group.groups["g"] = dataclasses.replace(one_group.groups["g"], unread="no broker answers")
+    found = series(exposition(one_group, 100.0))
+    assert found["zkconsumer_consumergroup_status"] == {("g", "UNKNOWN"): 1}
+    assert not any(name.startswith("kafka_") for name in found)
+
+
 def test_the_age_of_lag_has_a_series_where_it_is_known():
     samples = [lag_sample(30.0, committed=5, log_end=5), lag_sample(100.0, committed=5, log_end=12)]
     found = series(exposition(snapshot(group_snapshot({"t-0": samples})), 100.0))
