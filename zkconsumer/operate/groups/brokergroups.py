@@ -180,7 +180,7 @@ class BrokerGroups:
         if not bootstrap:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
         self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
-        self._has_begun = False
+        self._has_begun = False  # a round, in which silent brokers are asked once: for names and the look that follows
         self._listed: dict[int, frozenset[str]] = {}  # by broker, as of its last answer
         self.unlisted: tuple[str, ...] = ()
         self.times: Final = RecordTimes(self.asked.client, config)
@@ -197,11 +197,6 @@ class BrokerGroups:
         """Close the connections. Idempotent."""
         self.asked.close()
 
-    def _begin_round(self) -> None:
-        """Ask brokers again that did not answer: once for the names of groups and for the look that follows."""
-        if not self._has_begun:
-            self.asked.begin_round()
-
     def names(self) -> list[str]:
         """Names of all groups of consumers, sorted. Why a broker has not listed its groups is :attr:`unlisted`.
 
@@ -213,7 +208,7 @@ class BrokerGroups:
             ProtocolError: the brokers coordinate no groups.
         """
         client, problems = self.asked.client, []
-        self._begin_round()
+        self.asked.begin_round()
         self._has_begun = True
         metadata = client.metadata([OFFSETS_TOPIC])
         brokers = metadata.brokers.values()
@@ -241,7 +236,8 @@ class BrokerGroups:
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        self._begin_round()
+        if not self._has_begun:
+            self.asked.begin_round()
         self._has_begun = False
         observed, failures = self.read(groups)
         logs, problems = self.logs(list(observed.values()))
