@@ -242,3 +242,21 @@ def test_a_cluster_that_cannot_be_reached_hides_no_other(fleet):
     (fleet.directory / "away.toml").write_text('[cluster]\nzookeeper = "127.0.0.1:1"\n[groups.g]\nwave = 9\n')
     assert fleet.states(code=3) == ["unknown"] + ["not started"] * GROUPS
     assert "0 of 1 groups planned, 1 failed" in fleet.run("plan", "--wave", "9", code=1).stdout
+
+
+def test_a_plan_that_was_cut_is_replaced_unless_it_was_run(fleet):
+    fleet.init()
+    fleet.run("plan", "--wave", "1")
+    plan_file = fleet.directory / "cluster" / fleet.names[0] / "plan.json"
+    plan_file.write_text(plan_file.read_text()[:100])
+    (row,) = json.loads(fleet.run("status", "--group", fleet.names[0], "--json", code=3).stdout)["groups"]
+    assert (row["state"], str(plan_file) in row["reason"]) == ("unknown", True)
+    assert str(plan_file) in fleet.run("run", "--group", fleet.names[0], code=1).stderr
+    fleet.run("plan", "--group", fleet.names[0])
+    fleet.run("run", "--group", fleet.names[0], "--execute")
+    whole = plan_file.read_text()
+    plan_file.write_text(whole[:100])
+    refused = fleet.run("plan", "--group", fleet.names[0], code=1).stderr
+    assert (f"{plan_file} is not" in refused, "put a copy of that file back" in refused) == (True, True)
+    plan_file.write_text(whole)
+    assert fleet.states()[0] == "written"

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkconsumer.errors import UsageError, WriteRefused
+from zkconsumer.errors import UsageError, WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, parse_fleet
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
+from zkconsumer.operate.offsets.snapshot import beside, snapshot_of_plan
 
 _PLAN: Final = "plan.json"
 _BACK: Final = "back.json"
 _EARLIER: Final = "earlier"
+_RUNS: Final = "snapshot.json"
+_MIRROR: Final = "mirror"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,33 @@ class GroupFiles:
         """The plan; None if there is none.
 
         Raises:
-            ZkConsumerError: it is no plan.
+            ZkConsumerError: it is no plan, for example because the file was cut; what to do is in the message.
             OSError: it cannot be read.
         """
-        return _read(self.plan_file)
+        try:
+            return _read(self.plan_file)
+        except ZkConsumerError as error:
+            way_out = "nothing was written by it: `zkconsumer migrate fleet plan` makes it again"
+            if self.has_begun:
+                way_out = (
+                    "it was run: put a copy of that file back, for example from git; without one, move "
+                    f"{self.directory} away, and plan again from what both stores have now"
+                )
+            raise ZkConsumerError(f"{error}; {way_out}") from None
+
+    @property
+    def has_begun(self) -> bool:
+        """True if something may have been written by the plan: a command begins with a file beside it."""
+        return self.back_file.exists() or any(beside(self.plan_file, ending).exists() for ending in (_RUNS, _MIRROR))
 
     def back(self) -> MigrationPlan | None:
-        """The plan of the way back; as :meth:`plan`."""
-        return _read(self.back_file)
+        """The plan of the way back, as :meth:`plan`; a broken one that was not run counts as none, it is made again."""
+        try:
+            return _read(self.back_file)
+        except ZkConsumerError:
+            if beside(self.back_file, _RUNS).exists():
+                raise
+            return None
 
     def run_state(self) -> WriteState | None:
         """How far runs of the plan have come; raises as :meth:`plan`."""

@@ -56,7 +56,12 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
     if not files.plan_file.exists():
         return _planned(_write_plan(ends, job))
     with exclusive(files.plan_file):  # a run of the former plan would not find its file any more
-        run, back = files.run_state(), files.back_state()
+        try:
+            run, back = files.run_state(), files.back_state()
+        except ZkConsumerError:  # a file was cut, or edited
+            if files.has_begun:
+                raise
+            run = back = None
         if run is None and back is None:
             return _planned(_write_plan(ends, job))
         if run is WriteState.UNDONE or back is WriteState.COMPLETE:

@@ -219,7 +219,13 @@ def snapshot_of_plan(plan: MigrationPlan, plan_file: Path, ending: str = "snapsh
         ZkConsumerError: the file is not a snapshot, or that of another plan.
         OSError: it cannot be read.
     """
-    file = SnapshotFile(beside(plan_file, ending), is_new=False)
+    path = beside(plan_file, ending)
+    try:
+        file = SnapshotFile(path, is_new=False)
+    except ZkConsumerError as error:
+        raise ZkConsumerError(
+            f"{path} is broken: put a copy of it back, or move it away, and check with `migrate verify` ({error})"
+        ) from None
     if file.snapshot is not None and file.snapshot.plan != plan_digest(plan):
         raise ZkConsumerError(f"{file.path} is of another plan; move it away, and check with `migrate verify`")
     return file
