@@ -191,7 +191,8 @@ def test_one_mirror_serves_all_groups(fleet):
     assert (outcome["outcome"], outcome["warnings"]) == ("done", []), (
         "the mirror's own writes are no sign of a consumer"
     )
-    fleet.run("reverse", "--group", fleet.names[0], "--execute")
+    ended = fleet.run("reverse", "--group", fleet.names[0], "--execute")
+    assert f"{fleet.names[0]}: written back, no offsets: there was nothing to do" in ended.stdout
     assert fleet.states(code=3)[0] == "came back", "although every znode had its offset already"
     fleet.run("plan", "--group", fleet.names[0])
     assert fleet.states(code=3)[0] == "planned"

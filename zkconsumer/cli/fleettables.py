@@ -87,7 +87,9 @@ def echo_lines_of(outcome: GroupOutcome, *, done: str) -> None:
     if outcome.outcome == "done":
         moved = {"skipped": outcome.records_skipped, "read again": outcome.records_replayed}
         records = "".join(f", {count} records {what}" for what, count in moved.items() if count)
-        click.echo(escaped(f"{name}: {done}, {outcome.offsets} offsets{records}"))
+        count = f"{outcome.offsets or 'no'} offset{'' if outcome.offsets == 1 else 's'}"
+        nothing = "" if outcome.offsets else ": there was nothing to do"
+        click.echo(escaped(f"{name}: {done}, {count}{records}{nothing}"))
     for reason in outcome.reasons:
         click.echo(escaped(f"{name}: {outcome.outcome}: {reason}"), err=outcome.outcome != "skipped")
     warn(f"{name}: {warning}" for warning in outcome.warnings)

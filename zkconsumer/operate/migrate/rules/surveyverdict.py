@@ -219,9 +219,11 @@ def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
         "empty": "it has neither members nor offsets, so there is nothing to migrate",
     }
     if facts.layout in reasons:
-        is_other = facts.layout == "last-processed"
-        command = _plan_command(facts, source=f"dibbhatt:/consumers/{facts.group}") if is_other else ""
-        yield SurveyFinding(Level.BLOCKER, "layout", reasons[facts.layout], command)
+        commands = {
+            "last-processed": _plan_command(facts, source=f"dibbhatt:/consumers/{facts.group}"),
+            "empty": f"zkconsumer groups delete --group {_quoted(facts)}",
+        }
+        yield SurveyFinding(Level.BLOCKER, "layout", reasons[facts.layout], commands.get(facts.layout, ""))
 
 
 def _members(facts: SurveyFacts) -> Iterator[SurveyFinding]:
@@ -383,6 +385,19 @@ def _regex_text(regex: str, *, is_black: bool) -> str:
     return f"white list {regex!r}: the Java consumer takes it as it is; for librdkafka: {rdkafka}{used}"
 
 
+def _unknown(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    if unknown := [
+        partition.partition for partition in facts.partitions if partition.exists and not partition.is_known
+    ]:
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "unknown-offset",
+            f"the offset znodes of {name_some(unknown)} cannot be read; where they hold no number, decide from where "
+            "these are consumed (--to-earliest, --to-latest or --to-offset N), and write it",
+            f"zkconsumer offsets reset --group {_quoted(facts)} {_topic_options(unknown)} --to-earliest",
+        )
+
+
 def _problems(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     for problem in facts.problems:
         yield SurveyFinding(Level.BLOCKER, "unreadable", problem)
@@ -392,6 +407,7 @@ _RULES: Final[Sequence[Callable[[SurveyFacts], Iterator[SurveyFinding]]]] = (
     _marked,
     _layout,
     _problems,
+    _unknown,
     _outside,
     _stores,
     _kafka_group,

@@ -50,8 +50,12 @@ def test_a_migration_that_is_not_done_is_no_reason_to_begin_another(state, membe
 def test_an_offset_that_cannot_be_read_is_not_missing():
     """`migrate plan --missing earliest` would be refused for it."""
     found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, is_known=False), problems=("znode t/0",)))
-    assert [finding.text for finding in found.findings if finding.level is Level.BLOCKER] == ["znode t/0"]
-    assert found.next == "zkconsumer migrate survey --group g"
+    assert [f.code for f in found.findings if f.level is Level.BLOCKER] == ["unreadable", "unknown-offset"]
+    assert found.next == "zkconsumer offsets reset --group g --topic t:0 --to-earliest"
+
+
+def test_a_group_in_which_there_is_nothing_can_be_deleted():
+    assert survey(replace(GOOD, layout="empty", partitions=())).next == "zkconsumer groups delete --group g"
 
 
 def test_a_stopped_group_with_all_offsets_is_ready():
