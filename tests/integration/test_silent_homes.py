@@ -1,6 +1,8 @@
 """Groups of ZooKeeper and of brokers, while one of the two does not answer."""
 
 import json
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -93,6 +95,13 @@ def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_sil
         assert "ZooKeeper" in found["reason"]
         zookeeper.resume()
         eventually(lambda: not lines()["g"][0])
+
+
+def test_serve_ends_if_the_chroot_is_wrong(sandbox):
+    named = ("--zookeeper", f"{sandbox.zookeeper_connect}/nowhere", "--bootstrap-server", sandbox.bootstrap_servers)
+    words = [sys.executable, "-m", "zkconsumer", "serve", *named, "--listen", "127.0.0.1:0"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, "/nowhere" in ended.stderr) == (1, True)
 
 
 def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(private_sandbox):

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
@@ -119,6 +119,9 @@ def open_groups(
     from zkconsumer.operate.groups.everygroup import EveryGroup
 
     with closing(LateSession(config, interval)) as late:
+        if interval < math.inf:  # samples go on for ever, so a wrong chroot or login ends the command before them
+            with suppress(ZooKeeperUnavailable):
+                late()
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)
         with closing(EveryGroup(in_znodes, BrokerGroups(config, interval=interval))) as every:
             yield OpenedGroups(every, config, late)
