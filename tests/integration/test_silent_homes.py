@@ -51,7 +51,7 @@ def test_a_silent_zookeeper_does_not_hide_groups_of_brokers(zookeeper, sandbox, 
     group = of_brokers
     zookeeper.pause()
     listed = run(zookeeper, sandbox, "list")
-    assert (listed.exit_code, group in listed.stdout.splitlines()) == (0, True)
+    assert (listed.exit_code, group in listed.stdout.splitlines()) == (3, True)
     assert "warning: groups in ZooKeeper are missing: no ZooKeeper server" in listed.stderr
     described = run(zookeeper, sandbox, "describe", "--group", group, "--json")
     assert (described.exit_code, json.loads(described.stdout)["members"][0]["protocol"]) == (0, "kafka")
@@ -64,8 +64,24 @@ def test_a_silent_zookeeper_does_not_hide_groups_of_brokers(zookeeper, sandbox, 
     watched = run(zookeeper, sandbox, "watch", "--group", group, "--for", "50ms")
     assert (watched.exit_code, group in watched.stdout) == (0, True)
     assert "warning: groups in ZooKeeper are missing" in watched.stderr
+    verified = run(zookeeper, sandbox, "verify", "--group", group)
+    assert (verified.exit_code, "successful" in verified.stdout) == (0, True)
+    assert "whether it has members in ZooKeeper, too, is unknown: no ZooKeeper server" in verified.stderr
     elsewhere = run(zookeeper, sandbox, "describe", "--group", "elsewhere")
     assert "no ZooKeeper server" in str(elsewhere.exception)
+
+
+@pytest.mark.parametrize("words", ["describe", "status --interval 50ms --samples 2", "verify", "explain"])
+def test_without_members_at_brokers_a_group_may_have_some_in_a_silent_zookeeper(
+    zookeeper, sandbox, topic_factory, unique_name, words
+):
+    topic, group = topic_factory(), unique_name
+    with closing(Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group})) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    zookeeper.pause()
+    ended = run(zookeeper, sandbox, *words.split(), "--group", group)
+    assert (ended.exit_code, group in ended.output) == (3, True), ended.exception
+    assert "no ZooKeeper server" in ended.output
 
 
 def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_silent(zookeeper, sandbox, of_brokers):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
-from zkconsumer.cli.groupoptions import echo_lines, end_reading, group_option, json_option, storage_option
+from zkconsumer.cli.groupoptions import echo_lines, end_reading, group_option, json_option, storage_option, warn
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
@@ -81,14 +81,15 @@ def explain_one(
         ZkConsumerError: ZooKeeper or the coordinator cannot be asked.
     """
     from zkconsumer.operate.groups.bothhomes import Looks, look_in_both
-    from zkconsumer.operate.groups.brokerexplanation import two_homes, unknown_at_brokers
+    from zkconsumer.operate.groups.brokerexplanation import two_homes, unknown_elsewhere
 
     config, session = opened.config, opened.session
     looks = Looks(
         None if session is None else lambda: _explain_znodes(session(), storage, config, group, metrics),
         None if config.bootstrap_servers is None else lambda: _explain_at_brokers(config, group, metrics),
         lambda error: _explain_coordinator(config, group, error),
-        lambda evidence: unknown_at_brokers(group, evidence),
+        lambda evidence: unknown_elsewhere(group, evidence),
+        lambda unknown: warn([f"group {group}: {unknown}"]),
         lambda evidence: two_homes(group, evidence),
     )
     findings = look_in_both(group, looks)

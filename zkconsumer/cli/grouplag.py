@@ -101,7 +101,7 @@ def status(
     UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the
     worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. Where
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, for a group without members that has lag, and if groups cannot be listed or read.
+    from WARN up, for a group without members that has lag, and if groups are missing.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.rules.lagstatus import samples_for

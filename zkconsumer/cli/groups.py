@@ -17,6 +17,7 @@ from zkconsumer.cli.groupoptions import (
     group_option,
     json_option,
     match_option,
+    warn,
 )
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.main import LazyGroup
@@ -176,6 +177,7 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
         None if config.bootstrap_servers is None else lambda: verify_broker_group(config, group),
         fail,
         str,
+        lambda unknown: warn([f"group {group}: {unknown}"]),
         str,
     )
     return look_in_both(group, looks)

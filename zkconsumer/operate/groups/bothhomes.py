@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from zkconsumer.errors import (
+    TRANSIENT,
     BrokerUnavailable,
     CoordinatorMoved,
     GroupMissing,
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.operate.groups.everygroup import NO_GROUP, missing_everywhere
+from zkconsumer.operate.groups.everygroup import NO_GROUP, counts_as_read, missing_everywhere
 from zkconsumer.operate.groups.observedgroup import unread_groups
 
 F = TypeVar("F")
@@ -33,7 +34,8 @@ class Looks(NamedTuple, Generic[F]):
         at_brokers: looks at brokers; None if none are named.
         without_coordinator: what is found if the group is not in ZooKeeper, and no broker coordinates it; may raise the
             error.
-        unknown: a finding: whether brokers have the group, too, is unknown.
+        unknown: a finding: whether the group has members in the other one, too, is unknown.
+        warn: reports that, where the group counts as read.
         twice: a finding: the group has members in both.
     """
 
@@ -41,6 +43,7 @@ class Looks(NamedTuple, Generic[F]):
     at_brokers: Callable[[], Explained[F]] | None
     without_coordinator: Callable[[ZkConsumerError], Explained[F]]
     unknown: Callable[[str], F]
+    warn: Callable[[str], None]
     twice: Callable[[str], F]
 
 
@@ -67,36 +70,45 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
 
     Raises:
         GroupMissing: there is no such group.
-        ZkConsumerError: ZooKeeper cannot be read; or the group is not there, and its coordinator cannot be asked.
+        ZkConsumerError: ZooKeeper refuses; or the group is found nowhere, and ZooKeeper is silent, or its coordinator
+            cannot be asked.
     """
-    in_znodes: Explained[F] | None = None
-    missing: GroupMissing | None = None
-    if looks.in_znodes is not None:
-        try:
-            in_znodes = looks.in_znodes()
-        except GroupMissing as error:
-            if looks.at_brokers is None:
-                raise
-            missing = error
-    try:
-        at_brokers = None if looks.at_brokers is None else looks.at_brokers()
-    except ZkConsumerError as error:
-        if in_znodes is None:
-            at_brokers = _only_at_brokers(group, error, missing, looks)
+    in_znodes, no_znodes = _look(looks.in_znodes, (GroupMissing, *TRANSIENT))
+    at_brokers, not_at_brokers = _look(looks.at_brokers, (ZkConsumerError,))
+    only = in_znodes or at_brokers
+    if only is None:
+        return _found_nowhere(group, no_znodes, not_at_brokers, looks)
+    error, where = (no_znodes, "in ZooKeeper") if in_znodes is None else (not_at_brokers, "at brokers")
+    if error is not None and not isinstance(error, NO_GROUP):
+        unknown = f"whether it has members {where}, too, is unknown: {error}"
+        if counts_as_read(error, live_at_brokers=at_brokers is not None and bool(at_brokers.live)):
+            looks.warn(unknown)
         else:
-            at_brokers = None
-            if not isinstance(error, NO_GROUP):
-                in_znodes.findings.append(looks.unknown(f"whether it has members at brokers, too, is unknown: {error}"))
+            only.findings.append(looks.unknown(unknown))
     return counting_findings(in_znodes, at_brokers, looks.twice)
 
 
-def _only_at_brokers(group: str, error: ZkConsumerError, missing: GroupMissing | None, looks: Looks[F]) -> Explained[F]:
-    """What an error of brokers means for a group that ZooKeeper does not have."""
-    if missing is not None and isinstance(error, NO_GROUP):
-        raise missing_everywhere(group)
-    if isinstance(error, CoordinatorMoved | BrokerUnavailable):
-        return looks.without_coordinator(error)
-    raise error
+def _look(
+    look: Callable[[], Explained[F]] | None, caught: tuple[type[ZkConsumerError], ...]
+) -> tuple[Explained[F] | None, ZkConsumerError | None]:
+    try:
+        return None if look is None else look(), None
+    except caught as error:
+        return None, error
+
+
+def _found_nowhere(
+    group: str, no_znodes: ZkConsumerError | None, not_at_brokers: ZkConsumerError | None, looks: Looks[F]
+) -> list[F]:
+    """What the errors of both mean; None where it was not looked for."""
+    if no_znodes is not None:
+        if not_at_brokers is None or not isinstance(no_znodes, GroupMissing):
+            raise no_znodes
+        if isinstance(not_at_brokers, NO_GROUP):
+            raise missing_everywhere(group)
+    if isinstance(not_at_brokers, CoordinatorMoved | BrokerUnavailable):
+        return looks.without_coordinator(not_at_brokers).findings
+    raise not_at_brokers or missing_everywhere(group)
 
 
 def counting_findings(

@@ -87,9 +87,9 @@ def explain_without_coordinator(group: str, error: ZkConsumerError, facts: Clust
     return [finding, *explain_brokers(facts)]
 
 
-def unknown_at_brokers(group: str, evidence: str) -> Finding:
-    """That the brokers that are named do not report whether they have the group, too."""
-    return Finding("unreadable", group, evidence, "check --bootstrap-server, and that the brokers run")
+def unknown_elsewhere(group: str, evidence: str) -> Finding:
+    """That ZooKeeper, or the brokers that are named, do not report whether they have the group, too."""
+    return Finding("unreadable", group, evidence, "check --zookeeper and --bootstrap-server, and that both run")
 
 
 def two_homes(group: str, evidence: str) -> Finding:

@@ -259,8 +259,6 @@ def failures_in_both(
 ) -> tuple[dict[str, ZkConsumerError], dict[str, ZkConsumerError]]:
     """Why groups are found nowhere, by name; and why it is unknown what the other home has of those found.
 
-    A group that has members at brokers counts as read while ZooKeeper is silent.
-
     Args:
         names: of the groups.
         found: those that are found.
@@ -275,9 +273,14 @@ def failures_in_both(
         errors = [error for error in errors if not isinstance(error, NO_GROUP)]
         if name not in found:
             failures[name] = errors[0] if errors else missing_everywhere(name)
-        elif errors and not (name in live_at_brokers and isinstance(errors[0], TRANSIENT)):
+        elif errors and not counts_as_read(errors[0], live_at_brokers=name in live_at_brokers):
             partly_read[name] = errors[0]
     return failures, partly_read
+
+
+def counts_as_read(error: ZkConsumerError, *, live_at_brokers: bool) -> bool:
+    """True if a group needs no answer of the other home: it has members at brokers, and ZooKeeper is silent."""
+    return live_at_brokers and isinstance(error, TRANSIENT)
 
 
 def missing_everywhere(name: str) -> GroupMissing:
