@@ -160,7 +160,9 @@ class LogEnds:
             if partition in ends and partition not in lost and partition not in unanswered:
                 checked = at_least[partition] if partition in answer.found else 0
                 newest = SeenEnd(epoch, max(ends[partition], checked))
-                self._seen[partition] = max(newest, self._seen.get(partition, newest))
+                before = self._seen.get(partition, newest)
+                # An older epoch has been accepted: it is that of a topic that was created again.
+                self._seen[partition] = newest if newest.epoch < before.epoch else max(newest, before)
         return {partition: lost.get(partition, end) for partition, end in ends.items() if partition not in unanswered}
 
     def remember(self, seen: Mapping[TopicPartition, tuple[int, int]]) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.fixtures.kafka import MetadataRequest
-from tests.fixtures.stubbroker import EPOCH_VERSIONS
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, Log
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
@@ -195,6 +195,21 @@ def test_an_earlier_run_s_position_is_compared(log_ends, log):
     ends.latest([A], {A: 10})
     ends.remember({A: (0, 30)})
     assert ends.epochs({A: 35}) == {A: 1}
+
+
+def test_a_topic_that_was_created_again_has_its_own_epochs(log_ends, log, stub_broker):
+    stub_broker.topic_ids = {"t": UUID(int=1)}
+    log.write(20, 5)
+    ends = log_ends()
+    assert ends.latest([A], {A: 0}) == {A: 50}
+    created_again = log_ends()
+    stub_broker.topic_ids = {"t": UUID(int=2)}
+    stub_broker.logs[A] = Log()
+    stub_broker.logs[A].write(10, 0)
+    created_again.remember({A: (5, 50)})
+    for each in (ends, created_again):
+        assert each.latest([A], {A: 0}) == {A: 10}
+        assert each.epochs({A: 10}) == {A: 0}
 
 
 def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub_broker, monkeypatch):
