@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
@@ -55,8 +55,6 @@ from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy
 from zkconsumer.wire.rules.denials import PATIENCE, pause_s
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -129,17 +127,17 @@ class QueryDriver:
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
     def prepare_available_now(self) -> None:
-        """Join the group, and fix the ends to read to: the current log ends of the owned partitions.
+        """Join the group; the first plan fixes the ends to read to, the log ends of the owned partitions then.
 
         A partition gained later is read to its log end at that time; a lost one is not read further.
 
         Raises:
-            ZkConsumerError: the group or the brokers cannot be reached, or partitions remain without a leader.
+            ZkConsumerError: the group cannot be joined.
         """
         planner = self._join()
         if self._brokers_coordinate:
             self._control.await_partitions(self._patience_s)
-        self._settled(planner.fix_targets, available_now=True)
+        planner.has_targets = True
 
     def latest_offset(self, start: dict[str, Any], limit: int | None, least: int | None = None) -> dict[str, Any]:
         """Commit the end of the last finished batch, and plan the next; returns ``start`` if there is nothing to read.
@@ -164,11 +162,11 @@ class QueryDriver:
         planned = self._settled(lambda: planner.plan(finished, limit, least), available_now=planner.has_targets)
         return start if planned is None else encode_offset(planned)
 
-    def _settled(self, attempt: Callable[[], T], *, available_now: bool) -> T | None:
-        """Attempt again until it belongs to one generation of the group; None if the next trigger has to attempt it.
+    def _settled(self, plan: Callable[[], SourceOffset | None], *, available_now: bool) -> SourceOffset | None:
+        """Plan again until a plan belongs to one generation of the group; None if the next trigger has to plan.
 
         Args:
-            attempt: plans a batch, or the ends to read to.
+            plan: plans a batch; None if there is nothing to read.
             available_now: "nothing new" would be the end, so attempt until it succeeds or the patience is over.
 
         Raises:
@@ -178,7 +176,7 @@ class QueryDriver:
         while True:
             generation = self._control.query.generation
             try:
-                return attempt()
+                return plan()
             except NEEDS_AN_OPERATOR as error:
                 refusals += 1
                 if refusals == PATIENCE or error is self._control.refusal:

@@ -41,7 +41,7 @@ class BatchPlanner:
         accept: called with the state before each plan; raises if the query must not use its assignment.
 
     Attributes:
-        has_targets: True with the trigger AvailableNow.
+        has_targets: True with the trigger AvailableNow: a partition is read up to the log end that a plan sees first.
         available: last known position of each owned partition, and up to where its log can be read; None before the
             first plan.
     """
@@ -71,20 +71,6 @@ class BatchPlanner:
         self._planned_at = float("-inf")
         self.has_targets = False
         self.available: Mapping[TopicPartition, Span] | None = None
-
-    def fix_targets(self) -> None:
-        """AvailableNow: read the partitions that are owned now up to their current log ends.
-
-        Raises:
-            RetriableError, GenerationEnded: a rebalance is in progress, or a partition has no leader.
-        """
-        query = self._await_assignment()
-        stored = {p: partition.group_offset for p, partition in query.owned.items()}
-        latest = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
-        ends = self._ends.readable(latest)
-        _require_leaders(stored.keys() - ends.keys())
-        self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=True))
-        self.has_targets = True
 
     def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
         """Plan and declare the next batch; None if there is nothing to read.

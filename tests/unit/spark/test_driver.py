@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
+from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
     AuthenticationFailed,
@@ -215,28 +216,46 @@ def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broke
     log(A, 0, 10)
     log(B, 0, 20)
     stub_broker.leaderless = {B}
-    stub_broker.asked = lambda _: stub_broker.leaderless.clear()
     ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10000"}).after({})
     ours.driver.prepare_available_now()
-    assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
+    assert ours.trigger() == {A: Span(0, 10)}
+    stub_broker.asked = lambda _: stub_broker.leaderless.clear()
+    log(A, 0, 15)
+    assert ours.trigger() == {B: Span(0, 20)}
     log(B, 0, 30)
     assert ours.trigger() is None, "later records are not in the target"
 
 
-def test_available_now_does_not_begin_without_a_leader(stub_broker, log, query):
+def test_available_now_finds_what_a_new_leader_lost_since_the_last_run(stub_broker, log, query, caplog):
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    stub_broker.log(A).write(10, 0)
+    stub_broker.log(A).write(20, 0)
+    ours = query({A: 0}, failOnDataLoss="false")
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {A: Span(0, 30)}
+    stub_broker.log(A).elect_uncleanly(10, 25, 1)
+    next_night = query({A: 30}, failOnDataLoss="false")
+    next_night.offset = ours.offset
+    next_night.driver.prepare_available_now()
+    assert next_night.trigger() == {A: Span(10, 35)}
+    assert "the leader of epoch 1 has lost the records from offset 10 on" in caplog.text
+
+
+def test_a_new_query_does_not_begin_without_a_leader(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)
     stub_broker.leaderless = {B}
     ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10"})
+    ours.driver.prepare_available_now()
     with pytest.raises(LeaderUnknown, match="t-1"):
-        ours.driver.prepare_available_now()
+        ours.trigger()
 
 
 def test_available_now_asks_again_after_one_attempt_that_took_longer_than_its_patience(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)
     patience_s = 4 * 0.01
-    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10"}).after({})
+    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10"})
     stub_broker.leaderless = {B}
 
     def answer_late(_):
@@ -255,8 +274,8 @@ def test_available_now_expects_no_offset_of_an_earlier_topic_in_the_log(log, que
     ours.member.outdated = {A} if is_outdated else set()
     ours.own({A: StoredOffset(90, 7)})
     ours.driver.prepare_available_now()
-    assert ("log end is below an offset that the log had reached" in caplog.text) is not is_outdated
     assert ours.trigger() == ({A: Span(0, 10)} if is_outdated else None)
+    assert ("log end is below an offset that the log had reached" in caplog.text) is not is_outdated
 
 
 @pytest.mark.parametrize("stored", [{A: 0, B: 0}, {A: 10, B: 0}])
@@ -582,8 +601,8 @@ def test_available_now_begins_in_a_group_of_brokers_after_rebalances_that_outlas
 
     stub_broker.asked = rebalance_late
     ours.driver.prepare_available_now()
-    assert rebalances == []
     assert ours.trigger() == {A: Span(4, 10)}
+    assert rebalances == []
 
 
 def test_available_now_drops_lost_partitions_and_reads_gained_ones(stub_broker, log, query, caplog):
@@ -616,8 +635,9 @@ def test_available_now_ends_at_the_end_of_a_truncated_log(stub_broker, log, quer
     log(A, 0, 10)
     ours = query({A: 4}, failOnDataLoss="false").after({})
     ours.driver.prepare_available_now()
+    assert ours.trigger(limit=1) == {A: Span(4, 5)}
     log(A, 0, 6)
-    assert ours.trigger() == {A: Span(4, 6)}
+    assert ours.trigger() == {A: Span(5, 6)}
     assert ours.trigger() is None
 
 
