@@ -15,6 +15,8 @@ from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
+from zkconsumer.spark.batchread import plan_batch_read
+from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.brokerclient import BrokerClient
 
 pytestmark = pytest.mark.integration
@@ -125,4 +127,20 @@ def test_a_commit_by_request_skips_no_record_of_the_new_topic(connect, create_ag
         may_release.set()
     member = connect(**settled)
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new))
+
+
+def test_readers_that_join_no_group_begin_with_the_new_topic(connect, sandbox, create_again, unique_name):
+    create_again(values(OLD))
+    with connect(**settings("zookeeper", auto_offset_reset="smallest")) as member:
+        received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+        eventually(lambda: set(received) == set(values(OLD)))
+        member.commit_offsets()
+    new = values(NEW, start=OLD)
+    create_again(new)
+    (task,) = plan_batch_read(
+        parse_options({**sandbox.connection, "group.id": connect.group, "subscribe": unique_name, "numStreams": "1"})
+    )
+    assert [(piece.start, piece.until) for piece in task.ranges] == [(0, NEW)]
+    received = collect([connect(**settings("zookeeper")).assign({TopicPartition(unique_name, 0): None})])
     eventually(lambda: set(received) >= set(new))

@@ -266,7 +266,9 @@ class Rebalancer:
         """Fetch partitions without a group; for a member that never joins."""
         thread, store = ConsumerThreadId(self._consumer_id, 0), self._committer.store
         self._committer.without_group = dict.fromkeys(partitions, thread)
-        assigned = self._assign(self._committer.read(partitions.keys()))
+        records = self._committer.read(partitions.keys())
+        by_stored_offset = [record for record in records if partitions[record.partition] is None]
+        assigned = self._assign(records, self._of_former_topics(by_stored_offset, frozenset()))
         for partition, offset in partitions.items():
             if offset is not None:
                 assigned[partition] = assigned.get(partition, AssignedPartition(thread))._replace(offset=offset)

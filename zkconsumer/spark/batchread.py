@@ -51,7 +51,21 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
-    choices = _choices(options, committed)
+    choices = choose_starts(
+        unmarked(committed),
+        {},
+        SourceOffset(),
+        starting=options.starting,
+        reset=options.config.auto_offset_reset,
+        outdated=view.outdated,
+    )
+    if of_former_topics := sorted(p for p, choice in choices.items() if choice.reason is Reason.OLDER_THAN_TOPIC):
+        _log.warning(
+            "group %s: %s: read from the earliest offset: %s",
+            options.config.group_id,
+            name_some([f"{p} (offset {committed[p]})" for p in of_former_topics]),
+            Reason.OLDER_THAN_TOPIC.value,
+        )
     if at_the_end := sorted(p for p, choice in choices.items() if choice == Choice(LATEST, Reason.RESET)):
         _log.warning(
             "group %s has no committed offset of %s: no record of %s is read, as auto.offset.reset=largest starts at "
@@ -123,11 +137,6 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     ending = options.ending
     places = {} if ending is None else {p: position_of(p, ending) for p in partitions}
     return {partition: place for partition, place in places.items() if place is not None}
-
-
-def _choices(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Choice]:
-    new_query, reset = SourceOffset(), options.config.auto_offset_reset
-    return choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
 
 
 def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:

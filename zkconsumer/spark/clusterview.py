@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import RetriableError, TopicUnreadable
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, Topic, TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.spark.rules.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class ClusterView:
         members: the group's live members: consumer ids, or member ids of a group that brokers coordinate.
         our_members: those of them that use this package; of a group that brokers coordinate those that have the same
             ``client.id``, which by default is the name of the group in this package only.
+        outdated: partitions whose offset was written for an earlier topic of the same name.
         refused: why offsets are unreadable that are stored in Kafka.
         unshared: live members with ``group.share=false``; brokers do not know them.
         session_ms: session timeouts in ms, by member, of those that have written them.
@@ -44,6 +47,7 @@ class ClusterView:
     committed: Mapping[TopicPartition, int | None]
     members: frozenset[str]
     our_members: frozenset[str]
+    outdated: frozenset[TopicPartition] = frozenset()
     refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
     unshared: frozenset[str] = frozenset()
     session_ms: Mapping[str, int] = field(default_factory=dict)
@@ -75,6 +79,7 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
 
 def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
     from zkconsumer.assembly.clusterchoice import open_group_reader
+    from zkconsumer.group.zookeeper.topicrecords import TopicRecords
     from zkconsumer.zookeeper.session import ZkSession
 
     config = options.config
@@ -82,17 +87,21 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
     session.open()
     try:
         group_reader = open_group_reader(session, config)
-        partitions = _partitions(group_reader.partitions(options.select(group_reader.topics())))
+        topics = group_reader.describe_topics(options.select(group_reader.topics()))
         brokers = group_reader.live_brokers()
         group = group_reader.view(config.group_id)
-        committed, refused = _fetch(_store(config, session, brokers), partitions) if with_offsets else _NOTHING_STORED
+        stored = _Stored()
+        if with_offsets:
+            origins = TopicRecords(session, config.group_id, None).consume(_identities(topics))
+            stored = _fetch(_store(config, session, brokers), topics, origins)
         return ClusterView(
             brokers=brokers,
-            partitions=partitions,
-            committed=committed,
+            partitions=_partitions(topics),
+            committed=stored.committed,
             members=frozenset(group.members.keys() | group.unreadable.keys()),
             our_members=frozenset(group.our_clients),
-            refused=refused,
+            outdated=stored.outdated,
+            refused=stored.refused,
             unshared=frozenset(group.unshared & group.members.keys()),
             session_ms=group.session_ms,
         )
@@ -106,20 +115,21 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
 
     config = options.config
     snapshot = BrokerCatalog(config).read(options.topics or None)
-    described = snapshot.describe_topics(options.select(snapshot.topics()))
-    partitions = _partitions({name: topic.partitions for name, topic in described.items()})
-    committed, refused = _NOTHING_STORED
+    topics = snapshot.describe_topics(options.select(snapshot.topics()))
+    stored = _Stored()
     if with_offsets:
         store = open_kafka_store(config, live_brokers=lambda: snapshot.brokers, wait_before_retry=_sleep_before_retry)
-        committed, refused = _fetch(store, partitions)
+        origins = {name: TopicOrigin(identity) for name, identity in _identities(topics).items()}
+        stored = _fetch(store, topics, origins)
     members = _members_at_coordinator(config, lambda: snapshot.brokers)
     return ClusterView(
         brokers=snapshot.brokers,
-        partitions=partitions,
-        committed=committed,
+        partitions=_partitions(topics),
+        committed=stored.committed,
         members=frozenset(member.member_id for member in members),
         our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
-        refused=refused,
+        outdated=stored.outdated,
+        refused=stored.refused,
     )
 
 
@@ -147,17 +157,26 @@ def _members_at_coordinator(
     ]
 
 
-def _partitions(topics: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
+def _partitions(topics: Mapping[str, Topic]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions)
 
 
-_Stored = tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, TopicUnreadable]]
-_NOTHING_STORED: _Stored = ({}, {})
+def _identities(topics: Mapping[str, Topic]) -> dict[str, TopicIdentity]:
+    return {name: topic.identity for name, topic in topics.items()}
 
 
-def _fetch(store: OffsetStore, partitions: Collection[TopicPartition]) -> _Stored:
+class _Stored(NamedTuple):
+    committed: Mapping[TopicPartition, int | None] = MappingProxyType({})
+    outdated: frozenset[TopicPartition] = frozenset()
+    refused: Mapping[TopicPartition, TopicUnreadable] = MappingProxyType({})
+
+
+def _fetch(store: OffsetStore, topics: Mapping[str, Topic], origins: Mapping[str, TopicOrigin]) -> _Stored:
     try:
-        return store.fetch(sorted(partitions)), store.refused()
+        committed = store.fetch(sorted(_partitions(topics)))
+        stored = store.stored(committed)
+        outdated = frozenset(p for p in committed if origins[p.topic].is_older(stored[p].mark))
+        return _Stored(committed, outdated, store.refused())
     finally:
         store.close()
 

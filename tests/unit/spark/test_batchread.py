@@ -28,8 +28,8 @@ def plan(stub_broker):
     """Plan a read of one partition that ends at 60, for which the group has committed an offset or none."""
     stub_broker.log(T0).end = 60
 
-    def plan(committed, **given):
-        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset())
+    def plan(committed, outdated=frozenset(), **given):
+        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset(), outdated)
         asked = options(**given)
         ends = LogEnds(asked.config, lambda: view.brokers)
         try:
@@ -104,6 +104,12 @@ def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog, 
 def test_a_read_whose_start_is_specified_does_not_warn(plan, caplog, committed, given):
     plan(committed, **given)
     assert not caplog.records
+
+
+def test_an_offset_of_an_earlier_topic_is_ignored(plan, caplog):
+    assert plan(50, frozenset({T0})) == {T0: Span(0, 60)}
+    assert "t-0 (offset 50): read from the earliest offset" in caplog.text
+    assert plan(50, frozenset({T0}), starting="latest") == {T0: Span(60, 60)}
 
 
 @pytest.fixture

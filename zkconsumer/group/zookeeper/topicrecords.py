@@ -29,10 +29,10 @@ class TopicRecords:
     Args:
         session: an open session.
         group: consumer group.
-        fence: returns the path of a node whose absence stops every write.
+        fence: returns the path of a node whose absence stops every write; None for a reader, which writes nothing.
     """
 
-    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str]) -> None:
+    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str] | None) -> None:
         self._session = session
         self._parent = GroupPaths(group).topics
         self._fence = fence
@@ -69,7 +69,7 @@ class TopicRecords:
             return {}
         try:
             known = self._read(identities)
-            if known.ensemble is None:
+            if known.ensemble is None and self._fence is not None:
                 self._session.ensure_path(self._parent, b"", open_to_all=True)
                 known = self._read(identities)
             return self._write(identities, known)
@@ -102,6 +102,8 @@ class TopicRecords:
             if record != present:
                 kind: Kind = "set" if topic in known.records else "create"
                 operations.append(Operation(kind, f"{self._parent}/{topic}", record.encode()))
+        if self._fence is None:
+            return origins
         # One that exists by now was created by another member, for the same topic.
         for refusal in self._session.try_transact(self._fence(), operations).refused.values():
             self._report(refusal)

@@ -63,3 +63,12 @@ def test_a_group_that_may_not_write_records_consumes(server, records, caplog, gu
     for _ in range(2):
         assert records.consume({"t": NEW})["t"].identity == NEW
     assert caplog.text.count("without a record of its topics") <= 1
+
+
+def test_a_reader_writes_no_record(records, zk):
+    reader = TopicRecords(zk, "g", None)
+    assert not reader.consume({"t": NEW})["t"].is_older(5)
+    assert zk.get(PARENT) is None
+    records.consume({"t": OLD})
+    assert reader.consume({"t": NEW})["t"].is_older(5)
+    assert records.replaced({"t": NEW}) == {"t"}
