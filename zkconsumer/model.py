@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -39,6 +40,10 @@ class ConsumerThreadId(NamedTuple):
         if not hyphen or not (number.isascii() and number.isdigit()):
             raise ValueError(f"not a consumer thread id: {text!r}")
         return cls(consumer_id, int(number))
+
+
+LEGAL_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,255}\Z")
+"""Names that brokers accept or accepted; since 0.10 the limit is 249 characters, and longer ones stay usable."""
 
 
 class TopicIdentity(NamedTuple):

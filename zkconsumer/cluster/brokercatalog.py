@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError
-from zkconsumer.model import Topic, TopicIdentity
+from zkconsumer.model import LEGAL_TOPIC, Topic, TopicIdentity
 from zkconsumer.wire.apiversions import METADATA
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, metadata_version
@@ -26,7 +25,6 @@ TIMEOUT_MS: Final = 5000
 """Limit for connecting and for each answer: a broker that is silent for longer is skipped for another one."""
 
 _FIRST_WITHOUT_CREATION: Final = 4
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -61,7 +59,7 @@ def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None
         topics = None
     asked_for = None if topics is None else frozenset(topics)
     # A member may have registered any text as the name of a topic.
-    wanted = None if asked_for is None else sorted(filter(_LEGAL_TOPIC.fullmatch, asked_for))
+    wanted = None if asked_for is None else sorted(filter(LEGAL_TOPIC.match, asked_for))
     metadata = connection.exchange(
         METADATA,
         version,

@@ -67,8 +67,10 @@ def test_brokers_that_might_create_topics_are_asked_for_all(stub, version, asked
 
 
 def test_names_that_no_topic_can_have_are_not_sent(stub):
-    assert read(stub, ["t", "", "a/b", "\ud800", "x" * 250]).topics() == {"t"}
-    assert stub.described == [frozenset({"t"})]
+    long = "x" * 255
+    stub.log(TopicPartition(long, 0))
+    assert read(stub, ["t", long, "", "..", "a/b", "\ud800", "x" * 256]).topics() == {"t", long}
+    assert stub.described == [frozenset({"t", long})], "brokers before 0.10 allowed 255 characters"
 
 
 def test_versions_before_topic_ids_have_none(stub):

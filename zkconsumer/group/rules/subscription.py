@@ -12,11 +12,9 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from zkconsumer.errors import ConfigError
+from zkconsumer.model import LEGAL_TOPIC
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.zookeeper.rules.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
-
-_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,255}\Z")
-"""Names that brokers accept or accepted; since 0.10 the limit is 249 characters."""
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
@@ -147,7 +145,7 @@ class Subscription:
             f"{topic!r} cannot be the name of a topic: it has at most 255 letters, digits, dots, underscores and "
             "hyphens"
             for topic in topics
-            if not (isinstance(topic, str) and _LEGAL_TOPIC.match(topic))
+            if not (isinstance(topic, str) and LEGAL_TOPIC.match(topic))
         ]
         if wrong:
             raise ConfigError(wrong)
