@@ -23,7 +23,7 @@ JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
 )
-_ZOOKEEPER_PROPERTIES = {
+ZOOKEEPER_PROPERTIES = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "30000",
 }
@@ -129,7 +129,7 @@ class KafkaBroker(LocalServer):
             "zookeeper.connect": self.zookeeper.address,
             "log.dirs": str(self._log_directory),
             **self._listener(),
-            **_ZOOKEEPER_PROPERTIES,
+            **ZOOKEEPER_PROPERTIES,
             **PROPERTIES,
             **self._properties,
         }

@@ -12,6 +12,7 @@ advertises is valid on the host, and in containers that share the broker's netwo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
 
-from zkconsumer.sandbox.kafka import PROPERTIES
+from zkconsumer.sandbox.kafka import PROPERTIES, ZOOKEEPER_PROPERTIES
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.probes import four_letter_word, known_brokers
 
@@ -178,6 +179,7 @@ class KafkaContainer(ServerContainer):
             "broker.id": broker_id,
             "zookeeper.connect": zookeeper_connect,
             **self._listeners(f"kafka-{broker_id}", inner_port),
+            **ZOOKEEPER_PROPERTIES,
             **PROPERTIES,
             **(properties or {}),
         }
@@ -196,6 +198,16 @@ class KafkaContainer(ServerContainer):
             "advertised.listeners": f"PLAINTEXT://{alias}:{inner_port},HOST://{self.address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,HOST:PLAINTEXT",
         }
+
+    def restart(self) -> None:
+        """As for every server; a broker that was killed ends again until ZooKeeper has let its session expire."""
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while True:
+            try:
+                return super().restart()
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
 
     @property
     def bootstrap_servers(self) -> str:
