@@ -169,6 +169,7 @@ def test_an_offset_that_the_member_found_to_be_another_topics_is_ignored():
 
 
 def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
+    """Also if no member of ours has consumed the earlier one, so that the member finds nothing outdated."""
     again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: StoredOffset(0, 41)})
     chosen = choose({T1: StoredOffset(7, 39), T2: StoredOffset(7, 41), T3: StoredOffset(7, OURS)}, again)
     assert chosen == {
