@@ -31,7 +31,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         UsageError: topics given by name, or partitions for which offsets are given, do not exist.
         LeaderUnknown: a partition has no leader, so its end is unknown.
         MalformedZnode: the group's offset of a partition is needed and cannot be parsed.
-        TopicUnreadable: it is stored in Kafka, and a permission is missing.
+        TopicUnreadable: it is stored in Kafka, and a permission is missing; or brokers refuse to describe a topic.
         OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
@@ -49,7 +49,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
-    _check_existence(options, view.partitions)
+    _check_existence(options, view.partitions, ends)
     committed = committed_offsets(options, view)
     choices = choose_starts(
         unmarked(committed),
@@ -139,9 +139,12 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     return {partition: place for partition, place in places.items() if place is not None}
 
 
-def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:
+def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition], ends: LogEnds) -> None:
     topics = {partition.topic for partition in partitions}
-    missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
+    unknown = [topic for topic in options.topics if topic not in topics]
+    if unknown and options.config.bootstrap_servers is not None:
+        ends.require_described(unknown)
+    missing = [f"topic {topic}" for topic in unknown]
     for option in (options.starting, options.ending):
         position = option.given if isinstance(option, Timestamps) else option
         if isinstance(position, Mapping):

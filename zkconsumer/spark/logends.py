@@ -20,6 +20,7 @@ from zkconsumer.spark.rules.positions import AtTime, Wanted
 from zkconsumer.spark.rules.sourceoffset import KnownTopic
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
+from zkconsumer.wire.errorcodes import is_refusal
 from zkconsumer.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
@@ -198,6 +199,18 @@ class LogEnds:
             if not gone or time.monotonic() >= until:
                 return gone
             self._wait(self._backoff_s)
+
+    def require_described(self, topics: Collection[str]) -> None:
+        """Ask a broker for topics that it may refuse to describe; those that do not exist are no error.
+
+        Raises:
+            TopicUnreadable: it refuses one, for example because a permission is missing.
+            BrokerUnavailable: no broker answers.
+        """
+        failed = self._client.ask_any(partial(ask_for_catalog, topics=topics)).failed
+        for topic, code in failed.items():
+            if is_refusal(code):
+                raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.kafka import ListOffsetsRequest
-from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed
+from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
+from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.batchread import committed_offsets, plan_spans
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.options import parse_options
+from zkconsumer.wire.errorcodes import ErrorCode
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
@@ -74,6 +75,17 @@ def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(plan, stub_broke
 
     stub_broker.asked = lag
     assert plan(committed, **given) == {T0: read}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailed), (None, UsageError)]
+)
+def test_a_topic_that_may_not_be_described_is_not_called_missing(plan, stub_broker, code, error):
+    stub_broker.versions[MetadataRequest.API_KEY] = 12
+    if code is not None:
+        stub_broker.topic_errors["secret"] = code
+    with pytest.raises(error, match="topic secret"):
+        plan(50, subscribe="t,secret", **{"bootstrap.servers": f"127.0.0.1:{stub_broker.port}"})
 
 
 def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):
