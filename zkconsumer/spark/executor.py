@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from zkconsumer.errors import BrokerUnavailable, RetriableError, ThreadLimit
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, RetriableError, ThreadLimit
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.spark.rangefetcher import Damage, FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.spark.rules.microbatch import RangePartition, Span
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
+from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.rules.fetchanswers import Faults
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
@@ -134,6 +135,8 @@ class _TaskReading:
         except RetriableError as error:
             self._failure = error
             return
+        if reasons := {error_name(self._worker.leaderless[p]) for p in self._waiting.keys() - leaders.keys()}:
+            self._failure = LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}")
         for partition, leader in leaders.items():
             by_leader.setdefault(leader, {})[partition] = self._waiting[partition]
         for leader, ranges in by_leader.items():

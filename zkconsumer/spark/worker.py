@@ -57,12 +57,14 @@ class Worker:
         used_at: start of the newest task that uses it, by ``time.monotonic``.
         leaders: leaders of partitions, as far as known.
         epochs: their epochs, to be named in requests.
+        leaderless: error codes of the partitions for which the last answer names no leader.
     """
 
     config: ConsumerConfig
     used_at: float = 0.0
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    leaderless: dict[TopicPartition, int] = field(default_factory=dict)
     _idle_connections: dict[Broker, list[PooledConnection]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
@@ -97,6 +99,7 @@ class Worker:
             metadata = self._client.metadata(unknown)
             self.leaders.update(metadata.leaders)
             self.epochs.update(metadata.epochs)
+            self.leaderless = {p: metadata.why_leaderless(p) for p in partitions if p not in self.leaders}
             for topic, code in metadata.failed_topics.items():
                 if is_refusal(code):
                     raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)

@@ -360,12 +360,7 @@ class BrokerClient:
         self._leaders = {**leaders, **metadata.leaders}
         epochs = {partition: epoch for partition, epoch in self._leader_epochs.items() if partition in leaders}
         self._leader_epochs = {**epochs, **metadata.epochs}
-        failed = metadata.failed_topics
-        return {
-            p: metadata.leaderless.get(p, failed.get(p.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            for p in partitions
-            if p not in self._leaders
-        }
+        return {p: metadata.why_leaderless(p) for p in partitions if p not in self._leaders}
 
     def forget_leaders(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the leaders of partitions, so that the next request for them asks for the leaders first.

@@ -65,6 +65,11 @@ class Metadata:
     topic_ids: Mapping[str, str]
     epochs: Mapping[TopicPartition, int]
 
+    def why_leaderless(self, partition: TopicPartition) -> int:
+        """Error code of a partition without a leader."""
+        of_topic = self.failed_topics.get(partition.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.leaderless.get(partition, of_topic)
+
 
 def has_topic_ids(version: int) -> bool:
     """True for a version with topic ids, which is also flexible (KIP-482)."""

@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.batches import build
 from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
-from zkconsumer.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark.executor import read_ranges
@@ -51,6 +51,12 @@ def test_a_leader_of_a_new_epoch_is_found_by_the_next_task(log, read, stub_broke
     log.write(10, 1)
     assert read(20, 30 if epoch == 0 else 40, epoch) == list(range(20, 30 if epoch == 0 else 40))
     assert stub_broker.epoch_questions == ([{P: (0, 1)}] if epoch == 0 else [])
+
+
+def test_a_task_without_a_leader_names_the_reason(log, read, stub_broker):
+    stub_broker.leaderless = {P}
+    with pytest.raises(BrokerUnavailable, match=r"t-0; last error: brokers name no leader: LEADER_NOT_AVAILABLE \(5\)"):
+        read(0, 30, 0, **{"socket.timeout.ms": "100"})
 
 
 def offsets_asked_for(stub_broker):
