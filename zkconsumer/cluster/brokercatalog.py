@@ -13,12 +13,11 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import LEGAL_TOPIC, Topic, TopicIdentity
-from zkconsumer.wire.apiversions import METADATA
 from zkconsumer.wire.bootstrap import bootstrap_brokers
-from zkconsumer.wire.brokerclient import BrokerClient, metadata_version
+from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode
-from zkconsumer.wire.metadatamessages import Metadata, decode_metadata, encode_metadata, has_topic_ids
+from zkconsumer.wire.metadatamessages import Metadata
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 
 TIMEOUT_MS: Final = 5000
@@ -54,19 +53,12 @@ def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer, no common version, or the broker lists no brokers, as one that is starting.
     """
-    version = metadata_version(connection)
-    if version < _FIRST_WITHOUT_CREATION:
+    if metadata_version(connection) < _FIRST_WITHOUT_CREATION:
         topics = None
     asked_for = None if topics is None else frozenset(topics)
     # A member may have registered any text as the name of a topic.
     wanted = None if asked_for is None else sorted(filter(LEGAL_TOPIC.match, asked_for))
-    metadata = connection.exchange(
-        METADATA,
-        version,
-        encode_metadata(version, wanted),
-        partial(decode_metadata, version),
-        flexible=has_topic_ids(version),
-    )
+    metadata = fetch_metadata(connection, wanted)
     if not metadata.brokers:
         raise ProtocolError(f"{connection} lists no live brokers; it may be starting")
     described = _described(metadata)

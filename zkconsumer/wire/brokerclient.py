@@ -1,6 +1,6 @@
 """BrokerClient: the low-rate requests: leaders of partitions, and offsets of logs.
 
-``metadataprotocol.py`` and ``listoffsetsprotocol.py`` encode and decode the messages. This module chooses the brokers
+``metadatamessages.py`` and ``listoffsetsmessages.py`` encode and decode the messages. This module chooses the brokers
 to send them to, and caches leaders.
 """
 
@@ -47,8 +47,8 @@ EARLIEST: Final = -2
 T = TypeVar("T")
 
 
-def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Metadata:
-    """Ask one broker for the metadata of ``topics``, without letting it create missing ones.
+def fetch_metadata(connection: BrokerConnection, topics: Collection[str] | None) -> Metadata:
+    """Ask one broker for the metadata of ``topics``, or (None) of all, without letting it create missing ones.
 
     Brokers before 0.11 do not have that option and create them if ``auto.create.topics.enable`` is on
     (jvm-consumer.md#defects).

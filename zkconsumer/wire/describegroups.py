@@ -19,11 +19,9 @@ _NEWEST_DESCRIBE: Final = 5
 FIRST_WITH_OPERATIONS: Final = 3
 _LIST_STATES_VERSIONS: Final = (4, 5)  # older ones have no states
 _CONFIGS_VERSIONS: Final = (1, 2)  # version 0 is of brokers before 1.1, which kafka-python does not know
-_METADATA_VERSIONS: Final = (2, 5)  # older ones have no cluster id
 DESCRIBE_GROUPS: Final = 15
 _LIST_GROUPS: Final = 16
 _DESCRIBE_CONFIGS: Final = 32
-_METADATA: Final = 3
 _OFFSET_COMMIT: Final = 8
 _FIRST_COMMIT_OF_0_9: Final = 2
 _BROKER: Final = 4
@@ -143,24 +141,6 @@ def _settings(connection: BrokerConnection, kind: int, resource: str, names: Col
             raise ProtocolError(f"{connection} does not show its settings: {error_name(result.error_code)}")
         settings |= {setting.name: setting.value for setting in result.configs if setting.name in names}
     return settings
-
-
-def cluster_id(connection: BrokerConnection) -> str | None:
-    """The id of the cluster; None before 0.10.1.
-
-    Raises:
-        BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the answer is malformed.
-    """
-    load_kafka_python()
-    from kafka.protocol.metadata import MetadataRequest
-
-    try:
-        version = connection.version(_METADATA, "Metadata", *_METADATA_VERSIONS)
-    except ProtocolError:
-        return None
-    answer: Any = connection.call(MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False))
-    return answer.cluster_id or None
 
 
 def broker_release(connection: BrokerConnection) -> tuple[int, ...]:

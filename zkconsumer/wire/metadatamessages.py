@@ -55,6 +55,7 @@ class Metadata:
         failed_topics: topics that the broker cannot describe (unknown, not allowed), with the error code.
         topic_ids: ids of topics, as Kafka's tools and znodes write them; only in :data:`TOPIC_ID_VERSIONS`.
         epochs: epoch of the leader of each partition that has one; only from version 7 on.
+        cluster_id: id of the cluster; None before version 2, which is that of brokers before 0.10.1.
     """
 
     brokers: Mapping[int, Broker]
@@ -64,6 +65,7 @@ class Metadata:
     failed_topics: Mapping[str, int]
     topic_ids: Mapping[str, str]
     epochs: Mapping[TopicPartition, int]
+    cluster_id: str | None
 
     def why_leaderless(self, partition: TopicPartition) -> int:
         """Error code of a partition without a leader."""
@@ -106,8 +108,7 @@ def decode_metadata(version: int, body: memoryview) -> Metadata:
         if version >= 3:
             fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
         brokers = {broker.id: broker for broker in (_broker(version, fields) for _ in range(fields.count()))}
-        if version >= 2:
-            fields.text()  # the cluster's id
+        cluster_id = fields.text() if version >= 2 else ""
         controller = fields.take(_INT32)[0] if version >= 1 else -1
         topics = [_topic(version, fields) for _ in range(fields.count())]
         if version == _LAST_WITH_CLUSTER_OPERATIONS:
@@ -135,6 +136,7 @@ def decode_metadata(version: int, body: memoryview) -> Metadata:
         failed_topics={topic.name: topic.error for topic in topics if topic.error},
         topic_ids={topic.name: topic.topic_id for topic in topics if topic.topic_id is not None},
         epochs=epochs,
+        cluster_id=cluster_id or None,
     )
 
 

@@ -8,7 +8,7 @@ from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, Protoc
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.wire.apiversions import OLD_RELEASES
 from zkconsumer.wire.brokersecurity import PLAINTEXT
-from zkconsumer.wire.describegroups import broker_release, broker_settings, cluster_id, describe_group
+from zkconsumer.wire.describegroups import broker_release, broker_settings, describe_group
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 
@@ -118,11 +118,6 @@ def test_a_broker_that_does_not_show_its_settings_is_an_error():
     answer = SimpleNamespace(results=[SimpleNamespace(error_code=31, configs=[])])
     with pytest.raises(ProtocolError, match="does not show its settings"):
         broker_settings(ScriptedBroker(DescribeConfigs=answer), 3, ["a"])
-
-
-def test_a_cluster_has_no_id_before_0_10_1():
-    assert cluster_id(ScriptedBroker()) is None
-    assert cluster_id(ScriptedBroker(Metadata=SimpleNamespace(cluster_id="abc"))) == "abc"
 
 
 @pytest.mark.parametrize(

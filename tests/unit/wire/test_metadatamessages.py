@@ -107,6 +107,7 @@ def test_a_response_is_decoded(version):
     metadata = decode(version, response(version, topics=TOPICS))
     assert metadata.brokers == {1: ONE, 2: TWO}
     assert metadata.controller == (2 if version >= 1 else None)
+    assert metadata.cluster_id == ("a cluster" if version % 2 and version >= 2 else None)
     assert metadata.leaders == {("ü", 0): ONE, ("ü", 1): TWO}
     assert metadata.leaderless == {
         ("_t", 0): ErrorCode.LEADER_NOT_AVAILABLE,

@@ -24,9 +24,9 @@ from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswe
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
-from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.describegroups import broker_release, broker_settings, cluster_id
+from zkconsumer.wire.describegroups import broker_release, broker_settings
 from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
@@ -228,7 +228,7 @@ class Cluster:
         Raises:
             ZkConsumerError: no broker answers.
         """
-        return self._ask(lambda client: client.ask_any(cluster_id))
+        return self._ask(lambda client: client.ask_any(lambda connection: fetch_metadata(connection, ()).cluster_id))
 
     def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
         """Every partition of the topics; those of a topic that does not exist are absent.
