@@ -21,11 +21,10 @@ from zkconsumer.spark.rules.sourceoffset import KnownTopic
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
 from zkconsumer.wire.errorcodes import is_refusal
-from zkconsumer.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.denials import PATIENCE, pause_s
-from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +53,8 @@ class LogEnds:
     """
 
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
-        epochs = KnownEpochs()
-        uncommitted = config.replace(isolation_level=READ_UNCOMMITTED)
-        self._client = BrokerClient.from_config(live_brokers, uncommitted, epochs=epochs)
-        self._stable: BrokerClient | None = None
-        """Asks for last stable offsets; None if open transactions are read."""
-        if config.isolation_level == READ_COMMITTED:
-            self._stable = BrokerClient.from_config(live_brokers, config, epochs=epochs)
+        self._client = BrokerClient.from_config(live_brokers, config)
+        self._isolation = config.isolation_level
         self._group = config.group_id
         self._unanswered: set[TopicPartition] = set()
         self._seen: dict[TopicPartition, SeenEnd] = {}
@@ -120,9 +114,9 @@ class LogEnds:
         With ``read_committed`` that is the last stable offset: the first record of an open transaction, or the end. It
         is no end of the log: brokers serve an offset after it, without records.
         """
-        if self._stable is None:
+        if self._isolation == READ_UNCOMMITTED:
             return dict(ends)
-        stable = _known(self._ask(dict.fromkeys(ends, LATEST), self._stable).found)
+        stable = _known(self._ask(dict.fromkeys(ends, LATEST), self._isolation).found)
         return {partition: min(ends[partition], offset) for partition, offset in stable.items()}
 
     def _ends_in_common(
@@ -234,22 +228,19 @@ class LogEnds:
         """Close the connections; a request in progress raises BrokerUnavailable."""
         self._closed.set()
         self._client.close()
-        if self._stable is not None:
-            self._stable.close()
 
-    def _ask(self, wanted: Mapping[TopicPartition, int], client: BrokerClient | None = None) -> Offsets:
-        client = client or self._client
-        answer = client.list_offsets(wanted)
+    def _ask(self, wanted: Mapping[TopicPartition, int], isolation: str = READ_UNCOMMITTED) -> Offsets:
+        answer = self._client.list_offsets(wanted, isolation)
         refused = answer.refused()
         for number in range(1, PATIENCE):  # permissions reach all brokers some time after they were granted
             if not refused:
                 break
             self._wait(pause_s(number, self._backoff_s))
-            again = client.list_offsets({partition: wanted[partition] for partition in refused})
+            again = self._client.list_offsets({partition: wanted[partition] for partition in refused}, isolation)
             answer = answer.updated(again)
             refused = again.refused()
         for partition, code in refused.items():
-            raise topic_refused(partition.topic, code, DESCRIBE, "a broker", client.security)
+            raise topic_refused(partition.topic, code, DESCRIBE, "a broker", self._client.security)
         for reason, partitions in answer.reasons().items():
             unlogged = [partition for partition in partitions if partition not in self._unanswered]
             if unlogged:

@@ -17,13 +17,14 @@ ApiRanges = Mapping[int, tuple[int, int]]
 API_VERSIONS: Final = 18
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
 NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
 """Body of a ListOffsets request, version 0, without partitions: every release answers it, without any effect."""
 
 _ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
 
-_PRODUCE, _FETCH, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 8, 9, 10
+_PRODUCE, _FETCH, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 9, 10
 OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
     {
         "0.8.2": {
@@ -31,7 +32,7 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
             _FETCH: (0, 0),
             LIST_OFFSETS: (0, 0),
             METADATA: (0, 0),
-            _OFFSET_COMMIT: (0, 1),
+            OFFSET_COMMIT: (0, 1),
             _OFFSET_FETCH: (0, 1),
             _FIND_COORDINATOR: (0, 0),
         },
@@ -40,7 +41,7 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
             _FETCH: (0, 1),
             LIST_OFFSETS: (0, 0),
             METADATA: (0, 0),
-            _OFFSET_COMMIT: (0, 2),
+            OFFSET_COMMIT: (0, 2),
             _OFFSET_FETCH: (0, 1),
             _FIND_COORDINATOR: (0, 0),
         },

@@ -239,8 +239,10 @@ class BrokerClient:
         late = "" if asked == len(brokers) else " in time"
         raise BrokerUnavailable(f"none of {len(brokers)} brokers answers{late}; last error: {failure}") from failure
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], isolation: str | None = None) -> Offsets:
         """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.
+
+        ``isolation`` is that of this client if it is None.
 
         Leaders are cached. If a leader is unknown, does not answer or does not lead any more, the brokers are asked for
         the leaders, and the request is repeated once. Partitions without a leader, or with an unreachable one, appear
@@ -250,7 +252,8 @@ class BrokerClient:
             BrokerUnavailable: no broker answers the request for the leaders.
             ProtocolError: a leader's answer is malformed.
         """
-        first = self._ask_remembered(wanted)
+        question = partial(self._list_offsets, isolation=isolation or self._isolation)
+        first = self._ask_remembered(question, wanted)
         unasked = ErrorCode.LEADER_NOT_AVAILABLE
         left = {
             partition: timestamp
@@ -260,12 +263,12 @@ class BrokerClient:
         if not left:
             return first
         leaderless = self._learn_leaders(left)
-        again = self._ask_leaders(left)
+        again = self._ask_leaders(question, left)
         refused = {partition: code for partition, code in first.errors.items() if partition not in left}
         errors = refused | leaderless | again.errors
         return Offsets(first.found | again.found, errors, again.causes, first.epochs | again.epochs)
 
-    def _ask_remembered(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    def _ask_remembered(self, question: Callable[..., Offsets], wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Ask the leaders that are known and connected; other leaders' partitions are missing in the answer.
 
         A broken connection is not replaced here: the broker may have moved, and another one may have its address.
@@ -276,27 +279,29 @@ class BrokerClient:
             if connection is None:
                 continue
             try:
-                answer.add(self._list_offsets(connection, of_leader))
+                answer.add(question(connection, wanted=of_leader))
             except (BrokerUnavailable, ProtocolError) as error:
                 self._note(leader, error)
                 connection.close()
                 del self._connections[leader]
         return answer
 
-    def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    def _ask_leaders(self, question: Callable[..., Offsets], wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause."""
         answer = Offsets()
         for leader, of_leader in self._by_leader(wanted).items():
             try:
-                answer.add(self.ask(leader, partial(self._list_offsets, wanted=of_leader)))
+                answer.add(self.ask(leader, partial(question, wanted=of_leader)))
             except BrokerUnavailable as error:
                 answer.errors.update(dict.fromkeys(of_leader, ErrorCode.LEADER_NOT_AVAILABLE))
                 answer.causes.update(dict.fromkeys(of_leader, str(error)))
         return answer
 
-    def _list_offsets(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    def _list_offsets(
+        self, connection: BrokerConnection, *, wanted: Mapping[TopicPartition, int], isolation: str
+    ) -> Offsets:
         """Ask a leader, also one of a later epoch than known: its answer is newer, and has its epoch."""
-        ask = partial(list_offsets, connection, isolation=self._isolation)
+        ask = partial(list_offsets, connection, isolation=isolation)
         answer = ask(wanted, epochs=self._leader_epochs)
         fenced = [partition for partition, code in answer.errors.items() if code == ErrorCode.FENCED_LEADER_EPOCH]
         return answer.updated(ask({partition: wanted[partition] for partition in fenced})) if fenced else answer

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from zkconsumer.errors import ProtocolError
-from zkconsumer.wire.apiversions import API_VERSIONS
+from zkconsumer.wire.apiversions import API_VERSIONS, OFFSET_COMMIT
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.kafkapython import load_kafka_python
@@ -22,7 +22,6 @@ _CONFIGS_VERSIONS: Final = (1, 2)  # version 0 is of brokers before 1.1, which k
 DESCRIBE_GROUPS: Final = 15
 _LIST_GROUPS: Final = 16
 _DESCRIBE_CONFIGS: Final = 32
-_OFFSET_COMMIT: Final = 8
 _FIRST_COMMIT_OF_0_9: Final = 2
 _BROKER: Final = 4
 _GROUP: Final = 32
@@ -150,7 +149,7 @@ def broker_release(connection: BrokerConnection) -> tuple[int, ...]:
     """
     ranges = connection.ranges
     if API_VERSIONS not in ranges:
-        return (0, 9) if ranges.get(_OFFSET_COMMIT, (0, 0))[1] >= _FIRST_COMMIT_OF_0_9 else (0, 8, 2)
+        return (0, 9) if ranges.get(OFFSET_COMMIT, (0, 0))[1] >= _FIRST_COMMIT_OF_0_9 else (0, 8, 2)
     load_kafka_python()
     from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
