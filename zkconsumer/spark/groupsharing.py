@@ -8,13 +8,11 @@ from collections.abc import Callable
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError
+from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.rules.querystate import QueryState
 
 _log = logging.getLogger(__name__)
-
-_PATIENCE = 1.5
-"""How many session timeouts a query waits for members that were killed; servers count a session in ticks."""
 
 _POLL_S = 0.5
 
@@ -48,7 +46,7 @@ class GroupSharing:
                 return view
             named = ", ".join(sorted(barring))
             session_ms = max(self._session_ms, *(view.session_ms.get(member, 0) for member in barring))
-            if time.monotonic() > began + _PATIENCE * session_ms / 1000:
+            if time.monotonic() > began + KILLED_SESSIONS * session_ms / 1000:
                 whose = "do not share it" if self._shares else "are live, and this query does not share it"
                 raise UsageError(
                     f"group {self._group} cannot be joined: its members {named} {whose} (group.share=false). Stop "

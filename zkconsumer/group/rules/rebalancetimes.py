@@ -10,6 +10,8 @@ from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _LONGEST_RELEASE_S: Final = 4.0
+KILLED_SESSIONS: Final = 1.5
+"""For how many of its session timeouts a member that was killed is waited for; servers count a session in ticks."""
 
 
 class RebalanceCause(Enum):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
@@ -167,7 +168,7 @@ class MemberRegistration:
         on_change: Watch,
         wait: Callable[[float], bool],
     ) -> None:
-        deadline = self._clock() + 1.5 * self._session.negotiated_timeout
+        deadline = self._clock() + KILLED_SESSIONS * self._session.negotiated_timeout
         while (holder := self._session.exists(path, on_change)) is not None:
             if holder.owner_session == session_id:
                 self._complete(nodes)
