@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError, name_some
+from zkconsumer.errors import OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
+from zkconsumer.spark.querypositions import accept_losses, require_leaders, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.offsetsjson import LATEST
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
@@ -81,9 +81,7 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     given = ends.resolve(_given_ends(options, partitions))
     latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
     readable = ends.readable(latest)
-    leaderless = [p for p in partitions if not (p in earliest and p in readable and p in starts)]
-    if leaderless:
-        raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
+    require_leaders([p for p in partitions if not (p in earliest and p in readable and p in starts)])
     until = ending_offsets(given, latest, readable)
     located = locate(starts, earliest, latest, readable)
     accept_losses(options, located.lost)

@@ -12,12 +12,12 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored, name_some
+from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
+from zkconsumer.spark.querypositions import QueryPositions, require_leaders, unreadable_offset
 from zkconsumer.spark.rules.microbatch import Span, cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -97,7 +97,7 @@ class BatchPlanner:
         positions = query.positions
         self.available = {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
         if finished.is_initial:
-            _require_leaders(query.owned.keys() - ends.keys())
+            require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)
         waits = self._waits_for_more(readable, least)
         rows = {} if waits else cap_offsets(readable, limit)
@@ -105,7 +105,7 @@ class BatchPlanner:
             return self._declare(query, finished, rows)
         if self.has_targets:
             # "Nothing new", which ends AvailableNow, must not result from leaders that do not answer.
-            _require_leaders(query.unread)
+            require_leaders(query.unread)
             self._require_offsets(query)
             self._log_partitions_of_other_members(query)
         return None
@@ -192,8 +192,3 @@ class BatchPlanner:
                 format_partitions(not_ours),
             )
         self._not_ours = not_ours
-
-
-def _require_leaders(leaderless: Collection[TopicPartition]) -> None:
-    if leaderless:
-        raise LeaderUnknown(f"no leader answers for {name_some(sorted(leaderless))}; check that all brokers run")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Set
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
@@ -188,6 +188,12 @@ class QueryPositions:
             self._options.starting_option,
             name_some(overridden, 20),
         )
+
+
+def require_leaders(leaderless: Collection[TopicPartition]) -> None:
+    """LeaderUnknown if there is a partition whose log cannot be asked for its ends."""
+    if leaderless:
+        raise LeaderUnknown(f"no leader answers for {name_some(sorted(leaderless))}; check that all brokers run")
 
 
 def unreadable_offset(config: ConsumerConfig, partition: TopicPartition) -> MalformedZnode | BrokerUnavailable:
