@@ -22,6 +22,39 @@ class _KnownRecords(NamedTuple):
     ensemble: int | None
     records: Mapping[str, tuple[TopicRecord | None, int]]
 
+    def following(self, topic: str, identity: TopicIdentity) -> tuple[TopicRecord, TopicOrigin]:
+        """What the record has to be when a member begins to consume the topic, and since when offsets can be of it."""
+        present, written_at = self.records.get(topic, (None, None))
+        record = next_record(present, identity, self.ensemble or 0)
+        return record, origin(record, identity, written_at if record == present else None)
+
+
+def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:
+    """What a member would find out that begins to consume these topics now, by topic; for tools, which write no record.
+
+    Raises:
+        ZkConsumerError: the records cannot be read.
+    """
+    known = _read_records(session, GroupPaths(group).topics, identities)
+    return {topic: known.following(topic, identity)[1] for topic, identity in identities.items()}
+
+
+def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _KnownRecords:
+    paths = {f"{parent}/{topic}": topic for topic in topics if is_node_name(topic)}
+    nodes = session.get_many([parent, *paths])
+    found = nodes.pop(parent)
+    records: dict[str, tuple[TopicRecord | None, int]] = {}
+    for path, node in nodes.items():
+        if node is None:
+            continue
+        try:
+            record = TopicRecord.decode(path, node.data)
+        except MalformedZnode as error:
+            _log.error("%s", error)
+            record = None
+        records[paths[path]] = record, node.mzxid
+    return _KnownRecords(None if found is None else found.czxid, records)
+
 
 class TopicRecords:
     """Reads and writes the records of one group; used by one thread.
@@ -78,28 +111,13 @@ class TopicRecords:
             return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
 
     def _read(self, topics: Iterable[str]) -> _KnownRecords:
-        paths = {f"{self._parent}/{topic}": topic for topic in topics if is_node_name(topic)}
-        nodes = self._session.get_many([self._parent, *paths])
-        parent = nodes.pop(self._parent)
-        records: dict[str, tuple[TopicRecord | None, int]] = {}
-        for path, node in nodes.items():
-            if node is None:
-                continue
-            try:
-                record = TopicRecord.decode(path, node.data)
-            except MalformedZnode as error:
-                _log.error("%s", error)
-                record = None
-            records[paths[path]] = record, node.mzxid
-        return _KnownRecords(None if parent is None else parent.czxid, records)
+        return _read_records(self._session, self._parent, topics)
 
     def _write(self, identities: Mapping[str, TopicIdentity], known: _KnownRecords) -> dict[str, TopicOrigin]:
         operations, origins = [], {}
         for topic, identity in identities.items():
-            present, written_at = known.records.get(topic, (None, None))
-            record = next_record(present, identity, known.ensemble or 0)
-            origins[topic] = origin(record, identity, written_at if record == present else None)
-            if record != present:
+            record, origins[topic] = known.following(topic, identity)
+            if record != known.records.get(topic, (None, 0))[0]:
                 kind: Kind = "set" if topic in known.records else "create"
                 operations.append(Operation(kind, f"{self._parent}/{topic}", record.encode()))
         if self._fence is None:

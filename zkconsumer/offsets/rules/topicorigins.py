@@ -6,10 +6,11 @@ A group has one znode for each topic that its zkconsumer members have consumed, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.model import TopicIdentity
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
 from zkconsumer.zookeeper.rules.znodes import parse_json
 
@@ -37,6 +38,18 @@ class TopicOrigin(NamedTuple):
             return self.after is not None and mark < self.after
         written_for = topic_id_of(mark)
         return written_for is not None and not self.identity.is_recorded_as(written_for)
+
+
+def of_earlier_topics(
+    origins: Mapping[str, TopicOrigin], marks: Mapping[TopicPartition, Mark | None]
+) -> frozenset[TopicPartition]:
+    """The partitions whose stored offset members ignore: it was written for an earlier topic of the same name.
+
+    Args:
+        origins: by name, as far as the topics exist.
+        marks: of the stored offsets.
+    """
+    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_older(mark))
 
 
 class TopicRecord(NamedTuple):

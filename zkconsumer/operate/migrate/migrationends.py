@@ -20,7 +20,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, P
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
-from zkconsumer.operate.offsets.writeplan import Guards, topic_identities
+from zkconsumer.operate.offsets.writeplan import Guards, outdated_offsets, topic_identities
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
@@ -41,12 +41,14 @@ class _Seen:
         offsets: by partition.
         guards: conditions of this end.
         warnings: what the operator should know.
+        outdated: as :class:`Observation` has them; of a source.
     """
 
     topics: set[str]
     offsets: Mapping[TopicPartition, int]
     guards: list[Guard] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+    outdated: frozenset[TopicPartition] = frozenset()
 
 
 class _EndReader(Protocol):
@@ -64,11 +66,14 @@ class _EndReader(Protocol):
 
 class _GroupInZooKeeper:
     def __init__(self, session: ZkSession, cluster: Cluster, end: End) -> None:
-        self._session, self._config, self._end = session, cluster.config, end
+        self._session, self._cluster, self._config, self._end = session, cluster, cluster.config, end
 
     def as_source(self) -> _Seen:
         znodes = read_group(self._session, open_group_reader(self._session, self._config), self._end.group)
         seen = self._read({partition.topic for partition in znodes.partitions})
+        identities = topic_identities(self._session, self._cluster, seen.topics)
+        marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
+        seen.outdated = outdated_offsets(self._session, self._end.group, identities, marks)
         seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
         return seen
 
@@ -91,8 +96,8 @@ class _GroupInZooKeeper:
 
 
 class _GroupInKafka:
-    def __init__(self, cluster: Cluster, group: str) -> None:
-        self._cluster, self._group = cluster, group
+    def __init__(self, session: ZkSession, cluster: Cluster, group: str) -> None:
+        self._session, self._cluster, self._group = session, cluster, group
 
     def as_source(self) -> _Seen:
         """The group must not have members: before, after, and with equal reads."""
@@ -103,7 +108,10 @@ class _GroupInKafka:
         guard = _empty_in_kafka(group, before if before.has_members else after)
         if guard.holds and first != second:
             guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
-        return _Seen({partition.topic for partition in offsets}, offsets, [guard])
+        seen = _Seen({partition.topic for partition in offsets}, offsets, [guard])
+        identities = topic_identities(self._session, cluster, seen.topics)
+        seen.outdated = outdated_offsets(self._session, None, identities, {p: one.mark for p, one in second.items()})
+        return seen
 
     def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:  # noqa: ARG002
         topics = {partition.topic for partition in existing}
@@ -157,7 +165,7 @@ class _Layout:
 def _end_reader(end: End, session: ZkSession, cluster: Cluster) -> _EndReader:
     if end.kind == "zookeeper":
         return _GroupInZooKeeper(session, cluster, end)
-    return _GroupInKafka(cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
+    return _GroupInKafka(session, cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
 
 
 class MigrationEnds:
@@ -206,6 +214,10 @@ class MigrationEnds:
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
+        if outdated := source.outdated & existing:
+            warnings.append(
+                f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
+            )
         return Observation(
             place=self.place(),
             source={p: offset for p, offset in source.offsets.items() if p in existing},
@@ -214,6 +226,7 @@ class MigrationEnds:
             identities=topic_identities(self.session, self.cluster, topics),
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
+            outdated=outdated,
         )
 
     def place(self) -> Place:

@@ -8,14 +8,15 @@ from typing import Final, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError
-from zkconsumer.model import TopicPartition
+from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.writeplan import outdated_offsets
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -47,11 +48,11 @@ def read_survey_facts(
     group_reader = open_group_reader(session, config, without_brokers=True)
     groups_znodes = read_groups(session, group_reader, groups).required(failures)
     is_elsewhere = config.bootstrap_servers is not None
+    topics = {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
+    identities = {topic: one.identity for topic, one in group_reader.describe_topics(sorted(topics)).items()}
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
-        existing = cluster.offsets.existing(
-            {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
-        )
+        existing = cluster.offsets.existing(topics)
         partitions = existing_partitions(groups_znodes) if existing.problems else existing.found
         in_kafka = read_offsets_in_kafka(
             group_reader, cluster.offsets, groups_znodes, "kafka", is_elsewhere=is_elsewhere
@@ -59,7 +60,7 @@ def read_survey_facts(
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])
     problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
-    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
+    surroundings = _Surroundings(partitions, identities, logs.found.ranges(), releases, retention)
     facts = []
     for znodes in groups_znodes:
         stored = in_kafka[znodes.group]
@@ -74,6 +75,7 @@ class _Surroundings(NamedTuple):
     """What the groups have in common."""
 
     existing: set[TopicPartition]
+    identities: Mapping[str, TopicIdentity]
     logs: Mapping[TopicPartition, LogRange]
     releases: Mapping[int, tuple[int, ...]]
     retention: Mapping[int, int | None]
@@ -87,12 +89,20 @@ def _facts(
     surroundings: _Surroundings,
     problems: Sequence[str],
 ) -> SurveyFacts:
+    outdated: frozenset[TopicPartition] = frozenset()
+    known = surroundings.identities
+    identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
+    marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
+    try:
+        outdated = outdated_offsets(session, znodes.group, identities, marks)
+    except ZooKeeperRefused as refused:
+        problems = (*problems, str(refused))
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(znodes, in_kafka, surroundings),
-        newest_commit_ms=max((offset.modified_ms for offset in znodes.offsets.values()), default=None),
+        partitions=_partitions(znodes, in_kafka, surroundings, outdated),
+        newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
         releases=surroundings.releases,
@@ -151,7 +161,10 @@ def _members(znodes: GroupZnodes) -> tuple[SurveyedMember, ...]:
 
 
 def _partitions(
-    znodes: GroupZnodes, in_kafka: Mapping[TopicPartition, int], surroundings: _Surroundings
+    znodes: GroupZnodes,
+    in_kafka: Mapping[TopicPartition, int],
+    surroundings: _Surroundings,
+    outdated: Collection[TopicPartition],
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
     existing = {partition for partition in surroundings.existing if partition.topic in topics}
@@ -163,6 +176,7 @@ def _partitions(
             in_kafka.get(partition),
             surroundings.logs.get(partition),
             is_known=partition not in znodes.unreadable,
+            is_outdated=partition in outdated,
         )
         for partition in sorted(existing.union(znodes.partitions))
     )

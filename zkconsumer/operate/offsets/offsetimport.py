@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
@@ -21,8 +21,10 @@ from zkconsumer.operate.offsets.writeplan import (
     WriteTarget,
     counting_offsets,
     group_exists,
+    outdated_offsets,
     plan_offsets,
     read_kafka,
+    topic_identities,
 )
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -148,14 +150,8 @@ def plan_copy(
     """
     if source == destination:
         raise WriteRefused(f"the offsets of group {source} cannot be copied to itself")
-    if session.is_absent:
-        stored = offsets_of(cluster.committed_all(source))
-    else:
-        nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
-        if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
-            raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])
-        stored = nodes.offsets()
-    wanted = {p: offset for p, offset in stored.items() if _is_wanted(p, topics)}
+    stored = {p: one for p, one in _stored(session, cluster, source, topics).items() if _is_wanted(p, topics)}
+    wanted = offsets_of(stored)
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:
@@ -168,6 +164,14 @@ def plan_copy(
         raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
+    marks = {partition: one.mark for partition, one in stored.items()}
+    in_zookeeper = None if session.is_absent else source
+    if outdated := outdated_offsets(session, in_zookeeper, topic_identities(session, cluster, existing), marks):
+        raise WriteRefused(
+            f"offsets of group {source} were stored for earlier topics of that name, so nothing is copied: "
+            f"{name_some(sorted(outdated))}; reset those of group {destination} (`zkconsumer offsets reset`), and name "
+            "the others with --topic"
+        )
     ranges = cluster.log_ranges(wanted)
     if outside := outside_logs(wanted, ranges):
         raise WriteRefused(
@@ -176,6 +180,18 @@ def plan_copy(
         )
     plan = _plan_group(session, cluster, destination, wanted, ranges, store, live)
     return WritePlan(f"copy {source} to {destination}", (plan,), live)
+
+
+def _stored(
+    session: ZkSession, cluster: Cluster, source: str, topics: Mapping[str, Collection[int] | None] | None
+) -> Mapping[TopicPartition, StoredOffset]:
+    """The offsets of a group that is copied."""
+    if session.is_absent:
+        return cluster.committed_all(source)
+    nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
+    if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
+        raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])
+    return {p: StoredOffset(nodes.offset(p), node.mzxid) for p, node in nodes.nodes.items()}
 
 
 def _is_wanted(partition: TopicPartition, topics: Mapping[str, Collection[int] | None] | None) -> bool:

@@ -12,8 +12,17 @@ from typing import Final
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.group.zookeeper.topicrecords import read_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import (
+    NO_OFFSET,
+    Mark,
+    StoredOffset,
+    choose_stored,
+    fresh_metadata,
+    offsets_of,
+)
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
@@ -346,6 +355,28 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     """
     described = open_group_reader(session, cluster.config).describe_topics(sorted(topics))
     return {topic: description.identity for topic, description in described.items()}
+
+
+def outdated_offsets(
+    session: ZkSession,
+    group: str | None,
+    identities: Mapping[str, TopicIdentity],
+    marks: Mapping[TopicPartition, Mark | None],
+) -> frozenset[TopicPartition]:
+    """The partitions whose stored offset was written for an earlier topic of the same name, so that members ignore it.
+
+    Args:
+        session: an open session.
+        group: whose records in ZooKeeper show it; None for offsets in Kafka, whose marks name their topics.
+        identities: of the topics that exist.
+        marks: of the stored offsets.
+
+    Raises:
+        ZkConsumerError: the records cannot be read.
+    """
+    if group is None:
+        return of_earlier_topics({topic: TopicOrigin(identity) for topic, identity in identities.items()}, marks)
+    return of_earlier_topics(read_origins(session, group, identities), marks)
 
 
 def counting_offsets(

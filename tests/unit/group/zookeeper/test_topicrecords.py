@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.group.zookeeper.topicrecords import TopicRecords
+from zkconsumer.group.zookeeper.topicrecords import TopicRecords, read_origins
 from zkconsumer.model import TopicIdentity
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -34,6 +34,8 @@ def records(zk):
 def test_another_topic_of_the_same_name_is_recognised_from_then_on(records, zk):
     records.consume({"t": OLD, "u": OLD})
     assert records.replaced({"t": NEW, "u": OLD, "v": NEW}) == {"t"}
+    seen = read_origins(zk, "g", {"t": NEW, "u": OLD, "v": NEW})
+    assert [topic for topic, origin in seen.items() if origin.is_older(5)] == ["t"]
     for _ in range(2):
         found = records.consume({"t": NEW, "u": OLD})
         assert [found[topic].is_older(5) for topic in "tu"] == [True, False]

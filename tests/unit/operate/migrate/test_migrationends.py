@@ -1,8 +1,73 @@
 """What a migration sees of its ends."""
 
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.mirror import Mirror
+from zkconsumer.operate.migrate.rules.planfile import decode_plan
+
 
 def test_equal_reads_of_a_source_do_not_say_that_its_consumers_are_stopped(servers):
     """They pause between writes, and write nothing if there is nothing to do."""
     servers.begin("storm:/s/id", "kafka:g")
     (guard,) = [guard for guard in servers.plan.guards if guard.name == "source"]
     assert (guard.holds, guard.text) == (True, "two reads of the offsets of storm:/s/id are equal")
+
+
+@pytest.fixture
+def recreated(servers):
+    """1. A member consumes the topic and commits; 2. the topic is deleted and created again."""
+    servers.store(OFFSETS)
+    servers.create_topic_again()
+    return servers
+
+
+def test_offsets_of_an_earlier_topic_are_refused_as_missing(recreated):
+    recreated.begin(*TO_KAFKA, {})
+    (refusal,) = recreated.plan.refusals
+    assert "(those of t-0, " in refusal
+    assert "were stored for earlier topics of that name); plan with --missing earliest" in refusal
+    assert {row.new for row in recreated.plan.partitions} == {None}
+
+
+def test_such_partitions_begin_where_the_operator_decides(recreated):
+    """The znodes are as they were, so the mirror begins with them."""
+    recreated.begin(*TO_KAFKA, {}, missing="earliest")
+    assert recreated.plan.refusals == ()
+    assert decode_plan("plan", recreated.file.read_bytes()) == recreated.plan
+    assert [(row.source, row.new, row.replayed, row.skipped) for row in recreated.plan.partitions[:1]] == [
+        (10, 0, 0, 0)
+    ]
+    recreated.run()
+    assert set(recreated.brokers.stored("g").values()) == {0}
+    assert recreated.verified()
+    recreated._ends = TO_ZOOKEEPER
+    with closing(session_in_memory(recreated.server)) as session:
+        ends = recreated.ends(session)
+        assert Mirror(recreated.plan, recreated.file, rewind=True).decide(ends).due == dict.fromkeys(PARTITIONS, 0)
+
+
+def test_what_was_reset_after_that_counts(recreated):
+    recreated.begin(*TO_KAFKA, dict.fromkeys(PARTITIONS, 5))
+    assert recreated.plan.refusals == ()
+    assert {row.new for row in recreated.plan.partitions} == {5}
+
+
+def test_a_plan_that_does_not_know_it_is_not_run(servers):
+    """Such as the plan of a former release, which did not ask for it."""
+    servers.begin(*TO_KAFKA)
+    servers.create_topic_again()
+    with pytest.raises(Exception, match="were stored for earlier topics of that name; plan again"):
+        servers.run()
+
+
+def test_offsets_in_kafka_name_their_topic(servers):
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
+    servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(10, "zkconsumer:x:old")}
+    servers._ends = TO_ZOOKEEPER
+    with closing(session_in_memory(servers.server)) as session:
+        assert servers.ends(session).observe().outdated == {PARTITIONS[0]}

@@ -65,6 +65,16 @@ def test_a_group_that_a_typo_would_create_is_named(servers, session):
     assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
 
 
+def test_offsets_of_an_earlier_topic_are_not_copied(servers, session):
+    """The znodes of the other group would be newer than the topic, so its members would begin there."""
+    servers.create_topic_again()
+    with pytest.raises(WriteRefused, match="were stored for earlier topics of that name"):
+        plan_copy(session, servers.brokers, "g", "h")
+    servers.write("/consumers/g/offsets/t/1", 5)
+    (group,) = plan_copy(session, servers.brokers, "g", "h", {"t": (1,)}).groups
+    assert [row.new for row in group.rows] == [5]
+
+
 def test_a_negative_offset_is_none(servers, session):
     servers.write("/consumers/g/offsets/t/1", b"-1")
     nodes = offset_nodes(session, "g")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
@@ -46,6 +46,7 @@ class PlannedPartition:
         before: the same in the target before the migration.
         new: the offset that is written; None while it is undecided where it begins.
         log: the offsets of its log.
+        is_outdated: the source's offset was stored for an earlier topic of this name, so it counts as none.
     """
 
     partition: TopicPartition
@@ -53,6 +54,12 @@ class PlannedPartition:
     before: int | None
     new: int | None
     log: LogRange
+    is_outdated: bool = False
+
+    @property
+    def position(self) -> int | None:
+        """Where a consumer of the source would continue; None if that has no such offset."""
+        return None if self.is_outdated else usable_offset(self.source)
 
     @property
     def skipped(self) -> int:
@@ -67,12 +74,12 @@ class PlannedPartition:
     @property
     def _forward(self) -> int | None:
         """From where the two groups have read to, else from the log start."""
-        return how_far([self.source, self.before] if self.is_read else [self.log.start], self.new, self.log)
+        return how_far([self.position, self.before] if self.is_read else [self.log.start], self.new, self.log)
 
     @property
     def is_read(self) -> bool:
         """True if an end has an offset."""
-        return choose_new(self.source, self.before) is not None
+        return choose_new(self.position, self.before) is not None
 
 
 class Guard(NamedTuple):
@@ -96,6 +103,7 @@ class Observation:
         guards: conditions of both ends.
         warnings: what the operator should know, one sentence each.
         lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
+        outdated: partitions whose offset in the source was stored for an earlier topic of the same name.
     """
 
     place: Place
@@ -106,6 +114,7 @@ class Observation:
     guards: tuple[Guard, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: Collection[TopicPartition] = ()
+    outdated: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +198,9 @@ def make_plan(
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
     log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    kept = choose_new(source, None if partition in seen.lost else before)
-    return PlannedPartition(partition, source, before, absent if kept is None else kept, log)
+    row = PlannedPartition(partition, source, before, absent, log, partition in seen.outdated)
+    kept = choose_new(row.position, None if partition in seen.lost else before)
+    return row if kept is None else replace(row, new=kept)
 
 
 def choose_new(source: int | None, before: int | None) -> int | None:
@@ -210,11 +220,13 @@ def _guards_of(
         "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
     )
     absent = [row.partition for row in rows if row.new is None]
+    outdated = [row.partition for row in rows if row.new is None and row.is_outdated]
+    why = f" (those of {name_some(outdated)} were stored for earlier topics of that name)" if outdated else ""
     yield _guard(
         "missing",
         not absent,
         "every partition has an offset to write",
-        f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest "
+        f"{source} has no offset of {name_some(absent)}{why}; plan with --missing earliest or --missing latest "
         '(in the file of a fleet, `missing = "earliest"` or `"latest"`)',
     )
     outside = outside_logs(new, logs)
@@ -225,7 +237,7 @@ def _guards_of(
         f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
     )
     # where the source has no offset --missing has decided
-    known = {row.partition: row.new for row in rows if usable_offset(row.source) is not None}
+    known = {row.partition: row.new for row in rows if row.position is not None}
     back = moving_back(known, {row.partition: row.before for row in rows}, logs)
     yield _guard(
         "back",
@@ -288,6 +300,8 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
     done = tuple(row for row in plan.partitions if now.target.get(row.partition) == row.new)
     foreign = [row.partition for row in todo if now.target.get(row.partition) != row.before]
     foreign += [row.partition for row in done if not began and row.before != row.new]
+    if outdated := sorted(now.outdated.difference(row.partition for row in plan.partitions if row.is_outdated)):
+        refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
     if foreign:
         refusals.append(f"another client has written offsets of {plan.target}: {name_some(foreign)}; plan again")
     return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
@@ -413,7 +427,7 @@ def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ..
         VerifiedPartition(
             partition,
             planned.get(partition),
-            now.source.get(partition),
+            None if partition in now.outdated else now.source.get(partition),
             now.target.get(partition),
             now.logs[partition].end if partition in now.logs else None,
         )

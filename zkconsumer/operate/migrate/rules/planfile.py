@@ -98,6 +98,7 @@ def _row_document(row: PlannedPartition) -> dict[str, Any]:
         "log_end": row.log.end,
         "skipped": row.skipped,
         "replayed": row.replayed,
+        **({"outdated": True} if row.is_outdated else {}),
     }
 
 
@@ -130,6 +131,7 @@ def _row(document: dict[str, Any]) -> PlannedPartition:
         _offset(document["target_before"]),
         _offset(document["new_offset"]),
         LogRange(int(document["log_start"]), int(document["log_end"])),
+        bool(document.get("outdated")),
     )
 
 

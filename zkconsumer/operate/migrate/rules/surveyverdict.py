@@ -87,6 +87,7 @@ class SurveyedPartition:
         in_kafka: the same in Kafka.
         log: the offsets of its log; None if unknown.
         is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
+        is_outdated: the offset in ZooKeeper was stored for an earlier topic of this name, so it counts as none.
     """
 
     partition: TopicPartition
@@ -95,11 +96,12 @@ class SurveyedPartition:
     in_kafka: int | None = None
     log: LogRange | None = None
     is_known: bool = True
+    is_outdated: bool = False
 
     @property
     def planned(self) -> int | None:
         """The offset that a plan writes to Kafka; None if there is none in either store."""
-        return choose_new(self.in_zookeeper, self.in_kafka)
+        return choose_new(None if self.is_outdated else self.in_zookeeper, self.in_kafka)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +253,15 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
         yield SurveyFinding(
             Level.BLOCKER,
             "no-offset",
-            f"{len(facts.missing)} partitions have no offset: {name_some(facts.missing)}; decide where they begin "
-            "(--missing earliest or --missing latest)",
+            f"{len(facts.missing)} partitions have no offset: {name_some(facts.missing)}{_earlier(facts)}; decide "
+            "where they begin (--missing earliest or --missing latest)",
             _plan_command(facts, " --missing earliest"),
         )
+
+
+def _earlier(facts: SurveyFacts) -> str:
+    outdated = [one.partition for one in facts.partitions if one.is_outdated and one.exists]
+    return f" (those of {name_some(outdated)} were stored for earlier topics of that name)" if outdated else ""
 
 
 def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
