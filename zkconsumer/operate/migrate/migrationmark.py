@@ -93,16 +93,22 @@ class MarkedWrite:
         is_void: nothing was written.
     """
 
-    def __init__(self, session: ZkSession, plan: MigrationPlan, *, undoing: bool) -> None:
+    def __init__(self, session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -> None:
         self._session = session
         self._group = marked_group(plan)
         self._to_kafka = (plan.target.kind == "kafka") is not undoing
+        self._under_way: MarkState = "migrating" if self._to_kafka else "undoing"
         self._marks_first = plan.target.kind == "kafka" and not undoing
         self._target = str(plan.target if plan.target.kind == "kafka" else plan.source)
         self._before: MigrationMark | None = None
         self._has_begun = False
         self.is_complete = False
         self.is_void = False
+
+    def is_left(self) -> bool:
+        """True if the mark is that of such a write which was killed; raises as :func:`read_mark`."""
+        mark = None if self._group is None else read_mark(self._session, self._group)
+        return mark is not None and (mark.state, mark.target) == (self._under_way, self._target)
 
     def begin(self) -> None:
         """Mark the group, right before the first offset is written.
@@ -116,7 +122,7 @@ class MarkedWrite:
         if self._before is None and not self._marks_first:
             return
         self._has_begun = True
-        self._write(self._group, "migrating" if self._to_kafka else "undoing")
+        self._write(self._group, self._under_way)
 
     def report(self, report: WriteReport) -> None:
         """Take over what a write reports."""

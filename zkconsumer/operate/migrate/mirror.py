@@ -78,11 +78,7 @@ def mirrored(file: SnapshotFile) -> Mirrored:
 
 
 def _is_marked_as_done(session: ZkSession, group: str) -> Guard:
-    """A condition of each copy: the mark of the group shows that its migration is done.
-
-    1. A run is complete, and is killed before the mark shows it; 2. a mirror copies; 3. the run is repeated for its
-    mark, and is refused: its source has moved. So the run comes first.
-    """
+    """A condition of each copy: the mark of the group shows that its migration is done."""
     mark = read_mark(session, group)
     if mark is None or mark_verdict(mark, has_members=False) == "done":
         return Guard("mark", True, "no migration of the group is under way")

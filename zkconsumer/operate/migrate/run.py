@@ -16,7 +16,7 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import marking
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
@@ -40,6 +40,9 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 _LOST: Final = "{} had lost its offsets of {}, which an earlier run wrote; what was read since then is read once more"
 
 
+_MARKED: Final = "an earlier run wrote everything, and was killed before the mark of group {} showed it; now it does"
+
+
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """What a run wrote.
@@ -47,7 +50,7 @@ class RunReport:
     Attributes:
         snapshot: the file of the plan's runs; None if nothing was written, or a file of Spark.
         written: partitions whose offset this run wrote.
-        found: partitions that had the new offset already, and are not written again.
+        found: partitions that need not be written: they have the new offset, or had it when the run was complete.
         faults: why something was not written, or is not as it was written; empty if all is well.
         warnings: what the operator should know.
     """
@@ -83,9 +86,12 @@ def run_plan(
     """
     with exclusive(plan_file):
         file = snapshot_of_plan(plan, plan_file)
-        check = _recheck(ends, plan, file)
-        found = _found(plan, file, check)
         with marking(ends.session, plan) as marked:
+            if _lacks_mark_alone(file, marked):
+                marked.is_complete = True
+                return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
+            check = _recheck(ends, plan, file)
+            found = _found(plan, file, check)
             if len(found) == len(plan.partitions):
                 if file.state is None:
                     file.begin(_whole(ends, plan, file.snapshot))
@@ -108,11 +114,26 @@ def run_plan(
 def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> RunReport:
     """What a run would begin with: the partitions that it need not write. Raises as :func:`run_plan`."""
     file = snapshot_of_plan(plan, plan_file)
+    if _lacks_mark_alone(file, MarkedWrite(ends.session, plan)):
+        return RunReport(found=_all_of(plan))
     return RunReport(found=_found(plan, file, _recheck(ends, plan, file)))
 
 
+def _lacks_mark_alone(file: SnapshotFile, marked: MarkedWrite) -> bool:
+    """True if nothing is left to do but to show in the mark of the group that the run is complete.
+
+    1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
+    commit. So no guard of the offsets holds any more, and none is needed.
+    """
+    return file.state is WriteState.COMPLETE and marked.is_left()
+
+
+def _all_of(plan: MigrationPlan) -> list[TopicPartition]:
+    return [row.partition for row in plan.partitions]
+
+
 def _recheck(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> Recheck:
-    check = recheck(plan, ends.observe([row.partition for row in plan.partitions]), began=file.state is not None)
+    check = recheck(plan, ends.observe(_all_of(plan)), began=file.state is not None)
     if check.refusals:
         raise WriteRefused(check.refusals)
     return check
@@ -156,7 +177,7 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
 def _whole(ends: MigrationEnds, plan: MigrationPlan, former: Snapshot | None) -> Snapshot:
     """All that the plan changes, also what is written already; ``former`` is what its file has."""
     if former is None or former.state.is_rolled_back:
-        present = ends.offsets_of_target([row.partition for row in plan.partitions], with_others=True)
+        present = ends.offsets_of_target(_all_of(plan), with_others=True)
         beyond = {p: present[p] for p in beyond_plan(plan, present)}
     else:
         beyond = dict(former.beyond)
@@ -177,7 +198,7 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     kafka: tuple[KafkaChange, ...] = ()
     if plan.target.kind == "kafka":
         unique = f"migrate-{plan_digest(plan)[:16]}"
-        stored = ends.cluster.committed(plan.target.group, [row.partition for row in plan.partitions])
+        stored = ends.cluster.committed(plan.target.group, _all_of(plan))
         marks = {p: fresh_metadata(one.mark, unique) for p, one in stored.items()}
         kafka = tuple(
             KafkaChange(row.partition, row.before, row.new, marks.get(row.partition) or our_metadata(unique, None))
@@ -197,7 +218,7 @@ def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool
 
     1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
     """
-    partitions = [row.partition for row in plan.partitions]
+    partitions = _all_of(plan)
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
     moved = {f"{row.partition} in {plan.source}" for row in plan.partitions if source.get(row.partition) != row.source}
     for row in plan.partitions:

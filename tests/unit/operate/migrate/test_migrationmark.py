@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.groupsinmemory import session_in_memory
-from tests.fixtures.migrationsinmemory import PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
-from zkconsumer.errors import WriteRefused
-from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark, write_mark
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.errors import WriteRefused, ZooKeeperUnavailable
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite, read_mark, remove_mark, write_mark
+from zkconsumer.operate.migrate.run import check_plan
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 WRITTEN_MS = 7
@@ -111,3 +112,43 @@ def test_a_group_without_a_mark_gets_none_from_a_way_back(servers):
     assert servers.mark() is None
     servers.roll_back()
     assert servers.mark() is None
+
+
+@pytest.fixture
+def unsettled(monkeypatch):
+    """Each run writes everything, and is killed before the mark shows that; returns what ends this."""
+
+    def settle(_marked):
+        raise ZooKeeperUnavailable("killed")
+
+    monkeypatch.setattr(MarkedWrite, "settle", settle)
+    return monkeypatch.undo
+
+
+@pytest.mark.parametrize(
+    ("ends", "before", "after"), [(TO_KAFKA, "migrating", "migrated"), (TO_ZOOKEEPER, "undoing", None)]
+)
+def test_a_mark_is_completed_although_consumers_have_continued(servers, unsettled, ends, before, after):
+    marked(servers, "migrated")
+    servers.begin(*ends)
+    with pytest.raises(ZooKeeperUnavailable):
+        servers.run()
+    unsettled()
+    assert servers.mark() == before
+    continued = {**OFFSETS, PARTITIONS[0]: 40}
+    servers.store(continued) if ends == TO_ZOOKEEPER else servers.brokers.store("g", continued)
+    with closing(session_in_memory(servers.server)) as session:
+        assert len(check_plan(servers.ends(session), servers.plan, servers.file).found) == len(PARTITIONS)
+    assert "was killed before the mark of group g showed it" in servers.run().warnings[0]
+    assert servers.mark() == after
+    assert continued in (servers.stored(), servers.brokers.stored("g"))
+
+
+def test_a_run_does_not_complete_the_mark_of_another_write(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    marked(servers, "undoing")  # a way back has begun
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+    with pytest.raises(WriteRefused):
+        servers.run()
+    assert servers.mark() == "undoing"

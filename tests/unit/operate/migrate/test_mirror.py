@@ -122,7 +122,6 @@ def test_a_run_that_was_killed_at_its_first_request_is_not_mirrored(servers):
 
 
 def test_a_run_whose_mark_is_not_settled_is_repeated_before_the_mirror(servers):
-    """Otherwise the run would be refused for ever: the mirror has moved its source."""
     servers.begin(*TO_KAFKA)
     servers.run()
     done = servers.server.nodes["/consumers/g/zkconsumer/migrated"].data
