@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fixtures import migrationmodel
 from tests.fixtures.migrationmodel import PARTITIONS, Fault, MigrationModel
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate import mirror as tools_mirror
 from zkconsumer.operate.migrate import rollback as migrationrollback
 from zkconsumer.operate.migrate import run as migrationrun
@@ -16,7 +18,8 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules import migrationplan
 from zkconsumer.operate.migrate.rules import mirrorplan as core_mirror
 from zkconsumer.operate.migrate.rules import waysback as migrationback
-from zkconsumer.operate.offsets.rules import writestate
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
 
 SETTINGS = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 TestMigrationModel = MigrationModel.TestCase
@@ -68,8 +71,14 @@ def rolls_back_although_consumers_run_on_a_new_topic(monkeypatch):
 
 
 def forgets_that_a_rollback_wrote_nothing(monkeypatch):
-    after = writestate.after_rollback
-    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, is_undone: after(before, is_undone=True))
+    def roll_back(plan, plan_file, *arguments):
+        try:
+            return migrationrollback.roll_back(plan, plan_file, *arguments)
+        except ZkConsumerError:
+            snapshot_of_plan(plan, plan_file).mark(WriteState.UNDONE)
+            raise
+
+    monkeypatch.setattr(migrationmodel, "roll_back", roll_back)
 
 
 def forgets_what_a_copy_was_about_to_write(monkeypatch):

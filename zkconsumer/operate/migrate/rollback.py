@@ -15,7 +15,7 @@ from zkconsumer.operate.migrate.rules.waysback import decide_rollback
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
-from zkconsumer.operate.offsets.rules.writestate import WriteState, after_rollback
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, snapshot_of_plan
 from zkconsumer.operate.offsets.writeplan import WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport
@@ -75,19 +75,23 @@ def roll_back(
 ) -> WriteReport:
     """Execute the plan of a rollback, as :func:`~zkconsumer.operate.offsets.offsetwrites.execute` does and raises.
 
-    The file of the plan's runs records that it begins, and its outcome: after a rollback that was refused under the
-    hold the migration still stands, and with it the other ways back.
+    The file of the plan's runs records under the hold that it begins, and then its outcome: after a rollback that was
+    refused, or has written nothing, the migration still stands, and with it the other ways back.
     """
     run = snapshot_of_plan(plan, plan_file)
     before = run.state
     assert before is not None
-    run.mark(WriteState.UNDOING)
-    try:
-        with marking(session, plan, undoing=True) as marked:
-            report = execute(session, cluster, replace(undo, begins=marked.begin), file, **options)
-            marked.report(report)
-    except (ZkConsumerError, OSError):  # nothing was written
-        run.mark(after_rollback(before, is_undone=False))
-        raise
-    run.mark(after_rollback(before, is_undone=bool(report.written or report.unknown or report.is_complete)))
+    with marking(session, plan, undoing=True) as marked:
+
+        def begin() -> None:
+            marked.begin()
+            run.mark(WriteState.UNDOING)
+
+        try:
+            report = execute(session, cluster, replace(undo, begins=begin), file, **options)
+        except (ZkConsumerError, OSError):  # nothing was written
+            run.mark(before)
+            raise
+        marked.report(report)
+    run.mark(before if marked.is_void else WriteState.UNDONE)
     return report

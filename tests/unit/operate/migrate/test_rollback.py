@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.groupsinmemory import log, session_in_memory
-from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed, Servers
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -94,6 +94,33 @@ def test_a_rollback_without_a_file_of_its_own_undoes_nothing(servers):
     with pytest.raises(FileExistsError):
         servers.roll_back()
     assert (at_target(servers), servers.state()) == (OFFSETS, WriteState.COMPLETE)
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_rollback_that_is_killed_before_it_writes_closes_no_way(servers, ends, monkeypatch):
+    """It waits for the hold, and the consumers of the target are kept instead."""
+
+    def take(_hold):
+        raise Killed
+
+    begin(servers, ends)
+    servers.run()
+    monkeypatch.setattr(hold.GroupHold, "take", take)
+    with pytest.raises(Killed):
+        servers.roll_back()
+    assert servers.state() is WriteState.COMPLETE
+
+
+def test_a_rollback_that_may_have_written_is_under_way(servers, monkeypatch):
+    def killed(*_arguments, **_options):
+        raise Killed
+
+    begin(servers, TO_KAFKA)
+    servers.run()
+    monkeypatch.setattr(servers.brokers, "commit", killed)
+    with pytest.raises(Killed):
+        servers.roll_back()
+    assert (servers.state(), servers.mark()) == (WriteState.UNDOING, "undoing")
 
 
 def test_offsets_that_a_rollback_commits_do_not_look_like_those_of_the_run(servers):

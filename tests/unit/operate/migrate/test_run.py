@@ -251,14 +251,14 @@ def test_a_group_node_that_a_member_created_does_not_refuse_a_repetition(servers
 
 
 def test_a_run_completes_what_a_killed_rollback_left_as_it_was(servers):
-    """1. A rollback is killed before it writes; 2. another one is refused under the hold; 3. the plan is run."""
+    """1. A rollback is killed; 2. another one is refused under the hold, and knows no more; 3. the plan is run."""
     servers.begin(*TO_ZOOKEEPER)
     servers.run()
     snapshot_of_plan(servers.plan, servers.file).mark(WriteState.UNDOING)
     with pytest.raises(WriteRefused, match="g_member"):
         servers.roll_back(before_hold=servers.register)
     servers.member.close()
-    assert servers.state() is WriteState.UNDONE
+    assert servers.state() is WriteState.UNDOING
     assert servers.run().found == PARTITIONS
     assert servers.state() is WriteState.COMPLETE
 

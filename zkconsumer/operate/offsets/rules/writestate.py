@@ -29,21 +29,11 @@ class WriteState(StrEnum):
 FOLLOWING: Final[Mapping[WriteState | None, frozenset[WriteState]]] = MappingProxyType(
     {
         None: frozenset({WriteState.WRITING}),
-        WriteState.WRITING: frozenset({WriteState.WRITING, WriteState.COMPLETE, WriteState.UNDOING}),
-        WriteState.COMPLETE: frozenset({WriteState.WRITING, WriteState.UNDOING}),
+        WriteState.WRITING: frozenset({WriteState.WRITING, WriteState.COMPLETE, WriteState.UNDOING, WriteState.UNDONE}),
+        WriteState.COMPLETE: frozenset({WriteState.WRITING, WriteState.UNDOING, WriteState.UNDONE}),
         WriteState.UNDOING: frozenset({WriteState.UNDONE, WriteState.WRITING, WriteState.COMPLETE}),
         WriteState.UNDONE: frozenset({WriteState.WRITING, WriteState.UNDOING, WriteState.COMPLETE}),
     }
 )
 """By state, those that may follow. A rollback that failed before it wrote leaves the state as it was. A run
 may find everything written although a rollback, which was killed, may have written."""
-
-
-def after_rollback(before: WriteState, *, is_undone: bool) -> WriteState:
-    """The state after a rollback.
-
-    Args:
-        before: the state before it began. Another rollback does not know what became of one that was killed.
-        is_undone: the rollback has written, or may have, or nothing had to be written.
-    """
-    return WriteState.UNDONE if is_undone or before.is_rolled_back else before
