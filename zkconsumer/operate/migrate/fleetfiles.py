@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import UsageError, WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, parse_fleet
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.migrate.rules.planfile import decode_plan
+from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import beside, snapshot_of_plan
+from zkconsumer.operate.offsets.wholefiles import write_whole
 
 _PLAN: Final = "plan.json"
 _BACK: Final = "back.json"
@@ -66,13 +67,24 @@ class GroupFiles:
         return self.back_file.exists() or any(beside(self.plan_file, ending).exists() for ending in (_RUNS, _MIRROR))
 
     def back(self) -> MigrationPlan | None:
-        """The plan of the way back, as :meth:`plan`; a broken one that was not run counts as none, it is made again."""
+        """The plan of the way back; None if there is none, or if it was rolled back. Raises as :meth:`plan`.
+
+        A broken one that was not run counts as none: it is made again.
+        """
         try:
-            return _read(self.back_file)
+            plan = _read(self.back_file)
         except ZkConsumerError:
             if beside(self.back_file, _RUNS).exists():
                 raise
             return None
+        return None if _state(plan, self.back_file) is WriteState.UNDONE else plan
+
+    def write_back(self, plan: MigrationPlan) -> None:
+        """Write the plan of the way back; the file of the runs of one that was rolled back gets another name."""
+        runs = beside(self.back_file, _RUNS)
+        with suppress(FileNotFoundError):
+            runs.replace(runs.with_name(f"{runs.name}.{_EARLIER}"))
+        write_whole(self.back_file, encode_plan(plan))
 
     def run_state(self) -> WriteState | None:
         """How far runs of the plan have come; raises as :meth:`plan`."""

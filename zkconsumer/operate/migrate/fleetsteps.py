@@ -145,21 +145,27 @@ def verify_step(ends: MigrationEnds, job: Job) -> StepResult:
 
 
 def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:
-    """Write back what the target had before the runs of the plan; see :data:`Step`."""
+    """Write back what the target had before the runs of the plan, or of a way back that was begun; see :data:`Step`."""
 
     def undo(ends: MigrationEnds, job: Job) -> StepResult:
         plan, file = job.files.required_plan(), job.files.plan_file
+        continue_at: tuple[str, ...] = ()
+        back = job.files.back()
+        if back is not None and job.files.back_state() is not None:
+            plan, file = back, job.files.back_file
+            ends = MigrationEnds(ends.session, ends.cluster, back.source, back.target)
+            continue_at = (f"its way back was rolled back: its consumers continue at {back.source}",)
         with exclusive(file):
             writes = plan_rollback(ends, plan, file)
             if writes.refusals:
                 raise WriteRefused(writes.refusals)
             if not execute:
                 return StepResult(sum(len(group.rows) for group in writes.groups), writes.warnings)
-            snapshot = SnapshotFile(default_path("rollback of plan.json", file.absolute().parent))
+            snapshot = SnapshotFile(default_path(f"rollback of {file.name}", file.absolute().parent))
             report = roll_back(plan, file, ends.session, ends.cluster, writes, snapshot, long_hold=long_hold)
         if report.faults:
             raise ZkConsumerError("; ".join(report.faults))
-        return StepResult(len(report.written), (*writes.warnings, *report.warnings))
+        return StepResult(len(report.written), (*continue_at, *writes.warnings, *report.warnings))
 
     return undo
 
@@ -187,7 +193,7 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
                     now_ms=int(time.time() * 1000),
                     rewind=rewind,
                 )
-                write_whole(files.back_file, encode_plan(back))
+                files.write_back(back)
         planned = _planned(back)
         if not execute:
             return planned

@@ -58,7 +58,7 @@ class FleetFacts:
         plan: that was made; None if there is none.
         target: what the file of the fleet has; None if that is not to be compared.
         run: how far runs of it have come; None if there was none.
-        back: how far the run of the plan of the way back has come; None if there was none.
+        back: how far the run of the plan of the way back has come; None if there was none, or if it was rolled back.
         mirrored: what a mirror has copied; empty without one.
         exists: True if it has znodes.
         members: ids of its members in ZooKeeper.
@@ -164,7 +164,14 @@ def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
 def _on_the_way_back(facts: FleetFacts, back: WriteState, plan: MigrationPlan) -> Judged:
     if back is WriteState.COMPLETE:
         return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed", "reverse")
-    return _wrong("a way back has begun and is not complete: reverse it again", "reverse")
+    if back is WriteState.UNDOING:
+        return _wrong("a rollback of the way back has begun and is not complete: roll it back again", "rollback")
+    return _wrong(
+        "a way back has begun and is not complete: reverse it again; if that is refused, roll it back, and reverse it "
+        "then",
+        "reverse",
+        "rollback",
+    )
 
 
 def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str, verb: Verb) -> Judged:

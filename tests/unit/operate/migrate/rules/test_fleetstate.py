@@ -74,6 +74,7 @@ def facts(run=WriteState.COMPLETE, **others):
         (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
         (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
         (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
+        (facts(back=WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
     ],
 )
 def test_states(known, state, reason):
@@ -94,7 +95,8 @@ def test_states(known, state, reason):
         (facts(WriteState.UNDOING), "rollback", ""),
         (facts(WriteState.UNDONE, mark=None), "plan", "verify rollback reverse mirror"),
         (facts(back=WriteState.COMPLETE, mark=None), "plan", "verify rollback reverse mirror"),
-        (facts(back=WriteState.WRITING), "reverse", ""),
+        (facts(back=WriteState.WRITING), "rollback reverse", ""),
+        (facts(back=WriteState.UNDOING), "rollback", ""),
         (facts(mark=MARK._replace(state="migrating")), "run rollback reverse", ""),
         (facts(), "run verify rollback reverse mirror", "plan"),
         (facts(kafka=STABLE), "verify rollback reverse mirror", "plan run"),

@@ -1,0 +1,64 @@
+"""Steps of one group of a fleet, with servers in memory."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
+from zkconsumer.errors import WriteRefused
+from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
+from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
+from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
+
+GROUP = FleetGroup("g", 1, "", End("kafka", "g"))
+
+
+@pytest.fixture
+def job(servers, tmp_path):
+    """A group that was migrated, and whose consumers in Kafka have continued."""
+    files = GroupFiles(tmp_path / "c" / "g")
+    files.directory.mkdir(parents=True)
+    servers.file = files.plan_file
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+    return Job(FleetFile("c", "h:1", "", "", (GROUP,)), GROUP, files)
+
+
+@pytest.fixture
+def do(servers, job):
+    """Does a step in a process of its own."""
+
+    def do(step, ends):
+        servers._ends = ends
+        with closing(session_in_memory(servers.server)) as session:
+            try:
+                return step(servers.ends(session), job)
+            finally:
+                servers.server.end_session(session.session_id)
+
+    return do
+
+
+def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, job, do, monkeypatch):
+    """1. It is killed, or faults; 2. consumers go on in Kafka, and are stopped; 3. its plan is of where they were."""
+
+    def killed(_writes):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZnodeWrites, "write", killed)
+        with pytest.raises(Killed):
+            do(reverse_step(execute=True), TO_ZOOKEEPER)
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    with pytest.raises(WriteRefused, match="have moved since the plan was made"):
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert "its consumers continue at kafka:g" in do(rollback_step(execute=True), TO_KAFKA).warnings[0]
+    assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 41}, None)
+    assert job.files.back_state() is WriteState.COMPLETE
