@@ -61,7 +61,7 @@ def rollback_command(
     snapshot = default_path(f"rollback of {plan_file.name}", plan_file.absolute().parent)
     writing = Writing(connection_of(connection, plan), execute, snapshot, long_hold, False, as_json)
     try:
-        with exclusive(plan_file):
+        with exclusive(plan_file, plan):
             run(
                 writing,
                 make,
@@ -108,7 +108,7 @@ def reverse_command(
     refuse_to_overwrite(output)
     try:
         with (
-            exclusive(plan_file),
+            exclusive(plan_file, plan),
             ends_of(connection_of(connection, plan), source, target) as ends,
             progress("reading"),
         ):

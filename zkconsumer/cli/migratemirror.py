@@ -81,7 +81,7 @@ def mirror_command(
         return ends_of(connection_of(connection, plan), source, target)
 
     try:
-        with exclusive(plan_file):
+        with exclusive(plan_file, plan):
             mirror = Mirror(plan, plan_file, long_hold=long_hold, rewind=rewind)
             if execute:
                 _run(mirror, connect, duration, interval, as_json=as_json)

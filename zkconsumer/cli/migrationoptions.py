@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
 from zkconsumer.cli.writing import connected, refuse
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.migrationends import MigrationEnds
@@ -142,13 +142,21 @@ def read_plan(plan_file: Path) -> MigrationPlan:
 def write_plan(output: Path, plan: MigrationPlan, connection: ToolConnection, *, as_json: bool) -> None:
     """Write the file of a plan, and show it; commands in its refusals get the servers of ``connection``.
 
+    What stops it is asked once more: a run of the former plan may have begun since.
+
     Raises:
-        click.exceptions.Exit: with 3 if a guard does not hold.
+        click.exceptions.Exit: with 3 if a guard does not hold, or a run of the former plan is under way.
     """
     from zkconsumer.operate.migrate.rules.planfile import encode_plan, plan_document
+    from zkconsumer.operate.offsets.snapshot import exclusive
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
-    write_whole(output, encode_plan(plan))
+    try:
+        with exclusive(output) if output.exists() else nullcontext():
+            refuse_to_overwrite(output)
+            write_whole(output, encode_plan(plan))
+    except WriteRefused as refused:
+        refuse(refused.reasons)
     if as_json:
         click.echo(json.dumps(plan_document(plan)))
     else:

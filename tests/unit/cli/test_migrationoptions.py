@@ -1,11 +1,17 @@
 """Which servers of ZooKeeper a command about a plan uses, and commands that can be pasted."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+
+import click
 import pytest
 
 from zkconsumer.cli.connection import ToolConnection
-from zkconsumer.cli.migrationoptions import connection_of
+from zkconsumer.cli.migrationoptions import connection_of, refuse_to_overwrite, write_plan
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Place
+from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
+from zkconsumer.operate.offsets.snapshot import exclusive
 
 PLAN = MigrationPlan(
     End("zookeeper", "g"), End("kafka", "g"), Place("", None, None), "zk1:1", 1, "fail", None, (), {}, ()
@@ -38,3 +44,18 @@ def test_a_command_within_a_reason_can_be_pasted():
         "--bootstrap-server b:1` overwrites them",
         "no",
     ]
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_plan_whose_run_has_begun_meanwhile_is_not_replaced(tmp_path, has_begun, capsys):
+    """1. `migrate plan` has found that the former plan was not run, and reads; 2. a run of it begins."""
+    output = tmp_path / "plan.json"
+    output.write_text(encode_plan(PLAN))
+    refuse_to_overwrite(output)
+    with exclusive(output) if not has_begun else nullcontext():
+        if has_begun:
+            (tmp_path / "plan.json.snapshot.json").touch()
+        with pytest.raises(click.UsageError if has_begun else click.exceptions.Exit):
+            write_plan(output, replace(PLAN, created_ms=2), ToolConnection("zk:1", None, (), None), as_json=False)
+    assert decode_plan("plan", output.read_bytes()) == PLAN
+    assert has_begun or "another run of" in capsys.readouterr().err

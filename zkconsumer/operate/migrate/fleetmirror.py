@@ -25,8 +25,9 @@ def due_step(*, rewind: bool = False) -> Step:
     """Decides what a copy would write now; ``rewind`` as of :class:`FleetMirror`."""
 
     def decide(ends: MigrationEnds, job: Job) -> StepResult:
-        with exclusive(job.files.plan_file):
-            copy = Mirror(job.files.required_plan(), job.files.plan_file, rewind=rewind).decide(ends)
+        plan = job.files.required_plan()
+        with exclusive(job.files.plan_file, plan):
+            copy = Mirror(plan, job.files.plan_file, rewind=rewind).decide(ends)
         return StepResult(len(copy.due), copy.warnings)
 
     return decide
@@ -61,7 +62,7 @@ class FleetMirror:
     def _lock(self, job: Job, *, long_hold: bool, rewind: bool) -> None:
         try:
             plan, lock = job.files.required_plan(), ExitStack()
-            lock.enter_context(exclusive(job.files.plan_file))
+            lock.enter_context(exclusive(job.files.plan_file, plan))
         except WriteRefused as refused:
             raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
         self._locks[job.name] = lock

@@ -155,7 +155,7 @@ def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:
             plan, file = back, job.files.back_file
             ends = MigrationEnds(ends.session, ends.cluster, back.source, back.target)
             continue_at = (f"its way back was rolled back: its consumers continue at {back.source}",)
-        with exclusive(file):
+        with exclusive(file, plan):
             writes = plan_rollback(ends, plan, file)
             if writes.refusals:
                 raise WriteRefused(writes.refusals)
@@ -179,9 +179,10 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
 
     def reverse(ends: MigrationEnds, job: Job) -> StepResult:
         files = job.files
-        plan, back = files.required_plan(), files.back()
-        if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
-            with exclusive(files.plan_file):
+        plan = files.required_plan()
+        with exclusive(files.plan_file, plan):
+            back = files.back()
+            if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
                 copied = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
                 back = reverse_plan(
                     plan,
@@ -194,10 +195,10 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
                     rewind=rewind,
                 )
                 files.write_back(back)
-        planned = _planned(back)
-        if not execute:
-            return planned
-        written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)
+            planned = _planned(back)
+            if not execute:
+                return planned
+            written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)
         return written._replace(skipped=planned.skipped, replayed=planned.replayed)
 
     return reverse

@@ -84,7 +84,7 @@ def run_plan(
         ZkConsumerError: a store cannot be read, or the file is of another plan; this run has written nothing.
         OSError: the file cannot be written; this run has written nothing.
     """
-    with exclusive(plan_file):
+    with exclusive(plan_file, plan):
         file = snapshot_of_plan(plan, plan_file)
         with marking(ends.session, plan) as marked:
             if _lacks_mark_alone(file, marked):

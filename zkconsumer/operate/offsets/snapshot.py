@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.migrate.rules.planfile import decode_plan, plan_digest
 from zkconsumer.operate.offsets.rules.writestate import FOLLOWING, WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
@@ -232,8 +232,11 @@ def snapshot_of_plan(plan: MigrationPlan, plan_file: Path, ending: str = "snapsh
 
 
 @contextmanager
-def exclusive(plan_file: Path) -> Iterator[None]:
+def exclusive(plan_file: Path, plan: MigrationPlan | None = None) -> Iterator[None]:
     """Lock a plan. The lock ends with the process.
+
+    With ``plan`` the file must still have it: 1. a command reads a plan; 2. another one replaces it; 3. the first one
+    would run what is in no file, and what runs keep beside the file would be of another plan.
 
     Two runs of a plan whose source cannot be held would not notice each other, and a mirror that copies while the way
     back is planned would make that plan stale.
@@ -242,7 +245,7 @@ def exclusive(plan_file: Path) -> Iterator[None]:
     lock of a file that is open for reading (EBADF).
 
     Raises:
-        WriteRefused: another command has the lock.
+        WriteRefused: another command has the lock, or has replaced the plan.
         OSError: the file cannot be locked, for example because it may not be written.
     """
     with plan_file.open("r+b") as file:
@@ -252,6 +255,11 @@ def exclusive(plan_file: Path) -> Iterator[None]:
             raise WriteRefused(
                 f"another run of {plan_file}, or its mirror, is under way; wait until it has ended, or end it"
             ) from None
+        is_replaced = not os.path.samestat(os.fstat(file.fileno()), plan_file.stat())
+        if is_replaced or (plan is not None and decode_plan(str(plan_file), file.read()) != plan):
+            raise WriteRefused(
+                f"{plan_file} was replaced by another plan meanwhile; look at it, and repeat the command"
+            )
         yield
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
 from zkconsumer.errors import WriteRefused
+from zkconsumer.operate.migrate import fleetsteps
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
@@ -61,4 +62,19 @@ def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, 
     assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 41}, None)
+    assert job.files.back_state() is WriteState.COMPLETE
+
+
+def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, do, monkeypatch):
+    """The second one begins when the first has made its plan, and not begun to run it."""
+    run = fleetsteps._run
+
+    def meanwhile(*arguments, **options):
+        monkeypatch.undo()
+        with pytest.raises(WriteRefused, match="another run of"):
+            do(reverse_step(execute=True), TO_ZOOKEEPER)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(fleetsteps, "_run", meanwhile)
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert job.files.back_state() is WriteState.COMPLETE

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +20,11 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.migrate import run as migrationrun
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import read_snapshot, snapshot_of_plan
+from zkconsumer.operate.offsets.wholefiles import write_whole
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
@@ -331,6 +334,28 @@ def test_two_runs_of_one_plan_are_kept_apart(servers):
     assert servers.run().faults == []
 
 
+@pytest.mark.parametrize("when", ["before the lock", "while it is taken"])
+def test_a_plan_that_was_replaced_is_not_run(servers, monkeypatch, when):
+    """What a run keeps beside the file would be of another plan than the file, so that no way back would be left."""
+    flock = fcntl.flock
+
+    def replace_plan():
+        write_whole(servers.file, encode_plan(replace(servers.plan, created_ms=2)))
+
+    def after_replacing(file, operation):
+        replace_plan()
+        flock(file, operation)
+
+    servers.begin(*TO_KAFKA)
+    if when == "before the lock":
+        replace_plan()
+    else:
+        monkeypatch.setattr(fcntl, "flock", after_replacing)
+    with pytest.raises(WriteRefused, match="was replaced by another plan meanwhile"):
+        servers.run()
+    assert (servers.state(), servers.brokers.stored("g")) == (None, {})
+
+
 def test_a_plan_on_nfs_is_locked(servers, monkeypatch):
     """NFS emulates the lock by one of a range of bytes, which needs a file that is open for writing."""
     flock = fcntl.flock
@@ -361,5 +386,6 @@ def test_the_file_of_another_plan_is_refused(servers):
         retention_ms=1,
         now_ms=2,
     )
+    servers.file.write_text(encode_plan(servers.plan))
     with pytest.raises(ZkConsumerError, match="is of another plan"):
         servers.run()
