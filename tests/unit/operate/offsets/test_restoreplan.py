@@ -9,7 +9,8 @@ from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
-from zkconsumer.operate.offsets.offsetimport import plan_copy
+from zkconsumer.operate.offsets.offsetfiles import parse_offsets
+from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -158,3 +159,24 @@ def test_a_znode_that_holds_no_offset_is_another_clients(servers, session, write
     for data in (b"99", b"junk"):
         servers.write("/consumers/g/offsets/t/0", data)
         assert "other clients wrote since" in plan_restore(session, servers.brokers, reset).refusals[0]
+
+
+def test_members_of_a_group_of_which_nothing_is_written_refuse_nothing(servers, session, tmp_path):
+    """1. Two groups are to be deleted; 2. a member of the second one starts: the first one alone is deleted."""
+    for partition, offset in OFFSETS.items():
+        servers.write(f"/consumers/h/offsets/t/{partition.partition}", offset)
+    deletion = plan_delete(session, servers.brokers, ["g", "h"], None)
+    servers.register("h")
+    report = execute(session, servers.brokers, deletion, SnapshotFile(tmp_path / "deletion"))
+    assert (servers.stored(), len(report.faults)) == ({}, 1)
+    undo = plan_restore(session, servers.brokers, read_snapshot(tmp_path / "deletion"))
+    assert (undo.refusals, [group.is_empty for group in undo.groups]) == ((), [True, False])
+    execute(session, servers.brokers, undo, SnapshotFile(tmp_path / "undo"))
+    assert servers.stored() == OFFSETS
+
+
+def test_an_import_is_not_refused_by_members_of_a_group_that_has_the_offsets_already(servers, session):
+    servers.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    servers.register("g")
+    file = parse_offsets("f", b"/consumers/g/offsets/t/0:10\n/consumers/h/offsets/t/0:7\n", None)
+    assert plan_import(session, servers.brokers, file).refusals == ()
