@@ -65,8 +65,9 @@ class _EndReader(Protocol):
 
 
 class _GroupInZooKeeper:
-    def __init__(self, session: ZkSession, cluster: Cluster, end: End) -> None:
-        self._session, self._cluster, self._config, self._end = session, cluster, cluster.config, end
+    def __init__(self, session: ZkSession, cluster: Cluster, end: End, other: End) -> None:
+        self._session, self._cluster, self._config = session, cluster, cluster.config
+        self._end, self._other = end, other
 
     def as_source(self) -> _Seen:
         znodes = read_group(self._session, open_group_reader(self._session, self._config), self._end.group)
@@ -74,6 +75,9 @@ class _GroupInZooKeeper:
         identities = topic_identities(self._session, self._cluster, seen.topics)
         marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
         seen.outdated = outdated_offsets(self._session, self._end.group, identities, marks)
+        marked = Guards(self._session)
+        marked.warn_of_mark(self._end.group, unless=str(self._other))
+        seen.warnings += tuple(marked.warnings)
         seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
         return seen
 
@@ -162,9 +166,9 @@ class _Layout:
         return _those(partitions, read_layout(self._session, self._end).offsets, with_others=with_others)
 
 
-def _end_reader(end: End, session: ZkSession, cluster: Cluster) -> _EndReader:
+def _end_reader(end: End, other: End, session: ZkSession, cluster: Cluster) -> _EndReader:
     if end.kind == "zookeeper":
-        return _GroupInZooKeeper(session, cluster, end)
+        return _GroupInZooKeeper(session, cluster, end, other)
     return _GroupInKafka(session, cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
 
 
@@ -193,8 +197,8 @@ class MigrationEnds:
         self.cluster = cluster
         self.source = source
         self.target = target
-        self._source = _end_reader(source, source_session or session, cluster)
-        self._target = _end_reader(target, session, cluster)
+        self._source = _end_reader(source, target, source_session or session, cluster)
+        self._target = _end_reader(target, source, session, cluster)
 
     def observe(self, planned: Collection[TopicPartition] = (), own: OwnOffsets = MappingProxyType({})) -> Observation:
         """Read everything that a plan consists of, or is compared with. Nothing is written.

@@ -179,7 +179,10 @@ def plan_copy(
             "first (`zkconsumer offsets reset`), or name the others with --topic"
         )
     plan = _plan_group(session, cluster, destination, wanted, ranges, store, live)
-    return WritePlan(f"copy {source} to {destination}", (plan,), live)
+    of_source = Guards(session)
+    if not session.is_absent:
+        of_source.warn_of_mark(source)
+    return WritePlan(f"copy {source} to {destination}", (plan,), live, remarks=tuple(of_source.warnings))
 
 
 def _stored(

@@ -181,14 +181,15 @@ class Guards:
                 "them"
             )
 
-    def warn_of_mark(self, group: str) -> None:
-        """A group that was migrated does not read what is written to ZooKeeper."""
+    def warn_of_mark(self, group: str, *, unless: str | None = None) -> None:
+        """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper."""
         path = GroupPaths(group).migrated
-        if (node := self.session.get(path)) is not None:
-            mark = MigratedNode.decode(path, node.data)
+        if (node := self.session.get(path)) is not None and (
+            mark := MigratedNode.decode(path, node.data)
+        ).where != unless:
             self.warnings.append(
-                f"group {group} has the mark of a migration to {mark.where}: its consumers continue there, and read "
-                "nothing of what is written to ZooKeeper; to take them back, use `zkconsumer migrate reverse`"
+                f"group {group} has the mark of a migration to {mark.where}: its consumers continue there, and neither "
+                "read nor write its offsets in ZooKeeper; to take them back, use `zkconsumer migrate reverse`"
             )
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:

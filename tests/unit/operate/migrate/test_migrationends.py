@@ -7,8 +7,10 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.planfile import decode_plan
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 def test_equal_reads_of_a_source_do_not_say_that_its_consumers_are_stopped(servers):
@@ -16,6 +18,16 @@ def test_equal_reads_of_a_source_do_not_say_that_its_consumers_are_stopped(serve
     servers.begin("storm:/s/id", "kafka:g")
     (guard,) = [guard for guard in servers.plan.guards if guard.name == "source"]
     assert (guard.holds, guard.text) == (True, "two reads of the offsets of storm:/s/id are equal")
+
+
+@pytest.mark.parametrize(("target", "warned"), [("kafka:g", False), ("kafka:g-test", True)])
+def test_a_source_that_was_migrated_elsewhere_is_a_warning(servers, target, warned):
+    """Consumers are not where its znodes are; planned again for the same target it is what is meant."""
+    with closing(session_in_memory(servers.server)) as session:
+        write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
+    servers.begin("zookeeper:g", target)
+    assert servers.plan.refusals == ()
+    assert any("has the mark of a migration to kafka:g" in warning for warning in servers.plan.warnings) is warned
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ import pytest
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.errors import WriteRefused
 from zkconsumer.operate.groups.groupwrites import plan_rename
+from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets.offsetexport import export_offsets
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 P0, P1 = PARTITIONS[:2]
 
@@ -63,6 +65,12 @@ def test_a_group_that_a_typo_would_create_is_named(servers, session):
     for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
         assert plan.warnings == ("group gg does not exist, and is created",)
     assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
+
+
+def test_a_group_that_was_migrated_is_copied_with_a_warning(servers, session):
+    write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
+    plan = plan_copy(session, servers.brokers, "g", "h")
+    assert "group g has the mark of a migration to kafka:g" in plan.warnings[0]
 
 
 def test_offsets_of_an_earlier_topic_are_not_copied(servers, session):
