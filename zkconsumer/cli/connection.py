@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -117,6 +117,11 @@ def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
+def _by_name(properties: tuple[str, ...]) -> dict[str, str]:
+    """The values by the names that the JVM has, whichever spelling was given."""
+    return {name.replace("_", "."): value.strip() for name, value in _parse_properties(properties).items()}
+
+
 def refuse_conflicts(properties: tuple[str, ...], options: Mapping[str, tuple[str, object]]) -> None:
     """Refuse an option and a ``--property`` of the same command line that set one property to different values.
 
@@ -129,7 +134,7 @@ def refuse_conflicts(properties: tuple[str, ...], options: Mapping[str, tuple[st
     Raises:
         click.UsageError: the message names both.
     """
-    given = {name.replace("_", "."): value.strip() for name, value in _parse_properties(properties).items()}
+    given = _by_name(properties)
     for name, (option, value) in options.items():
         if value is not None and name in given and given[name] != str(value):
             raise click.UsageError(
@@ -230,10 +235,20 @@ class ToolConnection:
             return None
         return self._config(group_protocol="kafka")
 
-    def at_chroot(self, servers: str, chroot: str) -> ToolConnection:
-        """The same with another ZooKeeper: these servers, and a chroot of them, which may be empty."""
-        others = tuple(text for text in self.properties if "zookeeper.connect" not in _parse_properties((text,)))
-        return dataclasses.replace(self, zookeeper=servers + chroot, properties=others)
+    def named_zookeeper(self) -> str | None:
+        """The servers that the command line names, by the option or the property; None if it does not."""
+        return self.zookeeper or _by_name(self.properties).get("zookeeper.connect")
+
+    def named_brokers(self) -> str | None:
+        """As :meth:`named_zookeeper`."""
+        return self.bootstrap_servers or _by_name(self.properties).get("bootstrap.servers")
+
+    def at(self, **servers: str | None) -> ToolConnection:
+        """The same with other ``zookeeper`` or ``bootstrap_servers``, which replace what a property says, too."""
+        names = {"zookeeper": "zookeeper.connect", "bootstrap_servers": "bootstrap.servers"}
+        replaced = {names[option] for option in servers}
+        others = tuple(text for text in self.properties if replaced.isdisjoint(_by_name((text,))))
+        return dataclasses.replace(self, properties=others, **cast(Any, servers))
 
     def complete(self, text: str) -> str:
         """A text that ends with a command of this program, with the servers added, so that it can be pasted.

@@ -108,7 +108,7 @@ def _clusters(connection: ToolConnection, *, all_chroots: bool) -> list[tuple[st
         progress("searching"),
     ):
         chroots = list(find_chroots(session))
-    return [(chroot, connection.at_chroot(servers, chroot)) for chroot in chroots]
+    return [(chroot, connection.at(zookeeper=servers + chroot)) for chroot in chroots]
 
 
 def _list(

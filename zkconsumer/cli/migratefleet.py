@@ -167,7 +167,7 @@ def fleet_document(connection: ToolConnection, directory: Path) -> dict[str, Any
         ZkConsumerError: a file has faults.
         OSError: a file cannot be read.
     """
-    of_files = dataclasses.replace(connection, zookeeper=None, bootstrap_servers=None, config_file=None)
+    of_files = dataclasses.replace(connection.at(zookeeper=None, bootstrap_servers=None), config_file=None)
     return status_document(_rows(ChosenGroups(of_files, directory, None, (), (), 1)))
 
 

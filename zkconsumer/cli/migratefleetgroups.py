@@ -85,7 +85,7 @@ class ChosenGroups:
         jobs: dict[str, list[Job]] = {}
         for file, group in chosen:
             jobs.setdefault(file.name, []).append(Job(file, group, files_of(self.directory, file, group)))
-        if len(jobs) > 1 and (self.connection.zookeeper or self.connection.bootstrap_servers):
+        if len(jobs) > 1 and (self.connection.named_zookeeper() or self.connection.named_brokers()):
             raise click.UsageError(
                 f"servers are given for one cluster, and {', '.join(jobs)} are meant; give --cluster"
             )
@@ -96,8 +96,8 @@ class ChosenGroups:
         given = self.connection
         return dataclasses.replace(
             given,
-            zookeeper=given.zookeeper or file.zookeeper or None,
-            bootstrap_servers=given.bootstrap_servers or file.bootstrap_servers or None,
+            zookeeper=given.named_zookeeper() or file.zookeeper or None,
+            bootstrap_servers=given.named_brokers() or file.bootstrap_servers or None,
             config_file=given.config_file or (self.directory / file.config if file.config else None),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -106,12 +105,12 @@ def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[Mi
         servers = check_servers(source, target, has_servers=connection.names_zookeeper())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    main = connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
+    main = connection if servers is None else connection.at(zookeeper=servers)
     with connected(main) as (session, cluster):
         if source.kind == "zookeeper" or source.servers in (None, session.address):
             yield MigrationEnds(session, cluster, source, target)
         else:
-            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as source_session:
+            with tool_session(connection.at(zookeeper=source.servers).config()) as source_session:
                 yield MigrationEnds(session, cluster, source, target, source_session=source_session)
 
 
@@ -122,7 +121,7 @@ def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnec
     servers = check_servers(plan.source, plan.target, has_servers=True)
     if servers is None and not connection.names_zookeeper():
         servers = plan.servers
-    return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
+    return connection if servers is None else connection.at(zookeeper=servers)
 
 
 @contextmanager

@@ -1,11 +1,19 @@
 """The servers of a command, in the commands that it names."""
 
 import shlex
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from zkconsumer.cli import migratefleet
 from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.migratefleetgroups import ChosenGroups
+from zkconsumer.cli.migrationoptions import connection_of
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.operate.migrate.rules.fleetfile import FleetFile
+from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Place
 
 COMMAND = "zkconsumer groups verify --group 'a b'"
 CONNECTION = ToolConnection("h1:2181,h2:2181/kafka", Path("my file"), ("client.id=x y", "sasl.password=s"), "b:9092")
@@ -27,3 +35,43 @@ def test_what_is_no_command_stays(text):
 
 def test_a_command_without_options_adds_nothing():
     assert ToolConnection(None, None, (), None).complete(COMMAND) == COMMAND
+
+
+BOTH_SPELLINGS = pytest.mark.parametrize("name", ["zookeeper.connect", "zookeeper_connect"])
+
+
+@BOTH_SPELLINGS
+def test_other_servers_replace_those_of_a_property(name):
+    connection = ToolConnection(None, None, (f"{name}=h1:1", "client.id=me"), None)
+    assert connection.config().zookeeper_connect == "h1:1"
+    assert connection.at(zookeeper="h2:1/kafka").config().zookeeper_connect == "h2:1/kafka"
+    assert connection.at(zookeeper=None).properties == ("client.id=me",)
+    plan = MigrationPlan(
+        End("zookeeper", "g", "h2:1"), End("kafka", "g"), Place("", None, None), "h3:1", 1, "fail", None, (), {}, ()
+    )
+    assert connection_of(connection, plan).config().zookeeper_connect == "h2:1"
+
+
+@BOTH_SPELLINGS
+def test_servers_of_a_property_replace_those_of_a_fleet(tmp_path, name):
+    connection = ToolConnection(None, None, (f"{name}=h1:1", "bootstrap_servers=b1:1"), None)
+    chosen = ChosenGroups(connection, tmp_path, None, (), (), 1)
+    config = chosen.connection_of(FleetFile("c", "h2:1", "b2:1", "", ())).config()
+    assert (config.zookeeper_connect, config.bootstrap_servers) == ("h1:1", "b1:1")
+
+
+@BOTH_SPELLINGS
+def test_the_page_shows_the_fleet_at_its_own_servers(tmp_path, monkeypatch, name):
+    servers = 'zookeeper = "h2:1"\nbootstrap_servers = "b2:1"'
+    (tmp_path / "c.toml").write_text(f"[cluster]\n{servers}\n[groups.g]\nwave = 1\n")
+    asked = []
+
+    @contextmanager
+    def connected(connection):
+        asked.append(connection.config())
+        raise ZooKeeperUnavailable("away")
+        yield
+
+    monkeypatch.setattr(migratefleet, "connected", connected)
+    migratefleet.fleet_document(ToolConnection(None, None, (f"{name}=h1:1", "bootstrap.servers=b1:1"), None), tmp_path)
+    assert [(config.zookeeper_connect, config.bootstrap_servers) for config in asked] == [("h2:1", "b2:1")]
