@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -18,7 +18,15 @@ from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
 from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
-from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, WriteTarget, plan_offsets
+from zkconsumer.operate.offsets.writeplan import (
+    GroupPlan,
+    Guards,
+    WritePlan,
+    WriteTarget,
+    outdated_offsets,
+    plan_offsets,
+    topic_identities,
+)
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition
 from zkconsumer.zookeeper.rules.znodes import BROKERS
@@ -237,6 +245,13 @@ def plan_rename(
     rows = {p: OffsetRow(p, None, offset) for p, offset in nodes.offsets().items()}
     if not rows:
         raise WriteRefused(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
+    identities = topic_identities(session, cluster, {partition.topic for partition in rows})
+    marks = {partition: node.mzxid for partition, node in nodes.nodes.items()}
+    if outdated := outdated_offsets(session, source, identities, marks):
+        raise WriteRefused(
+            f"group {source} cannot be renamed: offsets of {name_some(sorted(outdated))} were stored for earlier "
+            "topics of that name, which the new offsets would not show; reset them first (`zkconsumer offsets reset`)"
+        )
     target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
     made = plan_offsets(session, cluster, Guards(session), target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))

@@ -73,11 +73,13 @@ def test_a_group_that_was_migrated_is_copied_with_a_warning(servers, session):
     assert "group g has the mark of a migration to kafka:g" in plan.warnings[0]
 
 
-def test_offsets_of_an_earlier_topic_are_not_copied(servers, session):
+def test_offsets_of_an_earlier_topic_are_neither_copied_nor_renamed(servers, session):
     """The znodes of the other group would be newer than the topic, so its members would begin there."""
     servers.create_topic_again()
     with pytest.raises(WriteRefused, match="were stored for earlier topics of that name"):
         plan_copy(session, servers.brokers, "g", "h")
+    with pytest.raises(WriteRefused, match="were stored for earlier topics of that name"):
+        plan_rename(session, servers.brokers, "g", "h")
     servers.write("/consumers/g/offsets/t/1", 5)
     (group,) = plan_copy(session, servers.brokers, "g", "h", {"t": (1,)}).groups
     assert [row.new for row in group.rows] == [5]
