@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +95,9 @@ def reverse_command(
     if a guard does not hold, such as that no consumer has continued at the source of PLAN meanwhile; what `migrate
     mirror` has written there is accepted.
     """
-    from zkconsumer.operate.migrate.mirror import mirrored
-    from zkconsumer.operate.migrate.rules.waysback import reverse_plan, reversed_ends
-    from zkconsumer.operate.offsets.snapshot import exclusive, snapshot_of_plan
+    from zkconsumer.operate.migrate.rollback import plan_reverse
+    from zkconsumer.operate.migrate.rules.waysback import reversed_ends
+    from zkconsumer.operate.offsets.snapshot import exclusive
 
     plan = read_plan(plan_file)
     try:
@@ -112,17 +111,7 @@ def reverse_command(
             ends_of(connection_of(connection, plan), source, target) as ends,
             progress("reading"),
         ):
-            copied = mirrored(snapshot_of_plan(plan, plan_file, "mirror"))
-            back = reverse_plan(
-                plan,
-                ends.observe([row.partition for row in plan.partitions], copied),
-                copied,
-                snapshot_of_plan(plan, plan_file).state,
-                missing=missing,
-                retention_ms=retention_ms,
-                now_ms=int(time.time() * 1000),
-                rewind=rewind,
-            )
+            back = plan_reverse(ends, plan, plan_file, missing=missing, retention_ms=retention_ms, rewind=rewind)
     except WriteRefused as refused:
         refuse(connection_of(connection, plan).completed(refused.reasons))
     write_plan(output, back, connection_of(connection, plan), as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +71,6 @@ def plan_command(
     if a guard does not hold, such as that no member is registered; `migrate run` checks all of them again.
     """
     from zkconsumer.operate.migrate.rules.migrationend import check_ends
-    from zkconsumer.operate.migrate.rules.migrationplan import make_plan
 
     try:
         check_ends(source, target)
@@ -80,16 +78,7 @@ def plan_command(
         raise click.UsageError(str(error)) from None
     refuse_to_overwrite(output)
     with ends_of(connection, source, target) as ends, progress("reading"):
-        plan = make_plan(
-            source,
-            target,
-            ends.session.address,
-            ends.observe(),
-            missing=missing,
-            retention_ms=retention_ms,
-            now_ms=int(time.time() * 1000),
-            rewind=rewind,
-        )
+        plan = ends.plan(missing=missing, retention_ms=retention_ms, rewind=rewind)
     write_plan(output, plan, connection, as_json=as_json)
 
 
@@ -154,13 +143,11 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     target have committed, they differ. Partitions that PLAN does not have are shown with a warning, such as those of
     topics that began after it.
     """
-    from zkconsumer.operate.migrate.rules.migrationplan import beyond_plan, verify
+    from zkconsumer.operate.migrate.rules.migrationplan import beyond_plan
 
     plan = read_plan(plan_file)
-    planned = [row.partition for row in plan.partitions]
     with planned_ends(connection, plan) as ends, progress("reading"):
-        present = ends.offsets_of_target(planned, with_others=True)
-        rows = verify(plan, ends.observe([*planned, *present]))
+        rows = ends.verify(plan)
     if as_json:
         click.echo(
             json.dumps({"equal": all(row.is_equal for row in rows), "partitions": list(map(verified_row, rows))})

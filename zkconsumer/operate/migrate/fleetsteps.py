@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -12,16 +11,13 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.operate.migrate.fleetfiles import Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.mirror import mirrored
-from zkconsumer.operate.migrate.rollback import plan_rollback, roll_back
-from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
+from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, make_plan, verify
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
-from zkconsumer.operate.migrate.rules.waysback import reverse_plan
 from zkconsumer.operate.migrate.run import check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, snapshot_of_plan
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive
 from zkconsumer.operate.offsets.wholefiles import write_whole
 
 
@@ -71,28 +67,15 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
         stands = run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG
         if stands or why_not_begun("plan", row.judged) is not None:
             raise WriteRefused([row.reason or f"it is {row.state}"])
-        plan = _make_plan(ends, job.group)
+        plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)
         if plan.refusals:  # the former plan is what there is
             raise WriteRefused(plan.refusals)
         files.put_away()
         return _planned(_write_plan(ends, job, plan))
 
 
-def _make_plan(ends: MigrationEnds, group: FleetGroup) -> MigrationPlan:
-    return make_plan(
-        ends.source,
-        ends.target,
-        ends.session.address,
-        ends.observe(),
-        missing=group.missing,
-        retention_ms=None,
-        now_ms=int(time.time() * 1000),
-        rewind=group.rewind,
-    )
-
-
 def _write_plan(ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None) -> MigrationPlan:
-    plan = plan or _make_plan(ends, job.group)
+    plan = plan or ends.plan(missing=job.group.missing, rewind=job.group.rewind)
     job.files.directory.mkdir(parents=True, exist_ok=True)
     write_whole(job.files.plan_file, encode_plan(plan))
     return plan
@@ -131,9 +114,7 @@ def _run(ends: MigrationEnds, plan: MigrationPlan, file: Path, *, execute: bool,
 def verify_step(ends: MigrationEnds, job: Job) -> StepResult:
     """Compare both stores with the plan; see :data:`Step`."""
     plan = job.files.required_plan()
-    planned = [row.partition for row in plan.partitions]
-    present = ends.offsets_of_target(planned, with_others=True)
-    rows = verify(plan, ends.observe([*planned, *present]))
+    rows = ends.verify(plan)
     if other := [row.partition for row in rows if not row.is_equal]:
         raise WriteRefused(
             [
@@ -183,17 +164,7 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
         with exclusive(files.plan_file, plan):
             back = files.back()
             if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
-                copied = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
-                back = reverse_plan(
-                    plan,
-                    ends.observe([row.partition for row in plan.partitions], copied),
-                    copied,
-                    files.run_state(),
-                    missing=missing,
-                    retention_ms=None,
-                    now_ms=int(time.time() * 1000),
-                    rewind=rewind,
-                )
+                back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind)
                 files.write_back(back)
             planned = _planned(back)
             if not execute:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,16 @@ from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Missing,
+    Observation,
+    Place,
+    VerifiedPartition,
+    make_plan,
+    verify,
+)
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
@@ -232,6 +242,25 @@ class MigrationEnds:
             warnings=tuple(warnings),
             outdated=outdated,
         )
+
+    def plan(self, *, missing: Missing, retention_ms: int | None = None, rewind: bool = False) -> MigrationPlan:
+        """Plan the migration, as :func:`make_plan` does; raises as :meth:`observe`."""
+        return make_plan(
+            self.source,
+            self.target,
+            self.session.address,
+            self.observe(),
+            missing=missing,
+            retention_ms=retention_ms,
+            now_ms=int(time.time() * 1000),
+            rewind=rewind,
+        )
+
+    def verify(self, plan: MigrationPlan) -> tuple[VerifiedPartition, ...]:
+        """Compare both ends with their plan, as :func:`verify` does; raises as :meth:`observe`."""
+        planned = [row.partition for row in plan.partitions]
+        present = self.offsets_of_target(planned, with_others=True)
+        return verify(plan, self.observe([*planned, *present]))
 
     def place(self) -> Place:
         """What identifies the servers now."""

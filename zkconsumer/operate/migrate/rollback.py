@@ -1,4 +1,4 @@
-"""``migrate rollback``: undoes what ``migrate run`` wrote, from the plan and the file of its runs."""
+"""The ways back: ``migrate rollback`` undoes what ``migrate run`` wrote, ``reverse`` begins where the target is now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.migrate.rules.waysback import decide_rollback
+from zkconsumer.operate.migrate.mirror import mirrored
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -62,6 +63,34 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     # It names the plan, so that `offsets restore` refuses it: the plan's file would not know of what that writes.
     snapshot = replace(run.snapshot, command=command, created_ms=int(time.time() * 1000), groups=changes)
     return replace(undo, command=command, snapshot=snapshot, resume="roll back again")
+
+
+def plan_reverse(
+    ends: MigrationEnds,
+    plan: MigrationPlan,
+    plan_file: Path,
+    *,
+    missing: Missing,
+    retention_ms: int | None = None,
+    rewind: bool = False,
+) -> MigrationPlan:
+    """Plan the way back, as :func:`reverse_plan` does, between the reversed ends of a plan. Nothing is written.
+
+    Raises:
+        ZkConsumerError: a store cannot be read, or a file is not of this plan.
+        OSError: a file cannot be read.
+    """
+    copied = mirrored(snapshot_of_plan(plan, plan_file, "mirror"))
+    return reverse_plan(
+        plan,
+        ends.observe([row.partition for row in plan.partitions], copied),
+        copied,
+        snapshot_of_plan(plan, plan_file).state,
+        missing=missing,
+        retention_ms=retention_ms,
+        now_ms=int(time.time() * 1000),
+        rewind=rewind,
+    )
 
 
 def roll_back(
