@@ -50,6 +50,12 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | 
     return float(match[1]) * _UNITS[match[2]]
 
 
+def milliseconds(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """A duration in ms, for click."""
+    seconds = _seconds(context, parameter, value)
+    return None if seconds is None else round(seconds * 1000)
+
+
 def duration_option(
     name: str, default: str, purpose: str, *, argument: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkconsumer.cli.grouplag import milliseconds
 from zkconsumer.cli.groupoptions import match_option
 from zkconsumer.cli.writing import Writing, run, writing_options
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _STORE = click.option(
     "--store", type=click.Choice(["zookeeper"]), help="Accept that Kafka keeps the offsets that it stores."
 )
-_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
 @click.command()
@@ -69,19 +68,21 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
 
 @click.command()
 @writing_options
-@click.option("--older-than", required=True, metavar="90d", help="Nothing was written for so long; d, h or m.")
+@click.option(
+    "--older-than",
+    "age_ms",
+    required=True,
+    callback=milliseconds,
+    metavar="90d",
+    help="Nothing was written for so long.",
+)
 @match_option
-def clean(writing: Writing, older_than: str, pattern: str | None) -> None:
+def clean(writing: Writing, age_ms: int, pattern: str | None) -> None:
     """Delete groups without members that no client has written to, joined or left for a time.
 
     Offsets in Kafka stay, and so do groups with the mark of a migration.
     """
     from zkconsumer.operate.groups.groupwrites import plan_clean
-
-    parts = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)
-    if parts is None or not int(parts[1]):
-        raise click.UsageError(f"--older-than {older_than}: write it as 90d, 12h or 30m")
-    age_ms = int(parts[1]) * _UNITS_MS[parts[2]]
 
     def make(session: ZkSession, _cluster: Cluster) -> WritePlan:
         return plan_clean(session, age_ms, pattern)

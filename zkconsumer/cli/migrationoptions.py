@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
-from zkconsumer.cli.grouplag import duration_option
+from zkconsumer.cli.grouplag import duration_option, milliseconds
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
 from zkconsumer.cli.writing import connected, refuse
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.rules.migrationend import End
     from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 
-_DURATION = re.compile(r"(\d+)(d|h|m)", re.ASCII)
-_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
-
 
 def parse_end_option(_context: click.Context, _parameter: click.Parameter, value: str) -> End:
     """The end that an option names, for click."""
@@ -35,15 +31,6 @@ def parse_end_option(_context: click.Context, _parameter: click.Parameter, value
         return parse_end(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-
-
-def _parse_retention(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = _DURATION.fullmatch(value)
-    if match is None or not int(match[1]):
-        raise click.BadParameter(f"{value}: write it as 30d, 12h or 90m")
-    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -72,7 +59,7 @@ COPY_INTERVAL = duration_option("--interval", "60s", "Between copies.")
 RETENTION = click.option(
     "--retention",
     "retention_ms",
-    callback=_parse_retention,
+    callback=milliseconds,
     metavar="30d",
     help="How long Kafka keeps the offsets.  [default: the brokers' offsets.retention.minutes]",
 )

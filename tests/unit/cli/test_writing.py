@@ -88,8 +88,12 @@ def test_brokers_are_given_as_host_and_port():
         (("offsets", "reset", "--group", "g", "--all-topics", "--to-datetime", "2017-06-01"), "is not a time"),
         (("offsets", "reset", "--group", "g", "--all-topics", "--by-duration", "P1M"), "is not a duration"),
         (("groups", "delete"), "--group, --topic or both"),
-        (("groups", "clean", "--older-than", "90"), "write it as 90d"),
-        (("groups", "clean", "--older-than", "0d"), "write it as 90d"),
+        (("groups", "clean", "--older-than", "90"), "write a positive number and its unit"),
+        (("groups", "clean", "--older-than", "0d"), "write a positive number and its unit"),
+        (
+            ("migrate", "plan", "--from", "kafka:g", "--to", "zookeeper:g", "--output", "f", "--retention", "9"),
+            "its unit",
+        ),
         (("groups", "clean", "--older-than", "9d", "--match", "("), "--match"),
     ],
 )
