@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from zkconsumer.cli.grouptables import MISSING, column_width, number_cell
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupdescription import PartitionDescription
     from zkconsumer.wire.rules.describedgroup import DescribedMember
 
-_MISSING: Final = "-"
-_NARROWEST: Final = 15
 _WITHOUT_MEMBERS: Final = "Empty"
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
@@ -34,7 +33,9 @@ def offset_table(group: BrokerGroupDescription) -> Iterator[str]:
     if not rows:
         return
     heading = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST")
-    group_width, topic_width, consumer_width, host_width = (_width(row[at] for row in rows) for at in (0, 1, 6, 7))
+    group_width, topic_width, consumer_width, host_width = (
+        column_width(row[at] for row in rows) for at in (0, 1, 6, 7)
+    )
     line = f"{{:<{group_width}}} {{:<{topic_width}}} {{:<10}} {{:<15}} {{:<15}} {{:<15}} "
     line += f"{{:<{consumer_width}}} {{:<{host_width}}} {{}}"
     yield ""
@@ -53,8 +54,8 @@ def _offset_cells(group: str, row: PartitionDescription, owner: DescribedMember 
     return (
         printable(group),
         printable(row.topic),
-        *map(_cell, (row.partition, row.committed, row.log_end, row.lag)),
-        *((_MISSING,) * 3 if owner is None else map(printable, (owner.member_id, owner.host, owner.client_id))),
+        *map(number_cell, (row.partition, row.committed, row.log_end, row.lag)),
+        *((MISSING,) * 3 if owner is None else map(printable, (owner.member_id, owner.host, owner.client_id))),
     )
 
 
@@ -68,7 +69,7 @@ def member_table(group: BrokerGroupDescription) -> Iterator[str]:
     with_instance = any(member.instance_id is not None for member in members)
     rows = [_member_cells(group.observed.group, member, with_instance=with_instance) for member in members]
     heading = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if with_instance else []), "HOST", "CLIENT-ID"]
-    widths = [_width([rows[0][0]]), *(_width(row[at] for row in rows) for at in range(1, len(heading)))]
+    widths = [column_width([rows[0][0]]), *(column_width(row[at] for row in rows) for at in range(1, len(heading)))]
     line = " ".join(f"{{:<{width}}}" for width in widths) + " {:<15} "
     yield ""
     yield line.format(*heading, "#PARTITIONS")
@@ -84,19 +85,11 @@ def _member_cells(group: str, member: DescribedMember, *, with_instance: bool) -
 def state_table(group: BrokerGroup) -> Iterator[str]:
     """Lines of ``kafka-consumer-groups --describe --state``."""
     broker = group.coordinator
-    coordinator = _MISSING if broker is None else f"{broker.host}:{broker.port}  ({broker.id})"
-    group_width, coordinator_width = _width([printable(group.group)]), max(25, len(coordinator))
+    coordinator = MISSING if broker is None else f"{broker.host}:{broker.port}  ({broker.id})"
+    group_width, coordinator_width = column_width([printable(group.group)]), max(25, len(coordinator))
     line = f"{{:<{group_width}}} {{:<{coordinator_width}}} {{:<20}} {{:<20}} {{}}"
     described = group.described
     yield ""
     yield line.format("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     cells = (printable(group.group), coordinator, printable(described.strategy), described.state)
     yield line.format(*cells, len(described.members))
-
-
-def _width(cells: Iterable[str]) -> int:
-    return max(_NARROWEST, max(map(len, cells), default=0))
-
-
-def _cell(value: int | None) -> str:
-    return _MISSING if value is None else str(value)

@@ -22,7 +22,7 @@ _NARROWEST: Final = 15
 
 _CHECKER: Final = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
 
-_MISSING: Final = "-"
+MISSING: Final = "-"
 
 
 def offset_table(descriptions: Sequence[GroupDescription], *, both_stores: bool = False) -> Iterator[str]:
@@ -37,9 +37,9 @@ def offset_table(descriptions: Sequence[GroupDescription], *, both_stores: bool 
     """
     for description in descriptions:
         rows = [*_partition_rows(description), *_idle_rows(description)]
-        topic_width = _width(row[0] for row in rows)
-        consumer_width = _width(row[5] for row in rows)
-        group_width = _width([printable(description.group)])
+        topic_width = column_width(row[0] for row in rows)
+        consumer_width = column_width(row[5] for row in rows)
+        group_width = column_width([printable(description.group)])
         line = f"{{:<{topic_width}}} {{:<10}} {{:<15}} {{:<15}} {{:<15}} {{:<{consumer_width}}} "
         heading: tuple[str, ...] = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
         if both_stores:
@@ -56,9 +56,9 @@ def _partition_rows(description: GroupDescription) -> list[tuple[str, ...]]:
     return [
         (
             printable(row.topic),
-            *map(_cell, (row.partition, row.committed, row.log_end, row.lag)),
+            *map(number_cell, (row.partition, row.committed, row.log_end, row.lag)),
             _consumer(row.owner),
-            *map(_cell, (row.in_zookeeper, row.in_kafka)),
+            *map(number_cell, (row.in_zookeeper, row.in_kafka)),
         )
         for row in description.partitions
     ]
@@ -67,7 +67,7 @@ def _partition_rows(description: GroupDescription) -> list[tuple[str, ...]]:
 def _idle_rows(description: GroupDescription) -> list[tuple[str, ...]]:
     """Members that own nothing: as the JVM has it, a row without a topic for each topic that they subscribe to."""
     return [
-        (*[_MISSING] * 5, printable(member.id), *[_MISSING] * 2)
+        (*[MISSING] * 5, printable(member.id), *[MISSING] * 2)
         for member in description.members
         if not member.partitions
         for _ in member.threads or ("",)
@@ -77,7 +77,7 @@ def _idle_rows(description: GroupDescription) -> list[tuple[str, ...]]:
 def _consumer(owner: str | None) -> str:
     """The consumer id in the text of an owner znode, cut at the last hyphen without a look at what follows."""
     if owner is None:
-        return _MISSING
+        return MISSING
     consumer_id, hyphen, _ = owner.rpartition("-")
     return printable(consumer_id if hyphen else owner)
 
@@ -113,11 +113,11 @@ def member_table(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
             (
                 printable(description.group),
                 printable(member.id),
-                member.client or _MISSING,
-                member.pattern or _MISSING,
+                member.client or MISSING,
+                member.pattern or MISSING,
                 str(member.partitions),
                 _time(member.registered_ms),
-                printable(",".join(f"{topic}:{n}" for topic, n in sorted((member.threads or {}).items()))) or _MISSING,
+                printable(",".join(f"{topic}:{n}" for topic, n in sorted((member.threads or {}).items()))) or MISSING,
             )
             for description in descriptions
             for member in description.members
@@ -155,9 +155,9 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
             listing.layout,
             str(listing.members),
             str(listing.topics),
-            _cell(listing.lag),
+            number_cell(listing.lag),
             str(listing.unknown),
-            _MISSING
+            MISSING
             if listing.newest_commit_ms is None
             else f"{duration((now_ms - listing.newest_commit_ms) / 1000)} ago",
             *(_broker_cells(listing) if of_brokers else ()),
@@ -173,7 +173,7 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
 
 
 def _broker_cells(listing: GroupListing) -> tuple[str, str, str]:
-    return listing.protocol or _MISSING, listing.state or _MISSING, printable(listing.strategy or _MISSING)
+    return listing.protocol or MISSING, listing.state or MISSING, printable(listing.strategy or MISSING)
 
 
 def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
@@ -193,7 +193,7 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for group, lag in groups.items():
         reason = printable(f"{lag.reason}; {lag.complete:.0%} of the windows are full")
-        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, _cell(lag.lag), *[_MISSING] * 4, reason))
+        rows.append((printable(group), *[MISSING] * 2, lag.status.value, number_cell(lag.lag), *[MISSING] * 4, reason))
         rows += [
             (
                 printable(group),
@@ -208,11 +208,11 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
 
 
 def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
-    owner = printable(partition_lag.newest.owner or _MISSING)
+    owner = printable(partition_lag.newest.owner or MISSING)
     return (
         partition_lag.status.value,
-        _cell(partition_lag.lag),
-        _MISSING if partition_lag.lag_s is None else duration(partition_lag.lag_s),
+        number_cell(partition_lag.lag),
+        MISSING if partition_lag.lag_s is None else duration(partition_lag.lag_s),
         _rate(partition_lag.consumed_per_s),
         _rate(partition_lag.produced_per_s),
         owner if partition_lag.newest.owner_live or partition_lag.newest.owner is None else f"{owner} (dead)",
@@ -220,7 +220,7 @@ def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
 
 
 def _rate(per_second: float | None) -> str:
-    return _MISSING if per_second is None else f"{per_second:.1f}"
+    return MISSING if per_second is None else f"{per_second:.1f}"
 
 
 def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int], *, one_group: bool) -> Table:
@@ -249,7 +249,7 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
                 (
                     printable(group),
                     moment.lag.status.value,
-                    _cell(moment.lag.lag),
+                    number_cell(moment.lag.lag),
                     _rate(moment.lag.consumed_per_s),
                     _rate(moment.lag.produced_per_s),
                     str(len(moment.members)),
@@ -285,17 +285,19 @@ def columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[s
         yield " ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
 
 
-def _width(cells: Iterable[str]) -> int:
+def column_width(cells: Iterable[str]) -> int:
+    """Of a column with names, in the tables of Kafka's tools."""
     return max(_NARROWEST, max(map(len, cells), default=0))
 
 
-def _cell(value: int | None) -> str:
-    return _MISSING if value is None else str(value)
+def number_cell(value: int | None) -> str:
+    """A number, as Kafka's tools show it."""
+    return MISSING if value is None else str(value)
 
 
 def _time(ms: int | None) -> str:
     if ms is None:
-        return _MISSING
+        return MISSING
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
