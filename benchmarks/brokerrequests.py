@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from jvmclients.gateway import SMALL, GatewayJvm, as_sandbox_error, released_objects
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
-from zkconsumer.sandbox.jvmgateway import SMALL, GatewayJvm, as_sandbox_error, released_objects
 from zkconsumer.sandbox.progress import Progress
 
 OF_A_REBALANCE: Final = frozenset(

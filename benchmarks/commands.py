@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from jvmclients.zookeeperconsumer import ConsumerJvm
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 
 DESCRIBE: Final = "kafka.admin.ConsumerGroupCommand"
 """The JVM's tool that describes groups, and resets their offsets."""

@@ -19,12 +19,12 @@ from benchmarks.commands import DESCRIBE, EXPORT, Commands
 from benchmarks.contest import OURS, Contest
 from benchmarks.groupznodes import create_wide_topics
 from benchmarks.servers import bench_servers
+from jvmclients.zookeeperconsumer import ConsumerJvm
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.bootstrap import bootstrap_brokers

@@ -16,10 +16,10 @@ from benchmarks.groupclient import Settings
 from benchmarks.groupevents import Kind, Row
 from benchmarks.machine import peak_memory_mib
 from benchmarks.members import JVM_OPTIONS
+from jvmclients.gateway import GatewayJvm, as_sandbox_error, released_objects
+from jvmclients.handles import Handles
+from jvmclients.kafkaconsumer import DEFAULT_CLIENT_VERSION
 from zkconsumer.errors import SandboxError
-from zkconsumer.sandbox.jvmgateway import GatewayJvm, as_sandbox_error, released_objects
-from zkconsumer.sandbox.jvmhandles import Handles
-from zkconsumer.sandbox.kafkaconsumer import DEFAULT_CLIENT_VERSION
 from zkconsumer.sandbox.progress import Progress
 
 JAVA: Final = f"Java's KafkaConsumer {DEFAULT_CLIENT_VERSION}"

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.machine import peak_memory_mib
 from benchmarks.members import JVM_OPTIONS
 from benchmarks.task import Clock, Run, Task
-from zkconsumer.sandbox.jvmconsumer import OPEN_STREAMS, ConsumerJvm, JvmIterator
+from jvmclients.zookeeperconsumer import OPEN_STREAMS, ConsumerJvm, JvmIterator
 
 _AT_ONCE: Final = 50_000
 """Records between two reads of the clock, each of which costs some calls through py4j, one or two milliseconds."""

@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple, Protocol
 from benchmarks.contest import OURS
 from benchmarks.hostprocess import HostProcess
 from benchmarks.machine import peak_memory_mib
+from jvmclients.zookeeperconsumer import ConsumerJvm, JvmConsumer
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.group.rules.subscription import Whitelist
 from zkconsumer.model import Message
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.kafkapython import load_kafka_python
 

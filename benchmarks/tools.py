@@ -15,9 +15,9 @@ from benchmarks.commands import DESCRIBE, EXPORT, IMPORT, Commands
 from benchmarks.contest import OURS, Contest
 from benchmarks.groupznodes import create_filled_topics, own_topic, store_offsets
 from benchmarks.servers import bench_servers
+from jvmclients.zookeeperconsumer import ConsumerJvm
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 

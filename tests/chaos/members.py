@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from jvmclients.zookeeperconsumer import ConsumerJvm, JvmConsumer, read_output
 from tests.chaos.environment import ClockSteps, clock_file, write_clock_steps
 from tests.chaos.member import Options, identity_file
 from tests.fixtures.waiting import eventually
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer, read_output
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX
 from zkconsumer.testing.proxy import TcpProxy

@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from jvmclients.kafkaconsumer import KafkaConsumerJvm
 from tests.fixtures.consumers import (
     FIRST_OF_BROKER,
     collect,
@@ -34,7 +35,6 @@ from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordin
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.kafkaconsumer import KafkaConsumerJvm
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
 
+from jvmclients.zookeeperconsumer import ConsumerJvm
 from zkconsumer.cli.migrateconfig import config_command
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
+from jvmclients.zookeeperconsumer import read_output
 from tests.fixtures.jvm import SETTINGS
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SandboxError
-from zkconsumer.sandbox.jvmconsumer import read_output
 
 
 @pytest.fixture

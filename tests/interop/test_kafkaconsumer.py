@@ -6,10 +6,10 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from jvmclients.kafkaconsumer import JavaKafkaConsumer
 from tests.fixtures.peers import Confluent
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.sandbox.kafkaconsumer import JavaKafkaConsumer
 
 PARTITIONS = 6
 JAVA, OURS, CONFLUENT = "java", "ours", "confluent"

@@ -25,9 +25,7 @@ _IDLE_CPUS: Final = 0.15
 _STARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "JVM starts": (
         "/pyspark/java_gateway.py",
-        "/zkconsumer/sandbox/jvmgateway.py",
-        "/zkconsumer/sandbox/jvmconsumer.py",
-        "/zkconsumer/sandbox/kafkaconsumer.py",
+        "/jvmclients/",
     ),
     "server starts": (
         "/zkconsumer/sandbox/",

@@ -17,6 +17,7 @@ TREE: Final = (
     "benchmarks",
     ":!benchmarks/results",
     "demo",
+    "jvmclients",
     "tests",
     "docker",
     "examples",

@@ -15,7 +15,7 @@ import zkconsumer
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
     """Module to the modules that it imports, anywhere: in functions and for type checkers, too."""
-    graph = grimp.build_graph("zkconsumer", "benchmarks", "demo", cache_dir=None)
+    graph = grimp.build_graph("zkconsumer", "benchmarks", "demo", "jvmclients", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 

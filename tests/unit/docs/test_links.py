@@ -10,7 +10,7 @@ FORMER = re.compile(r"\b(?:SPEC|DESIGN|FACTS|ADR|DEFECTS)\b,? (?:section )?[0-9A
 """Citations by a number of a section, which nothing can resolve."""
 
 PACKAGES = {path.name for path in (ROOT / "zkconsumer").iterdir() if path.is_dir()}
-DIRECTORIES = {"benchmarks", "demo", "tests", "docs", "docker", "examples", "zkconsumer"}
+DIRECTORIES = {"benchmarks", "demo", "tests", "docs", "docker", "examples", "jvmclients", "zkconsumer"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -200,7 +200,7 @@ def test_the_source_distribution_has_tests_and_documents(built):
         names = {name.partition("/")[2] for name in opened.getnames()}
     wanted = [
         path.relative_to(ROOT).as_posix()
-        for directory in ("benchmarks", "demo", "tests", "docs", "examples")
+        for directory in ("benchmarks", "demo", "jvmclients", "tests", "docs", "examples")
         for path in (ROOT / directory).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     ]

@@ -19,7 +19,7 @@ def frame_of(function, file):
     ("function", "file", "busy", "expected"),
     [
         ("start", "/a/zkconsumer/sandbox/server.py", 1.0, "server starts"),
-        ("start", "/a/zkconsumer/sandbox/jvmconsumer.py", 0.0, "JVM starts"),
+        ("start", "/a/jvmclients/gateway.py", 0.0, "JVM starts"),
         ("launch_gateway", "/a/pyspark/java_gateway.py", 1.0, "JVM starts"),
         ("await_answer", "/a/zkconsumer/sandbox/server.py", 1.0, "work"),
         ("start", "/a/zkconsumer/kafka/client.py", 0.05, "waits"),

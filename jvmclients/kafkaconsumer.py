@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from jvmclients.gateway import GatewayJvm, JvmRecord, as_sandbox_error, drained, released_objects
+from jvmclients.handles import Handles
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import JarSource
-from zkconsumer.sandbox.jvmgateway import GatewayJvm, JvmRecord, as_sandbox_error, drained, released_objects
-from zkconsumer.sandbox.jvmhandles import Handles
 from zkconsumer.sandbox.lockfile import version_tuple
 from zkconsumer.sandbox.progress import Progress
 

@@ -12,10 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from zkconsumer.errors import SandboxError
-from zkconsumer.model import TopicPartition
-from zkconsumer.sandbox.jars import JarSource
-from zkconsumer.sandbox.jvmgateway import (
+from jvmclients.gateway import (
     RECORD,
     SMALL,
     GatewayJvm,
@@ -25,7 +22,10 @@ from zkconsumer.sandbox.jvmgateway import (
     record_of,
     released_objects,
 )
-from zkconsumer.sandbox.jvmhandles import Handles
+from jvmclients.handles import Handles
+from zkconsumer.errors import SandboxError
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.progress import Progress
 
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
