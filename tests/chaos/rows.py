@@ -9,17 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.chaos.measures import seconds_until_delivered, seconds_until_reassigned, session_of, stale_deliveries
 from tests.chaos.schedule import LEADER, Fault, Schedule, chance_of
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
-from zkconsumer.testing.checker import (
-    SLACK_S,
-    Findings,
-    seconds_until_delivered,
-    seconds_until_reassigned,
-    session_of,
-    stale_deliveries,
-)
+from zkconsumer.testing.checker import SLACK_S, Findings
 from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, Produced, SessionEnded, Stalled
 
 SESSION_S: Final = 2.0

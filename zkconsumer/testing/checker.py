@@ -7,7 +7,6 @@ at most one record, or one batch, of a stream for each event.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Ledger, Produced, Registered, Removed, Tenure
+from zkconsumer.testing.ledger import Committed, Delivered, Ledger, Produced, Removed, Tenure
 
 SLACK_S: Final = 0.01
 """Times of znodes come from a clock of milliseconds, which is read a little apart from the monotonic one."""
@@ -181,7 +180,7 @@ def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivere
     return stored > delivery.offset
 
 
-def _own_tenure(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> Tenure | None:
+def own_tenure(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> Tenure | None:
     """The newest tenure in which the member can have handed the record out, None if it cannot have owned it."""
     for tenure in reversed(ledger.tenures.get(partition, ())):
         if tenure.claim.owner == delivery.owner and tenure.overlaps(delivery.asked, delivery.at, SLACK_S):
@@ -204,7 +203,7 @@ def overlaps(ledger: Ledger) -> tuple[Overlap, ...]:
 
 def _while_owned_by_others(ledger: Ledger, partition: TopicPartition) -> Iterator[Overlap]:
     for delivery in ledger.deliveries[partition]:
-        if _own_tenure(ledger, partition, delivery) is not None:
+        if own_tenure(ledger, partition, delivery) is not None:
             continue
         for tenure in ledger.tenures[partition]:
             if tenure.claim.at + SLACK_S < delivery.asked < tenure.until - SLACK_S:
@@ -245,82 +244,6 @@ def foreign_commits(ledger: Ledger) -> tuple[ForeignCommit, ...]:
             if commit.session and (tenure is None or tenure.claim.session != commit.session):
                 foreign.append(ForeignCommit(commit, None if tenure is None else tenure.claim.owner))
     return tuple(foreign)
-
-
-# -- with knowledge of what was done to a member -----------------------------------------------------------------------
-
-
-def session_of(ledger: Ledger, owner: str, at: float) -> int:
-    """The session in which a member was registered at a time, 0 if it was not."""
-    sessions = [
-        registration.session
-        for registration in ledger.of(Registered)
-        if registration.owner == owner and registration.at <= at + SLACK_S
-    ]
-    return sessions[-1] if sessions else 0
-
-
-def seconds_until_reassigned(ledger: Ledger, session: int, since: float) -> float | None:
-    """Seconds from ``since`` until all partitions that a session owned then were claimed in other sessions.
-
-    Returns:
-        Infinity if one of them never was; None if the session owned none.
-    """
-    claims = [following for _, following in _successors(ledger, session, since)]
-    if not claims:
-        return None
-    return max(math.inf if claim is None else claim.at - since for claim in claims)
-
-
-def seconds_until_delivered(ledger: Ledger, session: int, since: float) -> float | None:
-    """As :func:`seconds_until_reassigned`, until another session delivered a record of each of these partitions."""
-    firsts = [
-        next(
-            (delivery.at for delivery in ledger.deliveries.get(partition, ()) if _delivers(ledger, claim, delivery)),
-            math.inf,
-        )
-        for partition, claim in _successors(ledger, session, since)
-    ]
-    return max(firsts) - since if firsts else None
-
-
-def _delivers(ledger: Ledger, claim: Claimed | None, delivery: Delivered) -> bool:
-    """True if a record was delivered by virtue of a claim or of a later one."""
-    partition = TopicPartition(delivery.topic, delivery.partition)
-    tenure = _own_tenure(ledger, partition, delivery)
-    return claim is not None and tenure is not None and tenure.claim.zxid >= claim.zxid
-
-
-def _successors(ledger: Ledger, session: int, since: float) -> Iterator[tuple[TopicPartition, Claimed | None]]:
-    """The partitions that a session owned at a time, each with the next claim in another session."""
-    for partition, tenures in ledger.tenures.items():
-        for index, tenure in enumerate(tenures):
-            if tenure.claim.session == session and tenure.overlaps(since, since, SLACK_S):
-                later = (successor.claim for successor in tenures[index + 1 :] if successor.claim.session != session)
-                yield partition, next(later, None)
-
-
-def stale_deliveries(
-    ledger: Ledger, owner: str, *, since: float, deadline: float, until: float = math.inf
-) -> tuple[Delivered, ...]:
-    """Records that a member handed out after a deadline and by virtue of a claim from before an event.
-
-    Args:
-        ledger: all records of the run.
-        owner: consumer id of the member.
-        since: time of the event.
-        deadline: by when it had to stop.
-        until: when it was free to continue, besides by a claim after ``since``.
-    """
-    stale = []
-    for partition, deliveries in ledger.deliveries.items():
-        for delivery in deliveries:
-            if delivery.owner != owner or not deadline < delivery.asked <= delivery.at < until:
-                continue
-            tenure = _own_tenure(ledger, partition, delivery)
-            if tenure is None or tenure.claim.at <= since:
-                stale.append(delivery)
-    return tuple(stale)
 
 
 def _record(record: Produced | Delivered) -> str:
