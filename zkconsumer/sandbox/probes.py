@@ -1,13 +1,12 @@
 """Requests that show whether a server serves: ZooKeeper's four-letter words, Kafka's Metadata."""
 
 import socket
-import struct
+from contextlib import closing
 
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.sandbox.ports import HOST
-
-_METADATA = 3
-_CORRELATION_ID = 0x7A6B
-_LARGEST_ANSWER = 64 * 1024 * 1024
+from zkconsumer.wire.brokerclient import fetch_metadata
+from zkconsumer.wire.connection import BrokerConnection
 
 
 def four_letter_word(port: int, word: str, timeout_s: float = 2.0) -> str:
@@ -23,51 +22,23 @@ def four_letter_word(port: int, word: str, timeout_s: float = 2.0) -> str:
     return answer.decode("utf-8", "replace")
 
 
+def zookeeper_mode(port: int) -> str:
+    """Return ``standalone``, ``leader`` or ``follower``; "" when no ZooKeeper serves on the local port."""
+    _, separator, after_mode = four_letter_word(port, "srvr").partition("Mode: ")
+    return after_mode.split(maxsplit=1)[0] if separator else ""
+
+
 def known_brokers(port: int, timeout_s: float = 2.0) -> dict[int, tuple[str, int]]:
     """Ask the broker on a local port for the live brokers: id to host and port; empty if it does not answer.
 
-    The request is Metadata version 0, which every broker that knows ZooKeeper understands (0.8 to 3.9). A broker lists
-    itself only after the controller has seen its znode and sent it an update: from then on topics can be created and
-    used.
+    A broker lists itself only after the controller has seen its znode and sent it an update: from then on topics can be
+    created and used.
     """
-    # An empty list means all topics; a broker might create a named topic.
-    request = struct.pack(">hhih", _METADATA, 0, _CORRELATION_ID, -1) + struct.pack(">i", 0)
-    try:
-        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            (size,) = struct.unpack(">i", _exactly(connection, 4))
-            if not 8 <= size <= _LARGEST_ANSWER:
-                return {}
-            answer = _exactly(connection, size)
-    except OSError:
-        return {}
-    return parse_brokers(answer)
-
-
-def parse_brokers(answer: bytes) -> dict[int, tuple[str, int]]:
-    """Parse the brokers in a Metadata version 0 response; empty if it is malformed."""
-    brokers: dict[int, tuple[str, int]] = {}
-    try:
-        correlation_id, count = struct.unpack_from(">ii", answer)
-        if correlation_id != _CORRELATION_ID:
+    timeout_ms = int(timeout_s * 1000)
+    with closing(BrokerConnection(HOST, port, client_id="zkconsumer-sandbox", timeout_ms=timeout_ms)) as connection:
+        try:
+            connection.connect()
+            brokers = fetch_metadata(connection, ()).brokers
+        except (BrokerUnavailable, ProtocolError):
             return {}
-        offset = 8
-        for _ in range(count):
-            broker_id, length = struct.unpack_from(">ih", answer, offset)
-            offset += 6 + length
-            (port,) = struct.unpack_from(">i", answer, offset)
-            brokers[broker_id] = (answer[offset - length : offset].decode("utf-8"), port)
-            offset += 4
-    except (struct.error, UnicodeDecodeError):
-        return {}
-    return brokers
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    received = b""
-    while len(received) < size:
-        part = connection.recv(size - len(received))
-        if not part:
-            raise ConnectionResetError("closed in the middle of an answer")
-        received += part
-    return received
+    return {broker_id: (broker.host, broker.port) for broker_id, broker in brokers.items()}

@@ -30,7 +30,7 @@ class JvmProcess:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
         self.log = log
-        self._command = tuple(command)
+        self._arguments = tuple(command)
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
         self._owner = Owner()
@@ -52,14 +52,14 @@ class JvmProcess:
         """Start the process without waiting. Raises SandboxError if it cannot be started."""
         if self.running:
             raise SandboxError(f"{self.name} is running already; stop() it first")
-        self._owner = Owner()
+        self._owner, self._pid = Owner(), None
         read_end, write_end = os.pipe()
         try:
             with os.fdopen(read_end, "rb") as report:
                 with os.fdopen(write_end, "wb"), self.log.open("ab") as log:
                     self._log_start = log.seek(0, os.SEEK_END)
                     self._guard = subprocess.Popen(
-                        [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(write_end), *self._command],
+                        [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(write_end), *self._command()],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -69,6 +69,9 @@ class JvmProcess:
                 self._pid = int(report.readline() or b"0") or None
         except OSError as error:
             raise SandboxError(f"{self.name} cannot be started: {error}; check memory and process limits") from error
+
+    def _command(self) -> Sequence[str]:
+        return self._arguments
 
     def wait_until(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Poll ``condition`` until it holds.

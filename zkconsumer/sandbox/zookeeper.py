@@ -5,7 +5,7 @@ from pathlib import Path
 
 from zkconsumer.sandbox.java import find_java
 from zkconsumer.sandbox.ports import HOST
-from zkconsumer.sandbox.probes import four_letter_word
+from zkconsumer.sandbox.probes import four_letter_word, zookeeper_mode
 from zkconsumer.sandbox.process import java_command
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
 from zkconsumer.sandbox.server import LocalServer
@@ -72,8 +72,7 @@ class ZooKeeperServer(LocalServer):
 
     def mode(self) -> str:
         """Return ``standalone``, ``leader`` or ``follower``; "" when the server does not serve."""
-        _, separator, after_mode = self.ask("srvr").partition("Mode: ")
-        return after_mode.split(maxsplit=1)[0] if separator else ""
+        return zookeeper_mode(self.port)
 
     def ask(self, word: str) -> str:
         """Return the answer to a four-letter word such as ``mntr``, "" if there is none within two seconds."""

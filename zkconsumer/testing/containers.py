@@ -22,7 +22,7 @@ from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
 
 from zkconsumer.sandbox.kafka import PROPERTIES, ZOOKEEPER_PROPERTIES
 from zkconsumer.sandbox.ports import HOST, free_port
-from zkconsumer.sandbox.probes import four_letter_word, known_brokers
+from zkconsumer.sandbox.probes import known_brokers, zookeeper_mode
 
 ZOOKEEPER_PORT: Final = 2181
 """The port of a ZooKeeper server inside its network."""
@@ -127,18 +127,11 @@ class ZooKeeperContainer(ServerContainer):
     def __init__(
         self, image: str = "zkconsumer/zookeeper", *, network: Network | None = None, alias: str = "zookeeper"
     ) -> None:
-        super().__init__(
-            image, network=network, alias=alias, container_port=ZOOKEEPER_PORT, ready=lambda port: _mode(port) != ""
-        )
+        super().__init__(image, network=network, alias=alias, container_port=ZOOKEEPER_PORT, ready=zookeeper_mode)
 
     def mode(self) -> str:
         """``standalone``, ``leader`` or ``follower``; "" if the server does not serve."""
-        return _mode(self.port)
-
-
-def _mode(port: int) -> str:
-    _, separator, after_mode = four_letter_word(port, "srvr").partition("Mode: ")
-    return after_mode.split(maxsplit=1)[0] if separator else ""
+        return zookeeper_mode(self.port)
 
 
 class KafkaContainer(ServerContainer):

@@ -1,19 +1,13 @@
 """Ports and protocol probes."""
 
 import socket
-import struct
 from pathlib import Path
 
 import pytest
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox.ports import HOST, free_port, is_free, require_free
-from zkconsumer.sandbox.probes import four_letter_word, known_brokers, parse_brokers
-
-
-def metadata(correlation_id: int, *brokers: tuple[int, str, int]) -> bytes:
-    listed = b"".join(struct.pack(">ih", i, len(host)) + host.encode() + struct.pack(">i", p) for i, host, p in brokers)
-    return struct.pack(">ii", correlation_id, len(brokers)) + listed + struct.pack(">i", 0)
+from zkconsumer.sandbox.probes import four_letter_word, known_brokers
 
 
 def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
@@ -28,18 +22,6 @@ def test_a_port_in_use_is_refused_with_a_hint() -> None:
         with pytest.raises(SandboxError, match=rf"port {port} .* for ZooKeeper: .*\(ss -ltnp 'sport = :{port}'\)"):
             require_free(port, "ZooKeeper")
     require_free(port, "ZooKeeper")
-
-
-def test_brokers_of_a_metadata_answer() -> None:
-    answer = metadata(0x7A6B, (0, "127.0.0.1", 9092), (7, "h", 1))
-    assert parse_brokers(answer) == {0: ("127.0.0.1", 9092), 7: ("h", 1)}
-
-
-@pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 400 Bad Request", metadata(1, (0, "h", 1)), metadata(0x7A6B, (0, "h", 1))[:12]]
-)
-def test_other_answers_list_no_brokers(answer: bytes) -> None:
-    assert parse_brokers(answer) == {}
 
 
 def test_a_port_without_listener_gives_no_answer() -> None:
