@@ -7,13 +7,17 @@ import time
 from multiprocessing.connection import Connection
 from typing import Final
 
-from zkconsumer.errors import SandboxError, ZkConsumerError
+from zkconsumer.errors import ProtocolError, SandboxError, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.sandbox.producer import Record, append_together, encode_batches, newest_format
+from zkconsumer.sandbox.producer import FORMAT_1, FORMAT_2, Record, encode_batches, send_batches
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.errorcodes import error_name
 
 _TIMEOUT_MS: Final = 30_000
 _END_S: Final = 10.0
+_PRODUCE: Final = 0
+_VERSIONS: Final = (2, 9)
+_FIRST_WITH_FORMAT_2: Final = 3
 
 
 class SteadyProducer:
@@ -56,12 +60,15 @@ def _append(parent: Connection, broker: Broker, topic: str, partitions: int, eve
     connection = BrokerConnection(broker.host, broker.port, client_id="steady-producer", timeout_ms=_TIMEOUT_MS)
     try:
         connection.connect()
-        (batch,) = encode_batches([record], magic=newest_format(connection))
+        is_old = connection.version(_PRODUCE, "Produce", *_VERSIONS) < _FIRST_WITH_FORMAT_2
+        (batch,) = encode_batches([record], magic=FORMAT_1 if is_old else FORMAT_2)
         batches = {TopicPartition(topic, number): batch for number in range(partitions)}
         due = time.monotonic()
         while not parent.poll(max(0.0, due - time.monotonic())):
             due = max(due + every_s, time.monotonic())  # never a burst of what is overdue
-            append_together(connection, batches, _TIMEOUT_MS)
+            for tp, (error, _) in send_batches(connection, batches, _TIMEOUT_MS).items():
+                if error:
+                    raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
     except ZkConsumerError as error:
         parent.send(str(error))
     except OSError:

@@ -8,9 +8,10 @@ import itertools
 import random
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 from tests.fixtures.decoding import messages_of
+from tests.fixtures.fetchresponses import decode_fetch
 from tests.fuzz.frames import frames, seal
 from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
@@ -19,7 +20,7 @@ from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.decode.transactions import AbortedTransaction
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.model import Message
-from zkconsumer.wire.fetchmessages import NEWEST_VERSION, decode_fetch
+from zkconsumer.wire.fetchmessages import NEWEST_VERSION
 
 CAP = 1 << 20
 """Limit of the decompressed bytes of a chunk."""
@@ -141,7 +142,7 @@ def producers(data: bytes) -> dict[int, list[int]]:
     return found
 
 
-def aborted_spans(data: bytes, aborted: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
+def aborted_spans(data: bytes, aborted: Collection[AbortedTransaction]) -> list[tuple[int, int]]:
     """First and last offset of each batch of an aborted transaction, up to a batch that is out of order."""
     spans, is_open, left, previous = [], set(), sorted(aborted, key=lambda transaction: transaction[1]), -1
     for start, stop, magic in frames(data):
@@ -180,7 +181,7 @@ def varint_end(body: bytes, at: int) -> int:
 
 
 def read(
-    decoder: BatchDecoder, requested: int, data: bytes, aborted: Sequence[AbortedTransaction] = (), foreseen: str = ""
+    decoder: BatchDecoder, requested: int, data: bytes, aborted: Collection[AbortedTransaction] = (), foreseen: str = ""
 ) -> Rows | None:
     """The rows and the next offset, or None if the bytes cannot be read."""
     rows, end = [], None
@@ -191,7 +192,7 @@ def read(
 
 
 def chunks(
-    decoder: BatchDecoder, requested: int, data: bytes, aborted: Sequence[AbortedTransaction] = (), foreseen: str = ""
+    decoder: BatchDecoder, requested: int, data: bytes, aborted: Collection[AbortedTransaction] = (), foreseen: str = ""
 ) -> Iterator[DecodedChunk]:
     """The decoded chunks, up to the first fault.
 

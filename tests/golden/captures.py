@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zkconsumer.wire.fetchmessages import FetchedPartition, decode_fetch
+from tests.fixtures.fetchresponses import decode_fetch
+from zkconsumer.wire.fetchmessages import FetchedPartition
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
@@ -251,7 +251,7 @@ class BatchDecoder:
         partition: int,
         requested: int,
         records: memoryview = _NOTHING,
-        aborted: Sequence[AbortedTransaction] = (),
+        aborted: Collection[AbortedTransaction] = (),
         end: int = _UNKNOWN,
     ) -> DecodedChunk:
         """Verify and decode the fetched bytes of one partition.
@@ -270,7 +270,7 @@ class BatchDecoder:
         partition: int,
         requested: int,
         records: memoryview = _NOTHING,
-        aborted: Sequence[AbortedTransaction] = (),
+        aborted: Collection[AbortedTransaction] = (),
         end: int = _UNKNOWN,
     ) -> ScannedChunk:
         """Find the batches in the fetched bytes of one partition.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.kernels import Kernels
@@ -13,7 +13,7 @@ AbortedTransaction = tuple[int, int]
 
 
 def exclude_aborted(
-    kernels: Kernels, raw: memoryview, table: BatchTable, aborted: Sequence[AbortedTransaction]
+    kernels: Kernels, raw: memoryview, table: BatchTable, aborted: Collection[AbortedTransaction]
 ) -> None:
     """Set the source of the aborted batches in ``table`` to NOTHING.
 

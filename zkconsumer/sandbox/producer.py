@@ -118,7 +118,7 @@ class _Leaders:
                 if time.monotonic() >= deadline:
                     raise
             else:
-                error, offset = _send(connection, {tp: batch}, self._timeout_ms)[tp]
+                error, offset = send_batches(connection, {tp: batch}, self._timeout_ms)[tp]
                 if not error:
                     return offset
                 if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() >= deadline:
@@ -196,33 +196,10 @@ def _compressed(batch: bytes, codec: str) -> bytes:
     return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _CHECKED_FROM - 4] + crc + checked
 
 
-def append_together(
-    connection: BrokerConnection, batches: Mapping[TopicPartition, bytes], timeout_ms: int = 30_000
-) -> None:
-    """Append one batch to each of some partitions, all of which this broker leads, with one request.
-
-    Raises:
-        BrokerUnavailable: the connection broke or timed out; the batches may have been written.
-        ProtocolError: the broker refused a batch; others may have been written.
-    """
-    for tp, (error, _) in _send(connection, batches, timeout_ms).items():
-        if error:
-            raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
-
-
-def newest_format(connection: BrokerConnection) -> int:
-    """The newest format of batches that :func:`append_together` can append to this broker's topics."""
-    load_kafka_python()
-    from kafka.protocol.producer import ProduceRequest
-
-    version = connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS[FORMAT_1])
-    return FORMAT_2 if version >= _PRODUCE_VERSIONS[FORMAT_2][0] else FORMAT_1
-
-
-def _send(
+def send_batches(
     connection: BrokerConnection, batches: Mapping[TopicPartition, bytes], timeout_ms: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Send batches, and return the error code and the first offset of each."""
+    """Send batches by one request, and return the error code and the first offset of each; the broker leads all."""
     load_kafka_python()
     from kafka.protocol.producer import ProduceRequest
 

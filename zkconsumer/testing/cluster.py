@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Final, Protocol
+from typing import Final
 
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
@@ -14,26 +14,6 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 30_000
-
-
-class ZooKeeper(Protocol):
-    """A ZooKeeper server in which a test may inject faults: of the sandbox, or in a container."""
-
-    @property
-    def address(self) -> str:
-        """Where clients connect, ``host:port``."""
-
-    def pause(self) -> None:
-        """Freeze the server: its connections stay open and nothing is answered."""
-
-    def resume(self) -> None:
-        """Let a frozen server continue."""
-
-    def kill(self) -> None:
-        """End the server as by SIGKILL; its data stay."""
-
-    def restart(self) -> None:
-        """Stop the server if it runs, start it on the same port and data, and return when it serves."""
 
 
 class KafkaCluster:

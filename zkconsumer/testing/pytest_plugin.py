@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from zkconsumer.testing.cluster import KafkaCluster, ZooKeeper
+    from zkconsumer.sandbox import ZooKeeperServer
+    from zkconsumer.testing.cluster import KafkaCluster
+    from zkconsumer.testing.containers import ZooKeeperContainer
     from zkconsumer.testing.group import ConsumerGroup
 
 _LONGEST_NAME = 60
@@ -23,7 +25,7 @@ _LONGEST_NAME = 60
 class Servers(NamedTuple):
     """The servers of a test session."""
 
-    zookeeper: ZooKeeper
+    zookeeper: ZooKeeperServer | ZooKeeperContainer
     kafka: KafkaCluster
 
 
@@ -58,7 +60,7 @@ def zkconsumer_servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper(zkconsumer_servers: Servers) -> ZooKeeper:
+def zookeeper(zkconsumer_servers: Servers) -> ZooKeeperServer | ZooKeeperContainer:
     """The ZooKeeper server: ``address``, ``pause()``, ``resume()``, ``kill()``, ``restart()``."""
     return zkconsumer_servers.zookeeper
 

@@ -9,9 +9,9 @@ a metadata lookup.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, cast, overload
+from typing import Final, NamedTuple, cast
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.wire.connection import BrokerConnection
@@ -39,7 +39,7 @@ _PARTITION_5: Final = struct.Struct(">ihqqq")  # the same, log start offset
 _ABORTED: Final = struct.Struct(">qq")  # producer id, first offset
 
 
-class AbortedTransactions(Sequence[tuple[int, int]]):
+class AbortedTransactions(Collection[tuple[int, int]]):
     """Aborted transactions as pairs (producer id, first offset), created on access.
 
     A broker may list as many as a response has room for, and most chunks need none of them.
@@ -56,14 +56,8 @@ class AbortedTransactions(Sequence[tuple[int, int]]):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return cast(Iterator[tuple[int, int]], _ABORTED.iter_unpack(self._packed))
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[int, int]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[tuple[int, int]]: ...
-
-    def __getitem__(self, index: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
-        return list(self)[index]
+    def __contains__(self, transaction: object) -> bool:
+        return transaction in list(self)
 
 
 class FetchedPartition(NamedTuple):
@@ -80,7 +74,7 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: Sequence[tuple[int, int]]
+    aborted: Collection[tuple[int, int]]
     records: memoryview
     is_last: bool
 
@@ -88,14 +82,6 @@ class FetchedPartition(NamedTuple):
         """Offset up to which records can be read under a value of ``isolation.level``; -1 if unknown."""
         committed = isolation == READ_COMMITTED and self.last_stable_offset >= 0
         return self.last_stable_offset if committed else self.high_watermark
-
-
-class FetchResponse(NamedTuple):
-    """A whole response: its top-level error, in which case there are no partitions, and the session id (or 0)."""
-
-    error: int
-    session_id: int
-    partitions: list[FetchedPartition]
 
 
 class FetchStream(NamedTuple):
@@ -278,19 +264,6 @@ def _length(count: int, flexible: bool) -> bytes:
     return encode_varint(count + 1) if flexible else struct.pack(">i", count)
 
 
-def decode_fetch(version: int, body: memoryview, *, isolation: str = READ_COMMITTED) -> FetchResponse:
-    """Parse a whole response; ``isolation`` as in :func:`open_response`.
-
-    Raises:
-        ProtocolError: the response is malformed.
-    """
-    with reporting_malformed("Fetch", version):
-        fields = Fields(body, flexible=version >= FLEXIBLE)
-        error, session_id = _beginning(version, fields)
-        partitions = list(_partitions(version, fields, aborted=isolation == READ_COMMITTED))
-        return FetchResponse(error, session_id, partitions)
-
-
 def _beginning(version: int, fields: Fields) -> tuple[int, int]:
     """The top-level error of the response, and the session id."""
     if version >= 1:
@@ -326,7 +299,7 @@ def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[Fetc
 
 def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool, is_last: bool) -> FetchedPartition:
     last_stable_offset = log_start_offset = -1
-    transactions: Sequence[tuple[int, int]] = ()
+    transactions: Collection[tuple[int, int]] = ()
     if version >= 5:
         partition, error, high_watermark, last_stable_offset, log_start_offset = fields.take(_PARTITION_5)
     elif version >= 4:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
-from zkconsumer.wire.response import WINDOW_BYTES, ResponseBytes, WholeResponse
+from zkconsumer.wire.response import WINDOW_BYTES, ResponseStream
 
 _BYTE: Final = struct.Struct(">B")
 _LAST_SHIFT: Final = 28  # shift of the last byte of a varint of five bytes, the longest for 32 bits
@@ -94,8 +94,8 @@ class Fields:
         take: returns the next numbers; its argument is their layout.
     """
 
-    def __init__(self, source: ResponseBytes | memoryview, *, flexible: bool = False) -> None:
-        self._source = WholeResponse(source) if isinstance(source, memoryview) else source
+    def __init__(self, source: ResponseStream | memoryview, *, flexible: bool = False) -> None:
+        self._source = ResponseStream(None, source) if isinstance(source, memoryview) else source
         self._flexible = flexible
         self.take: Final = self._source.unpack
 

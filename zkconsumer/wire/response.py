@@ -1,4 +1,4 @@
-"""ResponseBytes: the bytes of one response, taken from front to back.
+"""ResponseStream: the bytes of one response, taken from front to back.
 
 A fetch response is long and its parts can be used one by one, so they are taken while the rest is still arriving: the
 bytes received last are still in the processor's cache when they are decoded, and the broker continues to send.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from mmap import mmap
-from typing import Any, Final, Protocol
+from typing import Any, Final, cast
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.wire.transport import Transport
@@ -32,90 +32,25 @@ def new_memory(count: int) -> memoryview:
     return memoryview(bytearray(count) if count <= _SMALL else mmap(-1, count))
 
 
-class ResponseBytes(Protocol):
-    """The source from which a parser takes a response.
+class ResponseStream:
+    """Responses of one connection while they arrive, one after the other. One thread uses it.
+
+    Args:
+        transport: their source; connected before the first response begins. None if a response was received already.
+        received: that response.
 
     Attributes:
         left: number of bytes that were not taken yet.
     """
 
-    left: int
-
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The next numbers, which take at most :data:`WINDOW_BYTES`.
-
-        Raises:
-            ProtocolError: the response has too few bytes.
-        """
-        ...
-
-    def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes, possibly valid only until the next call; for errors see :meth:`unpack`."""
-        ...
-
-    def peek(self, count: int) -> memoryview:
-        """The next ``count`` bytes without taking them; at most :data:`WINDOW_BYTES`."""
-        ...
-
-    def skip(self, count: int) -> None:
-        """Discard the next ``count`` bytes, without memory for them; for errors see :meth:`unpack`."""
-        ...
-
-    def take_to_keep(self, count: int) -> memoryview:
-        """The next ``count`` bytes, in memory that is not reused while it is referenced."""
-        ...
-
-
-class WholeResponse:
-    """A response that was received already; the results are views of it."""
-
-    def __init__(self, body: memoryview) -> None:
-        self._body = body
-        self.left = len(body)
-
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """See :class:`ResponseBytes`."""
-        size = layout.size
-        if size > self.left:
-            raise _missing(size, self.left)
-        start = len(self._body) - self.left
-        self.left -= size
-        return layout.unpack_from(self._body, start)
-
-    def take(self, count: int) -> memoryview:
-        """See :class:`ResponseBytes`."""
-        taken = self.peek(count)
-        self.left -= count
-        return taken
-
-    take_to_keep = take
-
-    def peek(self, count: int) -> memoryview:
-        """See :class:`ResponseBytes`."""
-        if count > self.left:
-            raise _missing(count, self.left)
-        start = len(self._body) - self.left
-        return self._body[start : start + count]
-
-    def skip(self, count: int) -> None:
-        """See :class:`ResponseBytes`."""
-        self.take(count)
-
-
-class ResponseStream:
-    """Responses of one connection while they arrive, one after the other. One thread uses it.
-
-    Args:
-        transport: their source; connected before the first response begins.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport | None, received: memoryview | None = None) -> None:
+        self._transport = cast(Transport, transport)  # not used where everything is in the window
         self._memory: Memory = new_memory
-        self._window = memoryview(bytearray(WINDOW_BYTES))
-        self._start = self._end = 0  # bounds of the bytes received ahead, in the window
+        self._window = memoryview(bytearray(WINDOW_BYTES)) if received is None else received
+        # Bounds of the bytes received ahead, in the window.
+        self._start, self._end = 0, 0 if received is None else len(received)
         self._long = new_memory(0)
-        self.left = 0
+        self.left = self._end
 
     def begin(self, length: int, memory: Memory = new_memory) -> None:
         """Begin the next response of the transport.
@@ -133,7 +68,7 @@ class ResponseStream:
         self._memory = memory
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The next numbers of the response; for errors see :meth:`take`."""
+        """The next numbers of the response, which take at most :data:`WINDOW_BYTES`; for errors see :meth:`take`."""
         size = layout.size
         if size > self.left:
             raise _missing(size, self.left)
@@ -154,7 +89,7 @@ class ResponseStream:
         """
         if count > self.left:
             raise _missing(count, self.left)
-        if count > WINDOW_BYTES:
+        if count > len(self._window):
             if len(self._long) < count:
                 self._long = new_memory(count)
             return self._receive(self._long[:count])
@@ -170,7 +105,7 @@ class ResponseStream:
         return self._receive(self._memory(count))
 
     def peek(self, count: int) -> memoryview:
-        """See :class:`ResponseBytes`; for errors see :meth:`take`."""
+        """The next bytes without taking them, at most :data:`WINDOW_BYTES`; for errors see :meth:`take`."""
         if count > self.left:
             raise _missing(count, self.left)
         ahead = self._end - self._start
@@ -179,7 +114,7 @@ class ResponseStream:
         return self._window[self._start : self._start + count]
 
     def skip(self, count: int) -> None:
-        """See :class:`ResponseBytes`; for errors see :meth:`take`."""
+        """Discard the next bytes, without memory for them; for errors see :meth:`take`."""
         if count > self.left:
             raise _missing(count, self.left)
         while count:
