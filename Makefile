@@ -93,8 +93,8 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## write what is generated: docs/cli.md, docs/config.md, docs/metrics.md
-	@for page in config metrics; do $(BIN)/python -m zkconsumer.operate.referencepages $$page > docs/$$page.md || exit 1; done
-	@$(BIN)/python -m zkconsumer.cli.reference > docs/cli.md
+	@for page in config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
+	@$(BIN)/python -m tests.reference.commands > docs/cli.md
 
 clean: ## remove the virtual environment, caches and build files of this checkout
 	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz \

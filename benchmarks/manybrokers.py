@@ -138,7 +138,8 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
         while time.monotonic() < began + seconds:
             counted += stream.next_batch().num_rows
         elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
-        wakeups = control.wakeups()
+        assert control._finder is not None
+        wakeups = sum(fetcher.wakeups for fetcher in list(control._finder._fetchers.values()))
     finally:
         control.stop()
         queue.close()

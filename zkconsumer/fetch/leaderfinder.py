@@ -127,10 +127,6 @@ class LeaderFinder(threading.Thread):
         """The start time of each fetcher, by ``time.monotonic``, and the number of requests answered since."""
         return {fetcher.name: (fetcher.began, fetcher.requests) for fetcher in list(self._fetchers.values())}
 
-    def wakeups(self) -> int:
-        """How often fetchers were woken while they waited for room."""
-        return sum(fetcher.wakeups for fetcher in list(self._fetchers.values()))
-
     # -- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -220,11 +220,6 @@ class LocalFetchControl:
         finder = self._finder
         return {} if finder is None else finder.fetch_requests()
 
-    def wakeups(self) -> int:
-        """How often the fetchers of this assignment were woken while waiting for room."""
-        finder = self._finder
-        return 0 if finder is None else finder.wakeups()
-
     def states(self) -> list[FetchPosition]:
         """The state of each partition that was started and is not released, in their order."""
         return [

@@ -3,8 +3,8 @@
 import click
 
 from tests.fixtures.documents import ROOT
+from tests.reference.commands import cli_reference
 from zkconsumer.cli.main import COMMANDS, SUMMARIES, command
-from zkconsumer.cli.reference import cli_reference
 
 PAGE = ROOT / "docs/cli.md"
 

@@ -1,4 +1,4 @@
-"""Reference pages from tables in the code: ``python -m zkconsumer.operate.referencepages config`` or ``metrics``."""
+"""Reference pages from tables in the code: ``python -m tests.reference.tables config`` or ``metrics``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.operate.referencepages import PAGES
+from tests.reference.tables import PAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -1,4 +1,4 @@
-"""The page of commands, from their own help: ``python -m zkconsumer.cli.reference > docs/cli.md``."""
+"""The page of commands, from their own help: ``python -m tests.reference.commands > docs/cli.md``."""
 
 from __future__ import annotations
 
