@@ -46,8 +46,8 @@ def test_bulk_reads_agree_with_single_ones(session, fence):
     paths = create_all(session, fence, 1200)
     wanted = [*paths, "/n/none", "/n"]
     in_bulk = session.get_many(wanted)
-    assert session._reads.multi_read_known is True
-    session._reads.multi_read_known = False
+    assert session.multi_read_known is True
+    session.multi_read_known = False
     assert session.get_many(wanted) == in_bulk
     assert in_bulk["/n/7"].data == b"/n/7"
     assert in_bulk["/n/none"] is None
@@ -59,8 +59,8 @@ def test_children_in_bulk_agree_with_single_ones(session, fence):
     session.ensure_path("/n/5/<\u00fc>", None)
     wanted = [*paths, "/n/none", "/n"]
     in_bulk = session.children_of(wanted)
-    assert session._reads.multi_read_known is True
-    session._reads.multi_read_known = False
+    assert session.multi_read_known is True
+    session.multi_read_known = False
     one_by_one = session.children_of(wanted)
     assert in_bulk.names["/n/5"] == ["<\u00fc>"]
     assert (in_bulk.names["/n/6"], in_bulk.names["/n/none"], in_bulk.refused) == ([], None, {})
@@ -140,7 +140,7 @@ def test_bulk_reads_arm_watches_in_few_requests(session, fence, zookeeper, uniqu
 def test_a_change_between_reading_and_arming_fires(session, fence, zookeeper, unique_name):
     """1. A node is read in bulk; 2. another client changes it; 3. the watch is armed."""
     paths = create_all(session, fence, 3)
-    reader, fired = session._reads, set()
+    reader, fired = session, set()
     zxid = session._client.last_zxid
     reads = reader._multi_read([*paths, "/n/later"])
     zookeeper.set(f"/{unique_name}/n/0", b"new")
@@ -156,7 +156,7 @@ def test_a_node_that_may_not_be_read_prevents_no_other_read(session, fence, zook
     paths = create_all(session, fence, 30)
     zookeeper.set_acls(f"/{unique_name}/n/3", [make_acl("world", "anyone", write=True)])
     for known in (True, False):
-        session._reads.multi_read_known = known
+        session.multi_read_known = known
         reads = session.read_many(paths)
         assert reads.refused.keys() == {"/n/3"}
         assert reads.nodes.keys() == set(paths) - {"/n/3"}
@@ -166,7 +166,7 @@ def test_children_that_may_not_be_listed_prevent_no_others(session, fence, zooke
     paths = create_all(session, fence, 30)
     zookeeper.set_acls(f"/{unique_name}/n/3", [make_acl("world", "anyone", write=True)])
     for known in (True, False):
-        session._reads.multi_read_known = known
+        session.multi_read_known = known
         found = session.children_of(paths)
         assert [str(reason) for reason in found.refused.values()] == [str(found.refused["/n/3"])]
         assert "children of /n/3" in str(found.refused["/n/3"])

@@ -91,16 +91,16 @@ def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
 def test_a_multi_read_is_not_sent(session):
     paths = [f"/none/{number}" for number in range(PARTITIONS)]
     assert session.get_many(paths) == dict.fromkeys(paths)
-    assert session._reads.multi_read_known is False
+    assert session.multi_read_known is False
 
 
 def test_a_multi_read_that_is_sent_anyway_costs_one_reconnect(session, connections):
     """As behind a load balancer, where the server that reports its version is not the one that reads."""
-    session._reads.multi_read_known = True
+    session.multi_read_known = True
     paths = [f"/none/{number}" for number in range(PARTITIONS)]
     with pytest.raises(ZooKeeperUnavailable, match="does not support multiRead"):
         session.get_many(paths)
     eventually(lambda: connections == [session.session_id] * 2)
-    session._reads.multi_read_known = True
+    session.multi_read_known = True
     assert session.get_many(paths) == dict.fromkeys(paths)
     assert len(connections) == 2

@@ -37,14 +37,6 @@ class AbsentZooKeeper(ZkSession):
         """None."""
         return None
 
-    def get(self, path: str) -> Znode | None:  # noqa: ARG002
-        """None."""
-        return None
-
-    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:  # noqa: ARG002
-        """None for each."""
-        return dict.fromkeys(paths)
-
     def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:  # noqa: ARG002
         """None for each."""
         return Reads(dict.fromkeys(paths), {})

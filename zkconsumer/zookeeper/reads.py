@@ -1,4 +1,4 @@
-"""ZnodeReads: reads znodes one by one, or many in few requests, and arms watches on what it reads."""
+"""ZnodeReads: reads znodes one by one, or many in few requests, and arms watches on what it reads; for `ZkSession`."""
 
 from __future__ import annotations
 

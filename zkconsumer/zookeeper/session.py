@@ -36,7 +36,7 @@ from zkconsumer.zookeeper.kazooadapter import (
     start_client,
     translated_errors,
 )
-from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
+from zkconsumer.zookeeper.reads import Znode, ZnodeReads
 
 if TYPE_CHECKING:  # what only reads needs no transactions
     from zkconsumer.zookeeper.access import Access
@@ -58,7 +58,7 @@ class ProbeAnswer(NamedTuple):
     exists: bool
 
 
-class ZkSession:
+class ZkSession(ZnodeReads):
     """A connection to ZooKeeper that survives disconnects and gets a new session after an expiry.
 
     Args:
@@ -93,23 +93,23 @@ class ZkSession:
         self._acl = open_acl() if acl is None else list(acl)
         self._owner = Owner()
         self._connect = connect
-        self._timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
         self._on_connection = on_connection
         self._connected = threading.Event()
         self._lost = False
         self.connections = 0
         self._login_refused = False
-        self._negotiation = NegotiationLog(self._timeout)
-        self._client: Any = client(
+        timeout = session_timeout_ms / 1000
+        self._negotiation = NegotiationLog(timeout)
+        made = client(
             hosts=connect,
-            timeout=self._timeout,
+            timeout=timeout,
             handler=PollingHandler(),
             logger=self._negotiation,
             connection_retry=_RECONNECT,
             **(authentication or {}),
         )
-        self._reads = ZnodeReads(self._client, self._timeout)
+        super().__init__(made, timeout)
         self._client.add_listener(self._state_changed)
 
     @classmethod
@@ -290,7 +290,7 @@ class ZkSession:
 
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: a request from here would wait for itself.
-        self._reads.forget_server()
+        self.forget_server()
         self.connections += 1
         if state == KazooState.CONNECTED:
             self._lost = False
@@ -303,19 +303,11 @@ class ZkSession:
         if state != KazooState.SUSPENDED:
             self._on_connection()
 
-    # -- reads ----------------------------------------------------------------------------------------------------
-
-    def exists(self, path: str, watch: Watch | None = None, *, timeout: float | None = None) -> Znode | None:
-        """See :meth:`ZnodeReads.exists <zkconsumer.zookeeper.reads.ZnodeReads.exists>`."""
-        return self._reads.exists(path, watch, timeout=timeout)
+    # -- further reads --------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Znode | None:
         """The node, or None if there is none."""
         return self.get_many([path])[path]
-
-    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
-        """See :meth:`ZnodeReads.get_many <zkconsumer.zookeeper.reads.ZnodeReads.get_many>`."""
-        return self._reads.get_many(paths, watch)
 
     def get_many_synced(self, paths: Iterable[str]) -> dict[str, Znode | None]:
         """As :meth:`get_many`, as the leader has the nodes: a server that has lost its leader does not answer."""
@@ -324,18 +316,6 @@ class ZkSession:
         with translated_errors("sync"):
             synced.get(timeout=self._timeout)
         return nodes
-
-    def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
-        """See :meth:`ZnodeReads.read_many <zkconsumer.zookeeper.reads.ZnodeReads.read_many>`."""
-        return self._reads.read_many(paths, watch_of)
-
-    def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """See :meth:`ZnodeReads.children <zkconsumer.zookeeper.reads.ZnodeReads.children>`."""
-        return self._reads.children(path, watch)
-
-    def children_of(self, paths: Iterable[str]) -> ChildrenReads:
-        """See :meth:`ZnodeReads.children_of <zkconsumer.zookeeper.reads.ZnodeReads.children_of>`."""
-        return self._reads.children_of(paths)
 
     def access(self, paths: Iterable[str], *, masked: bool = False) -> dict[str, Access]:
         """See :func:`~zkconsumer.zookeeper.access.read_access`."""
