@@ -19,29 +19,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
-    from zkconsumer.config.consumerconfig import (
-        ConsumerConfig as ConsumerConfig,
-    )
-    from zkconsumer.connector.connector import (
-        ConsumerConnector as ConsumerConnector,
-        PartitionState as PartitionState,
-    )
-    from zkconsumer.connector.decoder import (
-        DecodedMessage as DecodedMessage,
-    )
-    from zkconsumer.connector.stream import (
-        MessageStream as MessageStream,
-    )
-    from zkconsumer.group.rules.memberstate import (
-        MemberState as MemberState,
-    )
-    from zkconsumer.java.producerpartitioner import (
-        DefaultPartitioner as DefaultPartitioner,
-    )
-    from zkconsumer.group.rules.subscription import (
-        Blacklist as Blacklist,
-        Whitelist as Whitelist,
-    )
+    from zkconsumer.config.consumerconfig import ConsumerConfig as ConsumerConfig
+    from zkconsumer.connector.connector import ConsumerConnector as ConsumerConnector, PartitionState as PartitionState
+    from zkconsumer.connector.decoder import DecodedMessage as DecodedMessage
+    from zkconsumer.connector.stream import MessageStream as MessageStream
+    from zkconsumer.group.rules.memberstate import MemberState as MemberState
+    from zkconsumer.java.producerpartitioner import DefaultPartitioner as DefaultPartitioner
+    from zkconsumer.group.rules.subscription import Blacklist as Blacklist, Whitelist as Whitelist
     from zkconsumer.errors import (
         AuthenticationFailed as AuthenticationFailed,
         BrokerUnavailable as BrokerUnavailable,
@@ -84,15 +68,9 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
         ZooKeeperRefused as ZooKeeperRefused,
         ZooKeeperUnavailable as ZooKeeperUnavailable,
     )
-    from zkconsumer.connector.simpleconsumer import (
-        SimpleConsumer as SimpleConsumer,
-    )
-    from zkconsumer.group.memberdescription import (
-        MemberDescription as MemberDescription,
-    )
-    from zkconsumer.group.rebalancelistener import (
-        ConsumerRebalanceListener as ConsumerRebalanceListener,
-    )
+    from zkconsumer.connector.simpleconsumer import SimpleConsumer as SimpleConsumer
+    from zkconsumer.group.memberdescription import MemberDescription as MemberDescription
+    from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener as ConsumerRebalanceListener
     from zkconsumer.model import (
         ConsumerThreadId as ConsumerThreadId,
         Message as Message,
@@ -101,18 +79,12 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
 
 _PUBLIC = {
     "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
-    "zkconsumer.connector.connector": (
-        "ConsumerConnector",
-        "PartitionState",
-    ),
+    "zkconsumer.connector.connector": ("ConsumerConnector", "PartitionState"),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
     "zkconsumer.connector.stream": ("MessageStream",),
     "zkconsumer.group.rules.memberstate": ("MemberState",),
     "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),
-    "zkconsumer.group.rules.subscription": (
-        "Blacklist",
-        "Whitelist",
-    ),
+    "zkconsumer.group.rules.subscription": ("Blacklist", "Whitelist"),
     "zkconsumer.errors": (
         "AuthenticationFailed",
         "BrokerUnavailable",
@@ -158,11 +130,7 @@ _PUBLIC = {
     "zkconsumer.connector.simpleconsumer": ("SimpleConsumer",),
     "zkconsumer.group.memberdescription": ("MemberDescription",),
     "zkconsumer.group.rebalancelistener": ("ConsumerRebalanceListener",),
-    "zkconsumer.model": (
-        "ConsumerThreadId",
-        "Message",
-        "TopicPartition",
-    ),
+    "zkconsumer.model": ("ConsumerThreadId", "Message", "TopicPartition"),
 }
 """Every public name, by the module that defines it."""
 

@@ -236,13 +236,7 @@ class _Consumption:
     """One run: a thread per stream writes to the sink; the main thread waits for the end."""
 
     def __init__(
-        self,
-        config: ConsumerConfig,
-        sink: RecordSink,
-        destination: str,
-        max_messages: int | None,
-        *,
-        commit_each: bool,
+        self, config: ConsumerConfig, sink: RecordSink, destination: str, max_messages: int | None, *, commit_each: bool
     ) -> None:
         self._commit_each = commit_each
         self._config = config

@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 def plan_lines(plan: MigrationPlan) -> Iterator[str]:
     """The table of a plan."""
     yield from partition_table(
-        (
-            "SOURCE-OFFSET",
-            "TARGET-BEFORE",
-            "NEW-OFFSET",
-            "LOG-START",
-            "LOG-END",
-            "SKIPPED",
-            "REPLAYED",
-        ),
+        ("SOURCE-OFFSET", "TARGET-BEFORE", "NEW-OFFSET", "LOG-START", "LOG-END", "SKIPPED", "REPLAYED"),
         (
             (row.partition, row.source, row.before, row.new, row.log.start, row.log.end, row.skipped, row.replayed)
             for row in plan.partitions

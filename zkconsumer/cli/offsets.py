@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SPECS = (
-    "to_earliest",
-    "to_latest",
-    "to_current",
-    "to_offset",
-    "shift_by",
-    "to_datetime",
-    "by_duration",
-    "from_file",
-)
+_SPECS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file")
 
 
 @click.group()
@@ -50,10 +41,7 @@ def offsets() -> None:
 )
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]")
 def export(
-    connection: ToolConnection,
-    groups: tuple[str, ...],
-    kind: Literal["zk", "csv", "json"],
-    output: Path | None,
+    connection: ToolConnection, groups: tuple[str, ...], kind: Literal["zk", "csv", "json"], output: Path | None
 ) -> None:
     """Write the offsets that ZooKeeper stores to a file; with --bootstrap-server alone those that Kafka stores.
 

@@ -17,9 +17,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORT = click.IntRange(1, 65_535)
 
 kafka_version_option = click.option(
-    "--kafka-version",
-    metavar="V",
-    help="Kafka version to run; the default is the newest one that uses ZooKeeper.",
+    "--kafka-version", metavar="V", help="Kafka version to run; the default is the newest one that uses ZooKeeper."
 )
 
 
@@ -117,11 +115,7 @@ def _run(box: "Sandbox", as_json: bool) -> None:
 def _announce(box: "Sandbox", as_json: bool) -> None:
     """Print where the servers are, flushed: a program that reads this from a pipe waits for it."""
     if as_json:
-        places = {
-            "zookeeper": box.zookeeper_connect,
-            "kafka": box.bootstrap_servers,
-            "directory": str(box.directory),
-        }
+        places = {"zookeeper": box.zookeeper_connect, "kafka": box.bootstrap_servers, "directory": str(box.directory)}
         click.echo(json.dumps(places))
         return
     click.echo(f"ZooKeeper  {box.zookeeper_connect}")

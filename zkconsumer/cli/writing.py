@@ -191,11 +191,7 @@ def run(
 
 
 def _execute(
-    options: Writing,
-    session: ZkSession,
-    cluster: Cluster,
-    plan: WritePlan,
-    write: Callable[..., WriteReport] | None,
+    options: Writing, session: ZkSession, cluster: Cluster, plan: WritePlan, write: Callable[..., WriteReport] | None
 ) -> WriteReport:
     from zkconsumer.operate.offsets.offsetwrites import execute
     from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path

@@ -174,14 +174,7 @@ def _records_of_set(body: memoryview, row: list[int]) -> Iterator[_Record]:
 
 
 def _verify(
-    data: memoryview,
-    magic: int,
-    shift: int,
-    floor: int,
-    *,
-    compressed: bool,
-    requested: int,
-    check: bool,
+    data: memoryview, magic: int, shift: int, floor: int, *, compressed: bool, requested: int, check: bool
 ) -> tuple[int, int, int, int]:
     """Check messages, see ``check_messages`` in C: number of valid ones, position after, last offset, result."""
     at = count = 0
@@ -398,8 +391,7 @@ def _scan_batch(raw: memoryview, table: BatchTable, state: array[int], requested
         return b.BAD_HEADER
     source = b.NOTHING if base + delta < requested or attributes & b.CONTROL else b.RAW
     table.put(
-        rows,
-        [at, end, base, delta, 2, crc, attributes, base_ms, max_ms, producer, count, source, body, end, 0, 0],
+        rows, [at, end, base, delta, 2, crc, attributes, base_ms, max_ms, producer, count, source, body, end, 0, 0]
     )
     state[0], state[1], state[2] = end, rows + 1, base + delta
     return None

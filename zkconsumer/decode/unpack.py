@@ -20,14 +20,7 @@ class Unpacker:
         max_decompressed_bytes: limit for all batches of a chunk together, and so for each batch.
     """
 
-    def __init__(
-        self,
-        kernels: Kernels,
-        memory: ChunkMemory,
-        *,
-        check_crcs: bool,
-        max_decompressed_bytes: int,
-    ) -> None:
+    def __init__(self, kernels: Kernels, memory: ChunkMemory, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
         self._kernels = kernels
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes

@@ -43,11 +43,7 @@ class DualOffsetStore:
         return {p: stored.offset for p, stored in chosen.items()}
 
     def commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        may_send: Callable[[], bool] = lambda: True,
-        retry: bool = True,
+        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)

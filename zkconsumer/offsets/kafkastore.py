@@ -111,11 +111,7 @@ class KafkaOffsetStore:
         return {partition: self._coordinator.refusal(partition.topic, code) for partition, code in refused.items()}
 
     def commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        may_send: Callable[[], bool] = lambda: True,
-        retry: bool = True,
+        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`."""
         if not offsets:

@@ -34,11 +34,7 @@ class OffsetStore(Protocol):
         """
 
     def commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        may_send: Callable[[], bool] = lambda: True,
-        retry: bool = True,
+        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
     ) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored.
 

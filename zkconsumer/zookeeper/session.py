@@ -114,10 +114,7 @@ class ZkSession(ZnodeReads):
 
     @classmethod
     def from_config(
-        cls,
-        config: ConsumerConfig,
-        on_connection: Watch = lambda: None,
-        client: Callable[..., Any] = SessionClient,
+        cls, config: ConsumerConfig, on_connection: Watch = lambda: None, client: Callable[..., Any] = SessionClient
     ) -> Self:
         """A session as the properties ``zookeeper.*`` describe it, not open yet.
 
