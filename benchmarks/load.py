@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from benchmarks.logsegment import batch
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.admin import create_topics
-from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
+from zkconsumer.sandbox.producer import Record, append_batches
 from zkconsumer.wire.brokerclient import BrokerClient
 
 _TIMEOUT_MS: Final = 60_000
@@ -24,7 +25,7 @@ class Load(NamedTuple):
 
     Attributes:
         value_bytes: length of each value; there are no keys and no headers.
-        codec: compression, a name that :func:`~zkconsumer.sandbox.producer.produce` knows.
+        codec: compression, a name that :func:`~benchmarks.logsegment.batch` knows.
         partitions: number of partitions, with equal numbers of records.
         total_bytes: approximate size of all values together.
         only_on: id of the broker that leads all partitions; None spreads them.
@@ -74,9 +75,8 @@ def fill(live_brokers: Callable[[], Sequence[Broker]], load: Load) -> None:
         create_topics(client, {load.topic: load.partitions}, only_on=load.only_on, timeout_s=_TIMEOUT_MS / 1000)
     finally:
         client.close()
-    (batch,) = encode_batches(_records(load), codec=load.codec, batch_bytes=2 * _BATCH_BYTES)
     partitions = [TopicPartition(load.topic, number) for number in range(load.partitions)]
-    append_batches(live_brokers, {partition: [batch] * load.batches for partition in partitions})
+    append_batches(live_brokers, dict.fromkeys(partitions, [batch(load.codec, _records(load))] * load.batches))
 
 
 def _records(load: Load) -> list[Record]:

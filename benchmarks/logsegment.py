@@ -127,7 +127,7 @@ def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[by
     """Records as batches of format 2, or as messages of format 0 or 1 whose offsets begin with ``offset``."""
     slices = [content[at : at + data.batch_records] for at in range(0, len(content), data.batch_records)]
     if data.magic == 2:
-        return [_batch(data.codec, part) for part in slices]
+        return [batch(data.codec, part) for part in slices]
     if data.codec == "none":
         return [_message(data.magic, offset + at, record) for at, record in enumerate(content)]
     wrapped = []
@@ -165,18 +165,18 @@ def _block(data: DataSet, content: Sequence[Record], offset: int) -> Block:
     return Block(b"".join(encoded), starts, firsts + (each - 1) * last, firsts, len(content))
 
 
-def _batch(codec: str, content: Sequence[Record]) -> bytes:
+def batch(codec: str, content: Sequence[Record]) -> bytes:
     """One batch of format 2 whose first offset is 0."""
     from crc32c import crc32c
 
-    (batch,) = encode_batches(content, batch_bytes=_ANY_SIZE)
+    (plain,) = encode_batches(content, batch_bytes=_ANY_SIZE)
     if codec == "none":
-        return batch
-    body = compress(codec, batch[_V2_HEADER:])
-    checked = struct.pack(">h", _CODECS[codec]) + batch[_V2_CHECKED_FROM + 2 : _V2_HEADER] + body
+        return plain
+    body = compress(codec, plain[_V2_HEADER:])
+    checked = struct.pack(">h", _CODECS[codec]) + plain[_V2_CHECKED_FROM + 2 : _V2_HEADER] + body
     length = struct.pack(">i", _V2_CHECKED_FROM - _LENGTH_END + len(checked))
     crc = struct.pack(">I", crc32c(checked))
-    return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _V2_CHECKED_FROM - 4] + crc + checked
+    return plain[: _LENGTH_END - 4] + length + plain[_LENGTH_END : _V2_CHECKED_FROM - 4] + crc + checked
 
 
 def _message(magic: int, offset: int, record: Record, attributes: int = 0) -> bytes:

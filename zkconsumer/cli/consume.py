@@ -120,10 +120,14 @@ def consume(
         raise click.UsageError("--format parquet needs --output DIRECTORY")
     if kind == "parquet" and commit_each:
         raise click.UsageError("--commit-each would write a Parquet file for each record; use --format value or json")
-    _refuse_contradictions(topics, threads, group, from_beginning, timeout_ms, properties)
+    if topics and threads is not None:
+        raise click.UsageError("--threads is for --whitelist; with --topic write --topic TOPIC:THREADS")
     refuse_conflicts(
         properties,
         {
+            "group.id": ("--group", group),
+            "auto.offset.reset": ("--from-beginning", "smallest" if from_beginning else None),
+            "consumer.timeout.ms": ("--timeout-ms", timeout_ms),
             "bootstrap.servers": ("--bootstrap-server", bootstrap_servers),
             "group.protocol": ("--group-protocol", group_protocol),
         },
@@ -148,27 +152,6 @@ def consume(
     destination = "standard output" if output is None else str(output)
     run = _Consumption(config, sink, destination, max_messages, commit_each=commit_each)
     run.consume(subscription, whitelist, threads or 1)
-
-
-def _refuse_contradictions(
-    topics: tuple[str, ...],
-    threads: int | None,
-    group: str | None,
-    from_beginning: bool,
-    timeout_ms: int | None,
-    properties: tuple[str, ...],
-) -> None:
-    """Refuse different values for one property on the command line."""
-    if topics and threads is not None:
-        raise click.UsageError("--threads is for --whitelist; with --topic write --topic TOPIC:THREADS")
-    refuse_conflicts(
-        properties,
-        {
-            "group.id": ("--group", group),
-            "auto.offset.reset": ("--from-beginning", "smallest" if from_beginning else None),
-            "consumer.timeout.ms": ("--timeout-ms", timeout_ms),
-        },
-    )
 
 
 def _with_metrics_port(config: ConsumerConfig, given: str) -> ConsumerConfig:

@@ -282,7 +282,7 @@ def columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[s
     table = [heading, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heading) - 1)]
     for row in table:
-        yield " ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        yield " ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]])
 
 
 def column_width(cells: Iterable[str]) -> int:

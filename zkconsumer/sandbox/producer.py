@@ -7,7 +7,6 @@ leaders; no batch that a broker may have written is sent again. No partitioner: 
 from __future__ import annotations
 
 import contextlib
-import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,9 +18,6 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.kafkapython import load_kafka_python
 
-CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
-"""Compression codecs by name, with their number in the attributes of a batch."""
-
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
 _LEADER_POLL_S: Final = 0.1
@@ -31,9 +27,6 @@ FORMAT_2: Final = 2
 _PRODUCE_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {FORMAT_1: (2, 9), FORMAT_2: (3, 9)}
 """Versions of produce requests that carry batches of a format."""
 _MAGIC_AT: Final = 16  # in batches of each format
-_LENGTH_END: Final = 12  # a batch's length counts the bytes after this position
-_CHECKED_FROM: Final = 21  # attributes: the checksum, right before, covers the bytes from here on
-_HEADER_BYTES: Final = 61
 _CLIENT_ID: Final = "zkconsumer-producer"
 _ALL_REPLICAS: Final = -1
 
@@ -51,7 +44,6 @@ def produce(
     live_brokers: Callable[[], Sequence[Broker]],
     records: Mapping[TopicPartition, Iterable[Record]],
     *,
-    codec: str = "none",
     batch_bytes: int = _BATCH_BYTES,
     timeout_ms: int = 30_000,
 ) -> dict[TopicPartition, int]:
@@ -60,8 +52,7 @@ def produce(
     Args:
         live_brokers: returns the brokers to ask for the leaders.
         records: records to append to each partition, in order.
-        codec: a name in :data:`CODECS`.
-        batch_bytes: size, before compression, at which a batch is closed; each has at least one record.
+        batch_bytes: size at which a batch is closed; each has at least one record.
         timeout_ms: limit for finding all leaders, for connecting and for each answer, in ms.
 
     Raises:
@@ -69,9 +60,7 @@ def produce(
             written.
         ProtocolError: the broker refused a batch.
     """
-    encoded = {
-        tp: encode_batches(of_partition, codec=codec, batch_bytes=batch_bytes) for tp, of_partition in records.items()
-    }
+    encoded = {tp: encode_batches(of_partition, batch_bytes=batch_bytes) for tp, of_partition in records.items()}
     return append_batches(live_brokers, encoded, timeout_ms=timeout_ms)
 
 
@@ -157,11 +146,11 @@ class _Leaders:
 
 
 def encode_batches(
-    records: Iterable[Record], *, codec: str = "none", batch_bytes: int = _BATCH_BYTES, magic: int = FORMAT_2
+    records: Iterable[Record], *, batch_bytes: int = _BATCH_BYTES, magic: int = FORMAT_2
 ) -> Iterator[bytes]:
     """Record batches that hold ``records`` in order; see :func:`produce` for the arguments.
 
-    Of :data:`FORMAT_1` are message sets, which have no headers and, here, no codec.
+    Of :data:`FORMAT_1` are message sets, which have no headers.
     """
     load_kafka_python()
     from kafka.record import MemoryRecordsBuilder
@@ -171,29 +160,12 @@ def encode_batches(
         if builder is None or builder.append(timestamp, key, value, list(headers)) is None:
             if builder is not None:
                 builder.close()
-                yield _compressed(bytes(builder.buffer()), codec)
-            builder = MemoryRecordsBuilder(magic=magic, compression_type=CODECS["none"], batch_size=batch_bytes)
+                yield bytes(builder.buffer())
+            builder = MemoryRecordsBuilder(magic=magic, compression_type=0, batch_size=batch_bytes)
             builder.append(timestamp, key, value, list(headers))
     if builder is not None:
         builder.close()
-        yield _compressed(bytes(builder.buffer()), codec)
-
-
-def _compressed(batch: bytes, codec: str) -> bytes:
-    """An uncompressed batch with its records compressed; kafka-python needs more packages for some codecs."""
-    if codec == "none":
-        return batch
-    import cramjam
-    from crc32c import crc32c
-
-    # The brokers refuse lz4 frames whose blocks depend on each other, cramjam's default.
-    compressor = cramjam.lz4.Compressor(block_linked=False) if codec == "lz4" else getattr(cramjam, codec).Compressor()
-    compressor.compress(batch[_HEADER_BYTES:])
-    records = bytes(compressor.finish())
-    checked = struct.pack(">h", CODECS[codec]) + batch[_CHECKED_FROM + 2 : _HEADER_BYTES] + records
-    length = struct.pack(">i", _CHECKED_FROM - _LENGTH_END + len(checked))
-    crc = struct.pack(">I", crc32c(checked))
-    return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _CHECKED_FROM - 4] + crc + checked
+        yield bytes(builder.buffer())
 
 
 def send_batches(
