@@ -37,136 +37,91 @@ RENAMED: Mapping[str, str] = {
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # ConsumerConfig has all methods
 class ConsumerProperties:
-    """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values."""
+    """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values.
 
-    group_id: str = declare(REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen.")
+    The JVM writes a name with dots in place of the underscores.
+    """
+
+    group_id: str = declare(REQUIRED, "Consumer group; letters, digits, dot, underscore and hyphen.")
     zookeeper_connect: str | None = declare(
         None,
-        "zookeeper.connect",
-        str,
         "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist. Not required, and not used, "
         "with group.protocol kafka and consumer.",
         default_text="**required**",
     )
     zookeeper_session_timeout_ms: int = declare(
-        6000,
-        "zookeeper.session.timeout.ms",
-        int,
-        "Requested session timeout in ms; the server may clamp it.",
-        minimum=1,
+        6000, "Requested session timeout in ms; the server may clamp it.", minimum=1
     )
     zookeeper_connection_timeout_ms: int = declare(
         None,
-        "zookeeper.connection.timeout.ms",
-        int,
         "How long the constructor waits for a connection to ZooKeeper, in ms.",
         minimum=1,
         default_text="zookeeper.session.timeout.ms",
     )
-    zookeeper_sync_time_ms: int = declare(
-        2000, "zookeeper.sync.time.ms", int, "Used only as the default of rebalance.backoff.ms, in ms."
-    )
-    consumer_id: str | None = declare(
-        None, "consumer.id", str, "Last part of the consumer id, fixed; for tests.", default_text="generated"
-    )
-    client_id: str = declare(
-        None, "client.id", str, "Client id sent to brokers and used in metrics.", default_text="group.id"
-    )
-    socket_timeout_ms: int = declare(
-        30_000, "socket.timeout.ms", int, "Timeout of broker sockets in ms; at least fetch.wait.max.ms.", minimum=1
-    )
+    zookeeper_sync_time_ms: int = declare(2000, "Used only as the default of rebalance.backoff.ms, in ms.")
+    consumer_id: str | None = declare(None, "Last part of the consumer id, fixed; for tests.", default_text="generated")
+    client_id: str = declare(None, "Client id sent to brokers and used in metrics.", default_text="group.id")
+    socket_timeout_ms: int = declare(30_000, "Timeout of broker sockets in ms; at least fetch.wait.max.ms.", minimum=1)
     socket_receive_buffer_bytes: int | None = declare(
         None,
-        "socket.receive.buffer.bytes",
-        int,
         "Size of the receive buffer of broker sockets in bytes; 0 or less: the operating system's, which grows as "
         "needed. The JVM consumer's default is 65536.",
         default_text="the operating system's",
     )
-    fetch_message_max_bytes: int = declare(
-        1_048_576, "fetch.message.max.bytes", int, "Bytes requested per partition in one fetch.", minimum=1
-    )
+    fetch_message_max_bytes: int = declare(1_048_576, "Bytes requested per partition in one fetch.", minimum=1)
     fetch_max_bytes: int = declare(
-        52_428_800, "fetch.max.bytes", int, "Bytes requested in one fetch (the JVM parses and ignores it).", minimum=1
+        52_428_800, "Bytes requested in one fetch (the JVM parses and ignores it).", minimum=1
     )
-    fetch_min_bytes: int = declare(1, "fetch.min.bytes", int, "Bytes that a broker collects before it answers a fetch.")
-    fetch_wait_max_ms: int = declare(
-        100, "fetch.wait.max.ms", int, "How long a broker waits for fetch.min.bytes, in ms.", minimum=0
-    )
+    fetch_min_bytes: int = declare(1, "Bytes that a broker collects before it answers a fetch.")
+    fetch_wait_max_ms: int = declare(100, "How long a broker waits for fetch.min.bytes, in ms.", minimum=0)
     num_consumer_fetchers: int = declare(
-        1,
-        "num.consumer.fetchers",
-        int,
-        "Fetcher threads per broker (the JVM accepts 0 and then fetches nothing).",
-        minimum=1,
+        1, "Fetcher threads per broker (the JVM accepts 0 and then fetches nothing).", minimum=1
     )
     queued_max_message_chunks: int = declare(
         2,
-        "queued.max.message.chunks",
-        int,
         "Chunks of one partition that may wait in a consumer thread's queue. Fetchers request more when the chunks of "
         "all its partitions are at most half of what they may be together.",
         minimum=1,
     )
-    auto_commit_enable: bool = declare(
-        True, "auto.commit.enable", bool, "Commit offsets by timer, at a rebalance and at shutdown."
-    )
-    auto_commit_interval_ms: int = declare(
-        60_000, "auto.commit.interval.ms", int, "Time between automatic commits, in ms.", minimum=1
-    )
+    auto_commit_enable: bool = declare(True, "Commit offsets by timer, at a rebalance and at shutdown.")
+    auto_commit_interval_ms: int = declare(60_000, "Time between automatic commits, in ms.", minimum=1)
     rebalance_max_retries: int = declare(
-        4, "rebalance.max.retries", int, "Rebalance attempts when joining the group (0 always fails, as in the JVM)."
+        4, "Rebalance attempts when joining the group (0 always fails, as in the JVM)."
     )
     rebalance_backoff_ms: int = declare(
-        None,
-        "rebalance.backoff.ms",
-        int,
-        "Longest wait between rebalance attempts, in ms.",
-        minimum=0,
-        default_text="zookeeper.sync.time.ms",
+        None, "Longest wait between rebalance attempts, in ms.", minimum=0, default_text="zookeeper.sync.time.ms"
     )
-    refresh_leader_backoff_ms: int = declare(
-        200, "refresh.leader.backoff.ms", int, "Pause before leaders are looked up again, in ms.", minimum=0
-    )
+    refresh_leader_backoff_ms: int = declare(200, "Pause before leaders are looked up again, in ms.", minimum=0)
     auto_offset_reset: str = declare(
-        "largest", "auto.offset.reset", ("smallest", "largest"), "Where to start a partition that has no usable offset."
+        "largest", "Where to start a partition that has no usable offset.", ("smallest", "largest")
     )
     consumer_timeout_ms: int = declare(
-        -1,
-        "consumer.timeout.ms",
-        int,
-        "A stream raises ConsumerTimeout after this many ms without data; negative: never.",
+        -1, "A stream raises ConsumerTimeout after this many ms without data; negative: never."
     )
-    exclude_internal_topics: bool = declare(
-        True, "exclude.internal.topics", bool, "Exclude Kafka's internal topics from whitelists and blacklists."
-    )
+    exclude_internal_topics: bool = declare(True, "Exclude Kafka's internal topics from whitelists and blacklists.")
     group_protocol: str = declare(
         "zookeeper",
-        "group.protocol",
-        ("zookeeper", "coordinator", "kafka", "consumer"),
         "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
         "consumer does. coordinator: an elected member assigns all partitions, and only those that move are stopped. "
         "Members of both kinds, and JVM consumers, may be in one group. kafka: the group is one of Kafka's own, which "
         "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper. "
         "consumer: the same with the protocol of Kafka 4, in which the broker assigns (KIP-848).",
+        ("zookeeper", "coordinator", "kafka", "consumer"),
         ours=True,
     )
     partition_assignment_strategy: str = declare(
         "range",
-        "partition.assignment.strategy",
-        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky", "zkconsumer"),
         "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
         "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
         "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky, cooperative-sticky, "
         "and zkconsumer, which only members of zkconsumer have and which gives a member as much as its number of "
         "streams; partitions that stay are kept over a rebalance if all of them are cooperative, as the last two are.",
+        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky", "zkconsumer"),
         many=True,
         default_text="range; zkconsumer,cooperative-sticky where group.protocol is kafka",
     )
     group_remote_assignor: str | None = declare(
         None,
-        "group.remote.assignor",
-        str,
         "With group.protocol=consumer, the assignor that the broker is to use: uniform or range, or another one of its "
         "group.consumer.assignors. The assignor that most members name is used.",
         ours=True,
@@ -174,8 +129,6 @@ class ConsumerProperties:
     )
     group_instance_id: str | None = declare(
         None,
-        "group.instance.id",
-        str,
         "With group.protocol kafka or consumer, makes this consumer a static member: it stays in the group for the "
         "session timeout after it was shut down, and gets the same partitions if it comes back meanwhile. Needs "
         "brokers since 2.3.",
@@ -184,16 +137,12 @@ class ConsumerProperties:
     )
     group_share: bool = declare(
         True,
-        "group.share",
-        bool,
         "false, for Spark queries only: the query has to be the only member of its group. It joins no group that has "
         "members, and ends when it has to share the partitions.",
         ours=True,
     )
     session_timeout_ms: int = declare(
         45_000,
-        "session.timeout.ms",
-        int,
         "With group.protocol=kafka, time without a heartbeat after which the coordinator removes a member, in ms. With "
         "consumer, that time is the broker's group.consumer.session.timeout.ms, which the consumer reads; this one is "
         "used, and must not be longer, where it may not (operation DescribeConfigs on the group).",
@@ -202,8 +151,6 @@ class ConsumerProperties:
     )
     heartbeat_interval_ms: int = declare(
         3_000,
-        "heartbeat.interval.ms",
-        int,
         "With group.protocol=kafka, time between heartbeats, in ms; at most a third of session.timeout.ms. After an "
         "assignment they come sooner, from 0.1 s on, since one rebalance often follows another. With consumer, the "
         "broker determines it (group.consumer.heartbeat.interval.ms).",
@@ -212,8 +159,6 @@ class ConsumerProperties:
     )
     max_poll_interval_ms: int = declare(
         300_000,
-        "max.poll.interval.ms",
-        int,
         "With group.protocol kafka or consumer, how long the group waits for a member that has to release partitions "
         "in a rebalance, in ms, and the default of max.stream.idle.ms. Where a stream may be idle without a limit, a "
         "warning names a stream that was not read for so long although data is available.",
@@ -222,8 +167,6 @@ class ConsumerProperties:
     )
     coordinator_min_session_ms: int = declare(
         0,
-        "coordinator.min.session.ms",
-        int,
         "With group.protocol=coordinator, the least session timeout of a member in ms, as the servers granted it: the "
         "coordinator refuses a member with a smaller one, which would lose its partitions in a short pause. That of "
         "the member that leads counts.",
@@ -232,8 +175,6 @@ class ConsumerProperties:
     )
     coordinator_evict_slow_ms: int | None = declare(
         None,
-        "coordinator.evict.slow.ms",
-        int,
         "With group.protocol=coordinator, how long a member may take to release a partition that another one is to "
         "own, or to claim one that it was given, in ms, before the coordinator takes all its partitions; at least two "
         "thirds of a session timeout. 0: for ever. A member that hangs in a rebalance listener or before_commit is "
@@ -245,58 +186,39 @@ class ConsumerProperties:
     )
     offsets_storage: str = declare(
         None,
-        "offsets.storage",
-        ("zookeeper", "kafka"),
         "Where offsets are committed.",
+        ("zookeeper", "kafka"),
         default_text="zookeeper; kafka where group.protocol is kafka or consumer",
     )
     dual_commit_enabled: bool = declare(
         None,
-        "dual.commit.enabled",
-        bool,
         "With offsets.storage=kafka, commit to ZooKeeper too.",
         default_text="true where offsets.storage is kafka and group.protocol is neither kafka nor consumer",
     )
     offsets_channel_backoff_ms: int = declare(
-        1000, "offsets.channel.backoff.ms", int, "Pause before the offset coordinator is asked again, in ms.", minimum=0
+        1000, "Pause before the offset coordinator is asked again, in ms.", minimum=0
     )
     offsets_channel_socket_timeout_ms: int = declare(
-        10_000,
-        "offsets.channel.socket.timeout.ms",
-        int,
-        "Timeout of sockets to the offset coordinator, in ms.",
-        minimum=1,
+        10_000, "Timeout of sockets to the offset coordinator, in ms.", minimum=1
     )
-    offsets_commit_max_retries: int = declare(
-        5, "offsets.commit.max.retries", int, "Retries of a commit to Kafka.", minimum=0
-    )
-    mirror_topics_whitelist: str = declare("", "mirror.topics.whitelist", str, "Read and unused, as in the JVM.")
-    mirror_topics_blacklist: str = declare("", "mirror.topics.blacklist", str, "Read and unused, as in the JVM.")
-    mirror_consumer_numthreads: int = declare(1, "mirror.consumer.numthreads", int, "Read and unused, as in the JVM.")
+    offsets_commit_max_retries: int = declare(5, "Retries of a commit to Kafka.", minimum=0)
+    mirror_topics_whitelist: str = declare("", "Read and unused, as in the JVM.")
+    mirror_topics_blacklist: str = declare("", "Read and unused, as in the JVM.")
+    mirror_consumer_numthreads: int = declare(1, "Read and unused, as in the JVM.")
     zookeeper_set_acl: bool = declare(
         False,
-        "zookeeper.set.acl",
-        bool,
         "Allow only this consumer's principal to change owner and offset znodes; all members of the group must then "
         "use the same principal.",
         ours=True,
     )
     zookeeper_digest_username: str | None = declare(
-        None, "zookeeper.digest.username", str, "User for ZooKeeper's digest scheme.", ours=True, default_text="none"
+        None, "User for ZooKeeper's digest scheme.", ours=True, default_text="none"
     )
     zookeeper_digest_password: str | None = declare(
-        None,
-        "zookeeper.digest.password",
-        str,
-        "Password for ZooKeeper's digest scheme.",
-        ours=True,
-        secret=True,
-        default_text="none",
+        None, "Password for ZooKeeper's digest scheme.", ours=True, secret=True, default_text="none"
     )
     zookeeper_digest: str | None = declare(
         None,
-        "zookeeper.digest",
-        str,
         "Both in one, as user:password; not as an option of a Spark query, where Spark would show it.",
         ours=True,
         secret=True,
@@ -304,88 +226,55 @@ class ConsumerProperties:
     )
     zookeeper_sasl_mechanism: str | None = declare(
         None,
-        "zookeeper.sasl.mechanism",
-        ("DIGEST-MD5", "GSSAPI"),
         "SASL mechanism for ZooKeeper; needs the package pure-sasl; for GSSAPI see docs/security.md.",
+        ("DIGEST-MD5", "GSSAPI"),
         ours=True,
         default_text="none",
     )
-    zookeeper_sasl_username: str | None = declare(
-        None, "zookeeper.sasl.username", str, "User for SASL to ZooKeeper.", ours=True, default_text="none"
-    )
+    zookeeper_sasl_username: str | None = declare(None, "User for SASL to ZooKeeper.", ours=True, default_text="none")
     zookeeper_sasl_password: str | None = declare(
-        None,
-        "zookeeper.sasl.password",
-        str,
-        "Password for SASL to ZooKeeper.",
-        ours=True,
-        secret=True,
-        default_text="none",
+        None, "Password for SASL to ZooKeeper.", ours=True, secret=True, default_text="none"
     )
-    zookeeper_ssl_client_enable: bool = declare(
-        False, "zookeeper.ssl.client.enable", bool, "Connect to ZooKeeper by TLS.", ours=True
-    )
+    zookeeper_ssl_client_enable: bool = declare(False, "Connect to ZooKeeper by TLS.", ours=True)
     zookeeper_ssl_ca_location: str | None = declare(
         None,
-        "zookeeper.ssl.ca.location",
-        str,
         "PEM file of the certificate authorities that may sign ZooKeeper's certificate.",
         ours=True,
         default_text="the system's",
     )
     zookeeper_ssl_certificate_location: str | None = declare(
-        None,
-        "zookeeper.ssl.certificate.location",
-        str,
-        "PEM file of this client's certificate.",
-        ours=True,
-        default_text="none",
+        None, "PEM file of this client's certificate.", ours=True, default_text="none"
     )
     zookeeper_ssl_key_location: str | None = declare(
-        None, "zookeeper.ssl.key.location", str, "PEM file of this client's key.", ours=True, default_text="none"
+        None, "PEM file of this client's key.", ours=True, default_text="none"
     )
     zookeeper_ssl_key_password: str | None = declare(
-        None,
-        "zookeeper.ssl.key.password",
-        str,
-        "Password of this client's key.",
-        ours=True,
-        secret=True,
-        default_text="none",
+        None, "Password of this client's key.", ours=True, secret=True, default_text="none"
     )
     zookeeper_ssl_check_hostname: bool = declare(
-        True,
-        "zookeeper.ssl.check.hostname",
-        bool,
-        "Require that the server's certificate matches its host name.",
-        ours=True,
+        True, "Require that the server's certificate matches its host name.", ours=True
     )
     commit_on: str = declare(
         "next",
-        "commit.on",
-        ("next", "delivery"),
         "Which records commits by timer, at a rebalance and at shutdown cover. next: those that the application "
         "released by requesting the next record; delivery: all that were handed out, as in the JVM.",
+        ("next", "delivery"),
         ours=True,
     )
     dual_read: str = declare(
         "max",
-        "dual.read",
-        ("max", "zookeeper", "kafka"),
         "With dual commit, whose offset is used; max, the larger one, is the JVM's rule, so a rewind must lower both.",
+        ("max", "zookeeper", "kafka"),
         ours=True,
     )
     roundrobin_hash_era: str = declare(
         "1.0",
-        "roundrobin.hash.era",
-        ("1.0", "0.8"),
         "With roundrobin, the release of the group's JVM members. 1.0: 1.0 and later; 0.8: 0.8.2 to 0.11.",
+        ("1.0", "0.8"),
         ours=True,
     )
     max_stream_idle_ms: int = declare(
         None,
-        "max.stream.idle.ms",
-        int,
         "The consumer leaves its group when the application reads no data from one of its streams for this many ms "
         "although data is available, so that a stuck reader does not hold partitions forever; 0 or negative: never. "
         "A stream that waits for records is not idle. Spark queries are exempt.",
@@ -394,19 +283,13 @@ class ConsumerProperties:
     )
     metrics_port: int = declare(
         -1,
-        "metrics.port",
-        int,
         "Port on which metrics are served for Prometheus (docs/metrics.md). 0: any free port; negative: none.",
         maximum=65_535,
         ours=True,
     )
-    metrics_host: str = declare(
-        "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0: all addresses.", ours=True
-    )
+    metrics_host: str = declare("127.0.0.1", "Address on which metrics are served; 0.0.0.0: all addresses.", ours=True)
     bootstrap_servers: str | None = declare(
         None,
-        "bootstrap.servers",
-        str,
         "Brokers to begin with, host:port,host:port. Brokers, topics and partitions are then asked for from the "
         "brokers, and zookeeper.connect is for the group only: needed for Kafka 4, which does not use ZooKeeper "
         "(docs/migration.md).",
@@ -415,8 +298,6 @@ class ConsumerProperties:
     )
     metadata_max_age_ms: int = declare(
         30_000,
-        "metadata.max.age.ms",
-        int,
         "With bootstrap.servers, time between two requests for the brokers and topics, in ms: how long a new partition "
         "or topic may go unnoticed.",
         minimum=1,
@@ -424,98 +305,74 @@ class ConsumerProperties:
     )
     security_protocol: str = declare(
         "PLAINTEXT",
-        "security.protocol",
-        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "Protocol of connections to brokers; their listener for it is used (the JVM consumer: PLAINTEXT only).",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         ours=True,
     )
     ssl_ca_location: str | None = declare(
         None,
-        "ssl.ca.location",
-        str,
         "PEM file of the certificate authorities that may sign brokers' certificates.",
         ours=True,
         default_text="the system's",
     )
     ssl_certificate_location: str | None = declare(
-        None, "ssl.certificate.location", str, "PEM file of this client's certificate.", ours=True, default_text="none"
+        None, "PEM file of this client's certificate.", ours=True, default_text="none"
     )
     ssl_key_location: str | None = declare(
-        None,
-        "ssl.key.location",
-        str,
-        "PEM file of this client's key.",
-        ours=True,
-        default_text="the certificate's file",
+        None, "PEM file of this client's key.", ours=True, default_text="the certificate's file"
     )
     ssl_key_password: str | None = declare(
-        None, "ssl.key.password", str, "Password of this client's key.", ours=True, secret=True, default_text="none"
+        None, "Password of this client's key.", ours=True, secret=True, default_text="none"
     )
     ssl_endpoint_identification_algorithm: str = declare(
-        "https",
-        "ssl.endpoint.identification.algorithm",
-        ("https", "none"),
-        "With https, a broker's certificate must match its host name.",
-        ours=True,
+        "https", "With https, a broker's certificate must match its host name.", ("https", "none"), ours=True
     )
     sasl_mechanism: str | None = declare(
         None,
-        "sasl.mechanism",
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         "SASL mechanism for brokers; GSSAPI needs the package gssapi and a ticket (docs/security.md).",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         ours=True,
         default_text="none",
     )
-    sasl_username: str | None = declare(
-        None, "sasl.username", str, "User for PLAIN and SCRAM.", ours=True, default_text="none"
-    )
+    sasl_username: str | None = declare(None, "User for PLAIN and SCRAM.", ours=True, default_text="none")
     sasl_password: str | None = declare(
-        None, "sasl.password", str, "Password for PLAIN and SCRAM.", ours=True, secret=True, default_text="none"
+        None, "Password for PLAIN and SCRAM.", ours=True, secret=True, default_text="none"
     )
     sasl_oauthbearer_token: str | None = declare(
-        None, "sasl.oauthbearer.token", str, "Token for OAUTHBEARER.", ours=True, secret=True, default_text="none"
+        None, "Token for OAUTHBEARER.", ours=True, secret=True, default_text="none"
     )
     sasl_oauthbearer_token_provider: str | None = declare(
         None,
-        "sasl.oauthbearer.token.provider",
-        str,
         "Function that returns the token for OAUTHBEARER, as module:function; called for each connection.",
         ours=True,
         default_text="none",
     )
-    sasl_kerberos_service_name: str = declare(
-        "kafka", "sasl.kerberos.service.name", str, "Kerberos service of the brokers, for GSSAPI.", ours=True
-    )
+    sasl_kerberos_service_name: str = declare("kafka", "Kerberos service of the brokers, for GSSAPI.", ours=True)
     isolation_level: str = declare(
         "read_uncommitted",
-        "isolation.level",
-        ("read_uncommitted", "read_committed"),
         "With read_committed, records of aborted and of open transactions are not delivered (the JVM's ZooKeeper-based "
         "consumer does not support transactions).",
+        ("read_uncommitted", "read_committed"),
         ours=True,
     )
     broker_version_fallback: str | None = declare(
         None,
-        "broker.version.fallback",
-        ("0.8.2", "0.9.0"),
         "Release of brokers that close the connection when asked for their API versions, as all before 0.10 do; "
         "setting it saves the detection.",
+        ("0.8.2", "0.9.0"),
         ours=True,
         default_text="detected",
     )
-    check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
+    check_crcs: bool = declare(True, "Verify the checksum of every record batch.", ours=True)
     on_corrupt: str = declare(
         "fail",
-        "on.corrupt",
-        ("fail", "skip"),
         "What to do with a corrupt record batch. fail: raise CorruptRecord; skip: log which offsets are skipped and "
         "continue after the batch. If the end of the batch is unknown, it is an error in either case.",
+        ("fail", "skip"),
         ours=True,
     )
     decompressed_max_bytes: int = declare(
         134_217_728,
-        "decompressed.max.bytes",
-        int,
         "Largest batch that is accepted, in bytes after decompression. A larger one raises RecordTooLarge; it is not "
         "corrupt, so on.corrupt does not apply. Each stream may need this much memory.",
         minimum=1,
@@ -524,16 +381,12 @@ class ConsumerProperties:
     )
     queued_max_bytes: int = declare(
         33_554_432,
-        "queued.max.bytes",
-        int,
         "Bytes that may wait in one consumer thread's queue. Fetchers request more when at most half of them wait.",
         minimum=1,
         ours=True,
     )
     decode_threads: int = declare(
         -1,
-        "decode.threads",
-        int,
         "Threads that decode ahead of the streams, for all streams of the consumer together. 0: none, each stream's "
         "thread decodes what it takes; negative: one per free CPU, at most 4, and none on two CPUs or fewer.",
         maximum=64,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 REQUIRED = object()
 """Stands for the default of a property that must be given."""
+
+_TYPES: Mapping[str, type[int] | type[bool] | type[str]] = MappingProxyType({"int": int, "bool": bool, "str": str})
+"""By the first word of an annotation; after it may be "or None"."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 
@@ -42,12 +47,18 @@ class Property:
     many: bool = False
 
 
-def declare(default: object, name: str, kind: Any, doc: str, **details: Any) -> Any:
-    """A dataclass field for a property; for the arguments see :class:`Property`."""
-    row = Property(name, doc, kind, **details)
+def declare(default: object, doc: str, choices: tuple[str, ...] | None = None, **details: Any) -> Any:
+    """A dataclass field for a property, whose name and type those of the field are; see :class:`Property`."""
+    metadata = {"doc": doc, "kind": choices, **details}
     if default is REQUIRED:
-        return field(metadata={"property": row})
-    return field(default=default, repr=not row.secret, metadata={"property": row})
+        return field(metadata=metadata)
+    return field(default=default, repr=not details.get("secret", False), metadata=metadata)
+
+
+def property_of(declared: Field[Any]) -> Property:
+    """The row that :func:`declare` made of a field of a module with postponed annotations."""
+    kind = declared.metadata["kind"] or _TYPES[str(declared.type).partition(" ")[0]]
+    return Property(name=declared.name.replace("_", "."), **{**declared.metadata, "kind": kind})
 
 
 def parse(row: Property, value: object) -> Any:
