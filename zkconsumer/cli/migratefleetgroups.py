@@ -39,16 +39,10 @@ def fleet_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; repeatable.")
     @click.option("--workers", type=click.IntRange(1, 32), default=4, show_default=True, help="Groups at a time.")
     @functools.wraps(function)
-    def command(
-        connection: ToolConnection,
-        directory: Path,
-        wave: int | None,
-        groups: tuple[str, ...],
-        clusters: tuple[str, ...],
-        workers: int,
-        **options: Any,
-    ) -> None:
-        function(ChosenGroups(connection, directory, wave, groups, clusters, workers), **options)
+    def command(connection: ToolConnection, **options: Any) -> None:
+        fields = dataclasses.fields(ChosenGroups)
+        common = {field.name: options.pop(field.name) for field in fields if field.name in options}
+        function(ChosenGroups(connection, **common), **options)
 
     return command
 

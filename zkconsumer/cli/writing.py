@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -82,18 +82,10 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--force-live", is_flag=True, help="Write although members live; their next commit overwrites it.")
     @json_option
     @functools.wraps(function)
-    def command(
-        connection: ToolConnection,
-        *,
-        execute: bool,
-        snapshot: Path | None,
-        long_hold: bool,
-        force_live: bool,
-        as_json: bool,
-        **options: object,
-    ) -> None:
+    def command(connection: ToolConnection, **options: Any) -> None:
+        common = {field.name: options.pop(field.name) for field in fields(Writing) if field.name in options}
         with rare_collections():
-            function(Writing(connection, execute, snapshot, long_hold, force_live, as_json), **options)
+            function(Writing(connection, **common), **options)
 
     return command
 

@@ -54,42 +54,21 @@ class _IndexTask(ctypes.Structure):
     """``index_task`` in ``native/kernels.h``; see :class:`~zkconsumer.decode.kernels.IndexTask`."""
 
     _fields_: ClassVar = [
-        ("raw", c_void_p),
-        ("raw_bytes", c_int64),
-        ("scratch", c_void_p),
-        ("scratch_bytes", c_int64),
-        ("table", c_void_p),
-        ("rows", c_int64),
-        ("requested", c_int64),
-        ("values", c_void_p),
-        ("values_room", c_int64),
-        ("keys", c_void_p),
-        ("keys_room", c_int64),
-        ("headers", c_void_p),
-        ("headers_room", c_int64),
-        ("capacity", c_int64),
-        ("offset", c_void_p),
-        ("timestamp", c_void_p),
-        ("value_end", c_void_p),
-        ("key_end", c_void_p),
-        ("header_end", c_void_p),
-        ("header_at", c_void_p),
-        ("key_valid", c_void_p),
-        ("value_valid", c_void_p),
-        ("totals", c_void_p),
-    ]
+        ("raw", c_void_p), ("raw_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64),
+        ("table", c_void_p), ("rows", c_int64), ("requested", c_int64), ("values", c_void_p),
+        ("values_room", c_int64), ("keys", c_void_p), ("keys_room", c_int64), ("headers", c_void_p),
+        ("headers_room", c_int64), ("capacity", c_int64), ("offset", c_void_p), ("timestamp", c_void_p),
+        ("value_end", c_void_p), ("key_end", c_void_p), ("header_end", c_void_p), ("header_at", c_void_p),
+        ("key_valid", c_void_p), ("value_valid", c_void_p), ("totals", c_void_p),
+    ]  # fmt: skip
 
 
 class _BinaryColumn(ctypes.Structure):
     """``binary_column`` in ``native/messages.c``."""
 
     _fields_: ClassVar = [
-        ("valid", c_void_p),
-        ("valid_at", c_int64),
-        ("end", c_void_p),
-        ("data", c_void_p),
-        ("bytes", c_int64),
-    ]
+        ("valid", c_void_p), ("valid_at", c_int64), ("end", c_void_p), ("data", c_void_p), ("bytes", c_int64),
+    ]  # fmt: skip
 
 
 class _MessageTask(ctypes.Structure):
@@ -101,26 +80,12 @@ class _MessageTask(ctypes.Structure):
     """
 
     _fields_: ClassVar = [
-        ("out", py_object),
-        ("kind", py_object),
-        ("topic", py_object),
-        ("partition", py_object),
-        ("none", py_object),
-        ("created", py_object),
-        ("appended", py_object),
-        ("no_headers", py_object),
-        ("headers", py_object),
-        ("tuple", py_object),
-        ("rows", c_int64),
-        ("offset", c_void_p),
-        ("timestamp", c_void_p),
-        ("types", c_void_p),
-        ("type", c_int64),
-        ("key", _BinaryColumn),
-        ("value", _BinaryColumn),
-        ("is_tracked", c_int64),
+        ("out", py_object), ("kind", py_object), ("topic", py_object), ("partition", py_object), ("none", py_object),
+        ("created", py_object), ("appended", py_object), ("no_headers", py_object), ("headers", py_object),
+        ("tuple", py_object), ("rows", c_int64), ("offset", c_void_p), ("timestamp", c_void_p), ("types", c_void_p),
+        ("type", c_int64), ("key", _BinaryColumn), ("value", _BinaryColumn), ("is_tracked", c_int64),
         ("keeps_hash", c_int64),
-    ]
+    ]  # fmt: skip
 
 
 def _words(count: int) -> memoryview:
