@@ -18,7 +18,51 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
+from zkconsumer.errors import (
+    AuthenticationFailed as AuthenticationFailed,
+    BrokerUnavailable as BrokerUnavailable,
+    ChrootMissing as ChrootMissing,
+    CommitRefused as CommitRefused,
+    ConfigError as ConfigError,
+    ConsumerClosed as ConsumerClosed,
+    ConsumerIdInUse as ConsumerIdInUse,
+    ConsumerTimeout as ConsumerTimeout,
+    CoordinatorMoved as CoordinatorMoved,
+    CorruptRecord as CorruptRecord,
+    DecoderUnavailable as DecoderUnavailable,
+    GenerationEnded as GenerationEnded,
+    GroupAuthorizationFailed as GroupAuthorizationFailed,
+    GroupMigrated as GroupMigrated,
+    InstanceIdInUse as InstanceIdInUse,
+    LeaderUnknown as LeaderUnknown,
+    LeaseLapsed as LeaseLapsed,
+    MalformedZnode as MalformedZnode,
+    MemberRefused as MemberRefused,
+    MembershipLost as MembershipLost,
+    NotLeader as NotLeader,
+    NotOwner as NotOwner,
+    OffsetOutOfRange as OffsetOutOfRange,
+    OffsetsNotStored as OffsetsNotStored,
+    OwnershipAwaited as OwnershipAwaited,
+    ProtocolError as ProtocolError,
+    RebalanceAwaited as RebalanceAwaited,
+    RebalanceFailed as RebalanceFailed,
+    RecordTooLarge as RecordTooLarge,
+    RetriableError as RetriableError,
+    SandboxError as SandboxError,
+    SessionExpired as SessionExpired,
+    StreamIdle as StreamIdle,
+    ThreadLimit as ThreadLimit,
+    TopicAuthorizationFailed as TopicAuthorizationFailed,
+    TopicUnreadable as TopicUnreadable,
+    UsageError as UsageError,
+    ZkConsumerError as ZkConsumerError,
+    ZooKeeperRefused as ZooKeeperRefused,
+    ZooKeeperUnavailable as ZooKeeperUnavailable,
+)
+from zkconsumer.model import ConsumerThreadId as ConsumerThreadId, Message as Message, TopicPartition as TopicPartition
+
+if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.config.consumerconfig import ConsumerConfig as ConsumerConfig
     from zkconsumer.connector.connector import ConsumerConnector as ConsumerConnector, PartitionState as PartitionState
     from zkconsumer.connector.decoder import DecodedMessage as DecodedMessage
@@ -26,58 +70,11 @@ if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
     from zkconsumer.group.rules.memberstate import MemberState as MemberState
     from zkconsumer.java.producerpartitioner import DefaultPartitioner as DefaultPartitioner
     from zkconsumer.group.rules.subscription import Blacklist as Blacklist, Whitelist as Whitelist
-    from zkconsumer.errors import (
-        AuthenticationFailed as AuthenticationFailed,
-        BrokerUnavailable as BrokerUnavailable,
-        ChrootMissing as ChrootMissing,
-        CommitRefused as CommitRefused,
-        ConfigError as ConfigError,
-        ConsumerClosed as ConsumerClosed,
-        ConsumerIdInUse as ConsumerIdInUse,
-        ConsumerTimeout as ConsumerTimeout,
-        CoordinatorMoved as CoordinatorMoved,
-        CorruptRecord as CorruptRecord,
-        DecoderUnavailable as DecoderUnavailable,
-        GenerationEnded as GenerationEnded,
-        GroupAuthorizationFailed as GroupAuthorizationFailed,
-        GroupMigrated as GroupMigrated,
-        InstanceIdInUse as InstanceIdInUse,
-        LeaderUnknown as LeaderUnknown,
-        LeaseLapsed as LeaseLapsed,
-        MalformedZnode as MalformedZnode,
-        MemberRefused as MemberRefused,
-        MembershipLost as MembershipLost,
-        NotLeader as NotLeader,
-        NotOwner as NotOwner,
-        OffsetOutOfRange as OffsetOutOfRange,
-        OffsetsNotStored as OffsetsNotStored,
-        OwnershipAwaited as OwnershipAwaited,
-        ProtocolError as ProtocolError,
-        RebalanceAwaited as RebalanceAwaited,
-        RebalanceFailed as RebalanceFailed,
-        RecordTooLarge as RecordTooLarge,
-        RetriableError as RetriableError,
-        SandboxError as SandboxError,
-        SessionExpired as SessionExpired,
-        StreamIdle as StreamIdle,
-        ThreadLimit as ThreadLimit,
-        TopicAuthorizationFailed as TopicAuthorizationFailed,
-        TopicUnreadable as TopicUnreadable,
-        UsageError as UsageError,
-        ZkConsumerError as ZkConsumerError,
-        ZooKeeperRefused as ZooKeeperRefused,
-        ZooKeeperUnavailable as ZooKeeperUnavailable,
-    )
     from zkconsumer.connector.simpleconsumer import SimpleConsumer as SimpleConsumer
     from zkconsumer.group.memberdescription import MemberDescription as MemberDescription
     from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener as ConsumerRebalanceListener
-    from zkconsumer.model import (
-        ConsumerThreadId as ConsumerThreadId,
-        Message as Message,
-        TopicPartition as TopicPartition,
-    )
 
-_PUBLIC = {
+_LAZY = {
     "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
     "zkconsumer.connector.connector": ("ConsumerConnector", "PartitionState"),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
@@ -85,58 +82,17 @@ _PUBLIC = {
     "zkconsumer.group.rules.memberstate": ("MemberState",),
     "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),
     "zkconsumer.group.rules.subscription": ("Blacklist", "Whitelist"),
-    "zkconsumer.errors": (
-        "AuthenticationFailed",
-        "BrokerUnavailable",
-        "ChrootMissing",
-        "CommitRefused",
-        "ConfigError",
-        "ConsumerClosed",
-        "ConsumerIdInUse",
-        "ConsumerTimeout",
-        "CoordinatorMoved",
-        "CorruptRecord",
-        "DecoderUnavailable",
-        "GenerationEnded",
-        "GroupAuthorizationFailed",
-        "GroupMigrated",
-        "InstanceIdInUse",
-        "LeaderUnknown",
-        "LeaseLapsed",
-        "MalformedZnode",
-        "MemberRefused",
-        "MembershipLost",
-        "NotLeader",
-        "NotOwner",
-        "OffsetOutOfRange",
-        "OffsetsNotStored",
-        "OwnershipAwaited",
-        "ProtocolError",
-        "RebalanceAwaited",
-        "RebalanceFailed",
-        "RecordTooLarge",
-        "RetriableError",
-        "SandboxError",
-        "SessionExpired",
-        "StreamIdle",
-        "ThreadLimit",
-        "TopicAuthorizationFailed",
-        "TopicUnreadable",
-        "UsageError",
-        "ZkConsumerError",
-        "ZooKeeperRefused",
-        "ZooKeeperUnavailable",
-    ),
     "zkconsumer.connector.simpleconsumer": ("SimpleConsumer",),
     "zkconsumer.group.memberdescription": ("MemberDescription",),
     "zkconsumer.group.rebalancelistener": ("ConsumerRebalanceListener",),
-    "zkconsumer.model": ("ConsumerThreadId", "Message", "TopicPartition"),
 }
-"""Every public name, by the module that defines it."""
+"""The other public names, by the module that defines them."""
 
-_HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
+_HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+_AT_ONCE = [name for name, value in globals().items() if getattr(value, "__module__", "").startswith("zkconsumer.")]
+
+__all__ = sorted([*_AT_ONCE, *_HOMES])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
