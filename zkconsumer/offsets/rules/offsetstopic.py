@@ -17,11 +17,8 @@ _VERSION: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">h")
-_LEADER_EPOCH: Final = struct.Struct(">i")
 _LAST_KEY: Final = 1
 """Keys of later versions are of groups, not of offsets."""
-_WITH_LEADER_EPOCH: Final = 3
-_FIRST_FLEXIBLE: Final = 4
 _LAST_VALUE: Final = 4
 
 
@@ -32,13 +29,11 @@ class StoredCommit(NamedTuple):
         group: whose.
         partition: which one.
         offset: the next offset to consume; None if the record deletes it.
-        committed_ms: when, by the broker's clock, in ms since the epoch; None if the record deletes it.
     """
 
     group: str
     partition: TopicPartition
     offset: int | None
-    committed_ms: int | None
 
 
 def partition_of_group(group: str, partitions: int) -> int:
@@ -57,7 +52,7 @@ def decode_commit(key: bytes | None, value: bytes | None) -> StoredCommit | None
         ValueError: the record is malformed, or its value has a later version.
 
     >>> decode_commit(bytes.fromhex("0001 0001 67 0001 74 00000002"), None)
-    StoredCommit(group='g', partition=TopicPartition(topic='t', partition=2), offset=None, committed_ms=None)
+    StoredCommit(group='g', partition=TopicPartition(topic='t', partition=2), offset=None)
     """
     try:
         if key is None or _VERSION.unpack_from(key)[0] not in range(_LAST_KEY + 1):
@@ -65,22 +60,19 @@ def decode_commit(key: bytes | None, value: bytes | None) -> StoredCommit | None
         group, at = _text(key, _VERSION.size)
         topic, at = _text(key, at)
         partition = TopicPartition(topic, _PARTITION.unpack_from(key, at)[0])
-        offset, committed_ms = (None, None) if value is None else _decode_value(value)
+        offset = None if value is None else _decode_offset(value)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"a record of {OFFSETS_TOPIC} is malformed: {error}") from None
-    return StoredCommit(group, partition, offset, committed_ms)
+    return StoredCommit(group, partition, offset)
 
 
-def _decode_value(value: bytes) -> tuple[int, int]:
+def _decode_offset(value: bytes) -> int:
+    """The offset, which is the first field in each version."""
     (version,) = _VERSION.unpack_from(value)
     if not 0 <= version <= _LAST_VALUE:
         raise ValueError(f"a record of {OFFSETS_TOPIC} has version {version}, which is not known")
-    (offset,) = _OFFSET.unpack_from(value, _VERSION.size)
-    at = _VERSION.size + _OFFSET.size
-    if version >= _WITH_LEADER_EPOCH:
-        at += _LEADER_EPOCH.size
-    at = _end_of_compact_text(value, at) if version >= _FIRST_FLEXIBLE else _text(value, at)[1]
-    return offset, _OFFSET.unpack_from(value, at)[0]
+    offset: int = _OFFSET.unpack_from(value, _VERSION.size)[0]
+    return offset
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -89,14 +81,3 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     if length < 0 or end > len(data):
         raise IndexError(f"a text of {length} bytes at byte {at} of {len(data)}")
     return data[begin:end].decode(), end
-
-
-def _end_of_compact_text(data: bytes, at: int) -> int:
-    """The length plus one has seven bits in each byte, the lowest first; the eighth is set if more follow."""
-    length = shift = 0
-    while True:
-        byte = data[at]
-        length |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return at + length - 1

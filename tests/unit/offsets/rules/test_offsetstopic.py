@@ -38,8 +38,8 @@ VALUES = {
 def test_each_version_is_decoded(version, group, topic, partition, offset, metadata):
     key = struct.pack(">h", 1) + text(group) + text(topic) + struct.pack(">i", partition)
     value = struct.pack(">h", version) + VALUES[version](offset, metadata, 1234)
-    assert decode_commit(key, value) == (group, TopicPartition(topic, partition), offset, 1234)
-    assert decode_commit(key, None) == (group, TopicPartition(topic, partition), None, None)
+    assert decode_commit(key, value) == (group, TopicPartition(topic, partition), offset)
+    assert decode_commit(key, None) == (group, TopicPartition(topic, partition), None)
 
 
 def test_records_of_other_kinds_are_no_commits():
@@ -53,13 +53,6 @@ def test_damaged_records_are_refused(key, value):
         decode_commit(struct.pack(">h", 1) + key, value)
     except ValueError:
         return
-
-
-@pytest.mark.parametrize("length", [0, 126, 127, 16382, 16383, 70_000])
-def test_a_text_of_any_length_is_skipped(length):
-    key = struct.pack(">h", 1) + text("g") + text("t") + struct.pack(">i", 0)
-    value = struct.pack(">h", 4) + VALUES[4](5, "a" * length, 1234)
-    assert decode_commit(key, value) == ("g", TopicPartition("t", 0), 5, 1234)
 
 
 @pytest.mark.parametrize("length", [-1, -2, 100, 32767])
