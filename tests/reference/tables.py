@@ -50,6 +50,8 @@ def _default(row: Property, default: object) -> str:
         return row.default_text
     if default is dataclasses.MISSING:
         return "**required**"
+    if default is None:
+        return "none"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`" if default != "" else "empty"
 
 

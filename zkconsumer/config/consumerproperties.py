@@ -133,7 +133,6 @@ class ConsumerProperties:
         "session timeout after it was shut down, and gets the same partitions if it comes back meanwhile. Needs "
         "brokers since 2.3.",
         ours=True,
-        default_text="none",
     )
     group_share: bool = declare(
         True,
@@ -211,11 +210,9 @@ class ConsumerProperties:
         "use the same principal.",
         ours=True,
     )
-    zookeeper_digest_username: str | None = declare(
-        None, "User for ZooKeeper's digest scheme.", ours=True, default_text="none"
-    )
+    zookeeper_digest_username: str | None = declare(None, "User for ZooKeeper's digest scheme.", ours=True)
     zookeeper_digest_password: str | None = declare(
-        None, "Password for ZooKeeper's digest scheme.", ours=True, secret=True, default_text="none"
+        None, "Password for ZooKeeper's digest scheme.", ours=True, secret=True
     )
     zookeeper_digest: str | None = declare(
         None,
@@ -229,12 +226,9 @@ class ConsumerProperties:
         "SASL mechanism for ZooKeeper; needs the package pure-sasl; for GSSAPI see docs/security.md.",
         ("DIGEST-MD5", "GSSAPI"),
         ours=True,
-        default_text="none",
     )
-    zookeeper_sasl_username: str | None = declare(None, "User for SASL to ZooKeeper.", ours=True, default_text="none")
-    zookeeper_sasl_password: str | None = declare(
-        None, "Password for SASL to ZooKeeper.", ours=True, secret=True, default_text="none"
-    )
+    zookeeper_sasl_username: str | None = declare(None, "User for SASL to ZooKeeper.", ours=True)
+    zookeeper_sasl_password: str | None = declare(None, "Password for SASL to ZooKeeper.", ours=True, secret=True)
     zookeeper_ssl_client_enable: bool = declare(False, "Connect to ZooKeeper by TLS.", ours=True)
     zookeeper_ssl_ca_location: str | None = declare(
         None,
@@ -242,15 +236,9 @@ class ConsumerProperties:
         ours=True,
         default_text="the system's",
     )
-    zookeeper_ssl_certificate_location: str | None = declare(
-        None, "PEM file of this client's certificate.", ours=True, default_text="none"
-    )
-    zookeeper_ssl_key_location: str | None = declare(
-        None, "PEM file of this client's key.", ours=True, default_text="none"
-    )
-    zookeeper_ssl_key_password: str | None = declare(
-        None, "Password of this client's key.", ours=True, secret=True, default_text="none"
-    )
+    zookeeper_ssl_certificate_location: str | None = declare(None, "PEM file of this client's certificate.", ours=True)
+    zookeeper_ssl_key_location: str | None = declare(None, "PEM file of this client's key.", ours=True)
+    zookeeper_ssl_key_password: str | None = declare(None, "Password of this client's key.", ours=True, secret=True)
     zookeeper_ssl_check_hostname: bool = declare(
         True, "Require that the server's certificate matches its host name.", ours=True
     )
@@ -315,15 +303,11 @@ class ConsumerProperties:
         ours=True,
         default_text="the system's",
     )
-    ssl_certificate_location: str | None = declare(
-        None, "PEM file of this client's certificate.", ours=True, default_text="none"
-    )
+    ssl_certificate_location: str | None = declare(None, "PEM file of this client's certificate.", ours=True)
     ssl_key_location: str | None = declare(
         None, "PEM file of this client's key.", ours=True, default_text="the certificate's file"
     )
-    ssl_key_password: str | None = declare(
-        None, "Password of this client's key.", ours=True, secret=True, default_text="none"
-    )
+    ssl_key_password: str | None = declare(None, "Password of this client's key.", ours=True, secret=True)
     ssl_endpoint_identification_algorithm: str = declare(
         "https", "With https, a broker's certificate must match its host name.", ("https", "none"), ours=True
     )
@@ -332,20 +316,14 @@ class ConsumerProperties:
         "SASL mechanism for brokers; GSSAPI needs the package gssapi and a ticket (docs/security.md).",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         ours=True,
-        default_text="none",
     )
-    sasl_username: str | None = declare(None, "User for PLAIN and SCRAM.", ours=True, default_text="none")
-    sasl_password: str | None = declare(
-        None, "Password for PLAIN and SCRAM.", ours=True, secret=True, default_text="none"
-    )
-    sasl_oauthbearer_token: str | None = declare(
-        None, "Token for OAUTHBEARER.", ours=True, secret=True, default_text="none"
-    )
+    sasl_username: str | None = declare(None, "User for PLAIN and SCRAM.", ours=True)
+    sasl_password: str | None = declare(None, "Password for PLAIN and SCRAM.", ours=True, secret=True)
+    sasl_oauthbearer_token: str | None = declare(None, "Token for OAUTHBEARER.", ours=True, secret=True)
     sasl_oauthbearer_token_provider: str | None = declare(
         None,
         "Function that returns the token for OAUTHBEARER, as module:function; called for each connection.",
         ours=True,
-        default_text="none",
     )
     sasl_kerberos_service_name: str = declare("kafka", "Kerberos service of the brokers, for GSSAPI.", ours=True)
     isolation_level: str = declare(

@@ -32,7 +32,7 @@ class Property:
         maximum: largest legal integer.
         ours: True for a property that the JVM consumer does not have.
         secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
-        default_text: what the reference shows where the default is computed.
+        default_text: what the reference shows where the default is computed; None shows the default.
         many: True if the value may be several of the allowed texts, divided by commas.
     """
 
