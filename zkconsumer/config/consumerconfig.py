@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zkconsumer.config.consumerproperties import RENAMED, ConsumerProperties
-from zkconsumer.config.propertydef import Property, parse, property_of
+from zkconsumer.config.propertydef import Property, parse
 from zkconsumer.errors import ConfigError, MissingProperty
 
 _log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class ConsumerConfig(ConsumerProperties):
         return getattr(self, name.replace(".", "_"))
 
 
-PROPERTIES: Mapping[str, Property] = {f.name: property_of(f) for f in dataclasses.fields(ConsumerConfig)}
+PROPERTIES: Mapping[str, Property] = {f.name: Property.of(f) for f in dataclasses.fields(ConsumerConfig)}
 """Every property by attribute name, in the order of the reference."""
 
 

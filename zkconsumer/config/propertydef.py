@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 REQUIRED = object()
 """Stands for the default of a property that must be given."""
@@ -46,6 +46,12 @@ class Property:
     default_text: str | None = None
     many: bool = False
 
+    @classmethod
+    def of(cls, declared: Field[Any]) -> Self:
+        """The row that :func:`declare` made of a field of a module with postponed annotations."""
+        kind = declared.metadata["kind"] or _TYPES[str(declared.type).partition(" ")[0]]
+        return cls(name=declared.name.replace("_", "."), **{**declared.metadata, "kind": kind})
+
 
 def declare(default: object, doc: str, choices: tuple[str, ...] | None = None, **details: Any) -> Any:
     """A dataclass field for a property, whose name and type those of the field are; see :class:`Property`."""
@@ -53,12 +59,6 @@ def declare(default: object, doc: str, choices: tuple[str, ...] | None = None, *
     if default is REQUIRED:
         return field(metadata=metadata)
     return field(default=default, repr=not details.get("secret", False), metadata=metadata)
-
-
-def property_of(declared: Field[Any]) -> Property:
-    """The row that :func:`declare` made of a field of a module with postponed annotations."""
-    kind = declared.metadata["kind"] or _TYPES[str(declared.type).partition(" ")[0]]
-    return Property(name=declared.name.replace("_", "."), **{**declared.metadata, "kind": kind})
 
 
 def parse(row: Property, value: object) -> Any:
