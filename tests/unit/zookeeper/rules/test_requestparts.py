@@ -19,5 +19,5 @@ def test_an_item_that_is_too_large_is_alone():
 
 
 def test_items_that_belong_together_are_not_parted():
-    assert list(in_parts(range(5), 3, lambda _: 1, 2)) == [[0, 1], [2, 3], [4]]
+    assert list(in_parts(range(5), 3, lambda _: 1, 2)) == [[0, 1], [2, 3, 4]]
     assert sizes(range(4), 4000, lambda _: MOST_BYTES // 3, 2) == [2, 2]
