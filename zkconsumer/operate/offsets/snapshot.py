@@ -24,7 +24,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, plan_digest
-from zkconsumer.operate.offsets.rules.writestate import FOLLOWING, WriteState
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
@@ -202,7 +202,6 @@ class SnapshotFile:
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _put(self, snapshot: Snapshot, put: Callable[[], None]) -> None:
-        assert snapshot.state in FOLLOWING[self.state], f"{snapshot.state} does not follow {self.state}"
         put()
         self.snapshot = snapshot
 

@@ -105,11 +105,3 @@ def test_the_file_records_how_far_a_write_has_come(tmp_path):
     for state in (WriteState.COMPLETE, WriteState.UNDOING, WriteState.UNDONE):
         file.mark(state)
         assert SnapshotFile(path, is_new=False).snapshot == replace(SNAPSHOT, state=state)
-
-
-def test_a_state_that_cannot_follow_is_an_error(tmp_path):
-    file = SnapshotFile(tmp_path / "plan.snapshot.json", is_new=False)
-    file.begin(SNAPSHOT)
-    file.mark(WriteState.COMPLETE)
-    with pytest.raises(AssertionError, match="undone does not follow complete"):
-        file.mark(WriteState.UNDONE)
