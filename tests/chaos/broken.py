@@ -11,8 +11,8 @@ from zkconsumer.group.groupprotocol import NextAssignment
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rebalanceloop import RebalanceLoop
 from zkconsumer.group.rebalancer import Rebalancer
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset

@@ -23,8 +23,8 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.groupdescription import describe_group
 from zkconsumer.operate.groups.groupdocuments import description_document
+from zkconsumer.operate.groups.groupremoval import deletions
 from zkconsumer.operate.groups.groupverification import rebalance_findings
-from zkconsumer.operate.groups.groupwrites import deletions
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths

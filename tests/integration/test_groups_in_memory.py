@@ -6,7 +6,7 @@ from tests.fixtures.groupsinmemory import BrokersInMemory
 from tests.fixtures.waiting import eventually
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.errorcodes import error_name
 
 pytestmark = pytest.mark.integration

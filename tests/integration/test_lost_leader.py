@@ -9,8 +9,8 @@ import pytest
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.sandbox.ensemble import EnsembleMember

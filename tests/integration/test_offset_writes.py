@@ -13,7 +13,7 @@ from tests.fixtures.zookeeper import connected
 from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.groups.groupwrites import plan_clean, plan_delete, plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_clean, plan_delete, plan_rename
 from zkconsumer.operate.offsets.grouphold import LONGEST_S
 from zkconsumer.operate.offsets.offsetfiles import FileRefused, parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
@@ -22,7 +22,7 @@ from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
-from zkconsumer.zookeeper.expiry import expire
+from zkconsumer.zookeeper.forcedexpiry import expire
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.writing import plan_lines
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute

@@ -11,9 +11,9 @@ from tests.fixtures.clusterinturns import ClusterInTurns
 from tests.fixtures.groupmodel import GroupModel
 from tests.fixtures.polledgroupmodel import PolledGroupModel
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.zookeeper.session import ZkSession
 
 SETTINGS = settings(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember, JoinStep
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription

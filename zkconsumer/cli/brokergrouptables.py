@@ -9,7 +9,7 @@ from zkconsumer.cli.grouptables import MISSING, column_width, number_cell
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.operate.groups.brokergroups import BrokerGroup, BrokerGroupDescription
+    from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, ObservedBrokerGroup
     from zkconsumer.operate.groups.groupdescription import PartitionDescription
     from zkconsumer.wire.rules.describedgroup import DescribedMember
 
@@ -17,7 +17,7 @@ _WITHOUT_MEMBERS: Final = "Empty"
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
-def notice(group: BrokerGroup) -> str | None:
+def notice(group: ObservedBrokerGroup) -> str | None:
     """What kafka-consumer-groups says of a group ahead of its table; None if nothing."""
     if group.described.state == _WITHOUT_MEMBERS:
         return f"Consumer group '{printable(group.group)}' has no active members."
@@ -82,7 +82,7 @@ def _member_cells(group: str, member: DescribedMember, *, with_instance: bool) -
     return (*shown, printable(member.client_id), str(len(member.assigned)))
 
 
-def state_table(group: BrokerGroup) -> Iterator[str]:
+def state_table(group: ObservedBrokerGroup) -> Iterator[str]:
     """Lines of ``kafka-consumer-groups --describe --state``."""
     broker = group.coordinator
     coordinator = MISSING if broker is None else f"{broker.host}:{broker.port}  ({broker.id})"

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.observedgroup import GroupSource
 
 _ELSEWHERE = {
-    "clean": "zkconsumer.cli.groupwrites:clean",
-    "delete": "zkconsumer.cli.groupwrites:delete",
+    "clean": "zkconsumer.cli.groupremoval:clean",
+    "delete": "zkconsumer.cli.groupremoval:delete",
     "describe": "zkconsumer.cli.groupdescribe:describe",
     "explain": "zkconsumer.cli.groupexplain:explain",
-    "rename": "zkconsumer.cli.groupwrites:rename",
+    "rename": "zkconsumer.cli.groupremoval:rename",
     "status": "zkconsumer.cli.grouplag:status",
     "watch": "zkconsumer.cli.grouplag:watch",
 }

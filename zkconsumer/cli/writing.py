@@ -253,7 +253,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
 
 def plan_lines(plan: WritePlan) -> Iterator[str]:
     """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums."""
-    from zkconsumer.operate.offsets.rules.offsetreset import sums
+    from zkconsumer.operate.offsets.rules.offsetmoves import sums
 
     for group in plan.groups:
         yield "" if len(plan.groups) == 1 else escaped(f"\nGROUP {group.change.group}").replace("\\n", "\n", 1)

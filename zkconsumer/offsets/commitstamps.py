@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import Stamp, TopicPartition
-from zkconsumer.zookeeper.fencedtransactions import Outcomes
+from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import StampNode

@@ -20,7 +20,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     written_by_others,
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
-from zkconsumer.zookeeper.fencedtransactions import Outcomes
+from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession

@@ -12,7 +12,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_group
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.zookeeper.expiry import expire
+from zkconsumer.zookeeper.forcedexpiry import expire
 from zkconsumer.zookeeper.session import ZkSession
 
 _DEFAULTS: Final[dict[str, Any]] = {

@@ -41,7 +41,7 @@ from zkconsumer.zookeeper.reads import Znode, ZnodeReads
 if TYPE_CHECKING:  # what only reads needs no transactions
     from zkconsumer.zookeeper.access import Access
     from zkconsumer.zookeeper.ephemerals import Created
-    from zkconsumer.zookeeper.fencedtransactions import Outcomes
+    from zkconsumer.zookeeper.partialtransactions import Outcomes
     from zkconsumer.zookeeper.transaction import Conflict, Operation
 
 _log = logging.getLogger(__name__)
@@ -418,9 +418,9 @@ class ZkSession(ZnodeReads):
             ZooKeeperUnavailable: no answer; whether the last transaction was done is unknown.
             ZooKeeperRefused: too many were refused to try the others one by one.
         """
-        from zkconsumer.zookeeper.fencedtransactions import FencedTransactions
+        from zkconsumer.zookeeper.partialtransactions import PartialTransactions
 
-        transactions = FencedTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
+        transactions = PartialTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
         return transactions.run(fence, operations, insist, together)
 
     def commit_changes(self, fence: str, changes: Sequence[Operation]) -> Conflict | None:

@@ -1,6 +1,6 @@
 """Transactions: conditional writes that are done all or none, behind a fence; and what stopped one that was not done.
 
-Every transaction that this package sends is built here. :mod:`~zkconsumer.zookeeper.fencedtransactions` skips what
+Every transaction that this package sends is built here. :mod:`~zkconsumer.zookeeper.partialtransactions` skips what
 cannot be done, :mod:`~zkconsumer.zookeeper.ephemerals` creates missing parents.
 """
 

@@ -3,7 +3,7 @@
 from zkconsumer.cli.brokergrouptables import member_table, offset_table, state_table
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.groups.brokergroups import BrokerGroup, describe_group
+from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup, describe_group
 from zkconsumer.operate.groups.groupdocuments import broker_description_document
 from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
@@ -17,7 +17,7 @@ LOGS = Logs({}, {T0: 9, T1: 9, T2: 9})
 def group(*members, offsets=(), state="Stable"):
     described = DescribedGroup("classic", state, "range", members)
     stored = {partition: StoredOffset(offset) for partition, offset in offsets}
-    return BrokerGroup("g", described, Broker(3, "b", 9092), stored)
+    return ObservedBrokerGroup("g", described, Broker(3, "b", 9092), stored)
 
 
 def described(*members):

@@ -13,7 +13,7 @@ from zkconsumer.cli.main import command
 from zkconsumer.cli.writing import Writing, parse_topics, plan_document, plan_lines, run, show_end
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, Snapshot, SnapshotFile
 from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport

@@ -22,7 +22,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
 )
 from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, EpochMember
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient

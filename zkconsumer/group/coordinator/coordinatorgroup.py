@@ -29,7 +29,7 @@ from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.registration import MemberRegistration
-from zkconsumer.group.zookeeper.sessionprotocol import SessionParts, SessionProtocol
+from zkconsumer.group.zookeeper.zookeeperprotocol import SessionParts, ZooKeeperProtocol
 from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
@@ -57,11 +57,11 @@ class _NamedBrokers(NamedTuple):
     until: float
 
 
-class CoordinatorGroup(SessionProtocol):
+class CoordinatorGroup(ZooKeeperProtocol):
     """One member's registration, command, claims and lease. Threads and errors are those of the protocol.
 
     Args:
-        config, consumer_id, signal, parts: see :class:`SessionProtocol`.
+        config, consumer_id, signal, parts: see :class:`ZooKeeperProtocol`.
         make_coordinator: makes the member's part in leading the group.
 
     Attributes:

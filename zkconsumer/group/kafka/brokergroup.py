@@ -256,7 +256,7 @@ class BrokerGroup:
 
     @property
     def release_s(self) -> float:
-        """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.deliverylease.BrokerLease.release_s>`."""
+        """See :meth:`BrokerLease.release_s <zkconsumer.group.kafka.rules.brokerlease.BrokerLease.release_s>`."""
         return self._membership.read(lambda member: member.lease.release_s)
 
     @property

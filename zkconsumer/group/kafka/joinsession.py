@@ -17,7 +17,7 @@ from zkconsumer.group.kafka.grouperrors import group_error
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, leave_group
 from zkconsumer.group.kafka.heartbeats import Heartbeats
 from zkconsumer.group.kafka.joinconversation import JoinConversation
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember, JoinIntent
 from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment

@@ -13,8 +13,8 @@ from typing import Final
 
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode

@@ -28,14 +28,14 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
-from zkconsumer.group.zookeeper.sessionprotocol import SessionParts, SessionProtocol
+from zkconsumer.group.zookeeper.zookeeperprotocol import SessionParts, ZooKeeperProtocol
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.transaction import lost_fence
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
-class ZooKeeperGroup(SessionProtocol):
-    """One member's registration, claims and lease; for the arguments see :class:`SessionProtocol`.
+class ZooKeeperGroup(ZooKeeperProtocol):
+    """One member's registration, claims and lease; for the arguments see :class:`ZooKeeperProtocol`.
 
     Threads and errors are those of the protocol.
     """
@@ -70,13 +70,13 @@ class ZooKeeperGroup(SessionProtocol):
         return len(self._group_reader.member_ids(self._group)) > 1
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
-        """As of :class:`SessionProtocol`; after a conflict the view is valid: only former owners have to release."""
+        """As of :class:`ZooKeeperProtocol`; after a conflict the view is valid: only former owners have to release."""
         if not isinstance(failure, OwnershipConflict):
             self._shares.forget_view()
         super().pause(failure, starting=starting)
 
     def _settle(self, *, unless_alone: bool = False) -> None:
-        """As of :class:`SessionProtocol`, at most for the longest time allowed (adr/0005)."""
+        """As of :class:`ZooKeeperProtocol`, at most for the longest time allowed (adr/0005)."""
         super()._settle(unless_alone=unless_alone)
         backoff_ms = self._config.rebalance_backoff_ms
         deadline = self._clock() + longest_settling_seconds(backoff_ms)

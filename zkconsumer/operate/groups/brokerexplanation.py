@@ -11,7 +11,7 @@ from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_group
 from zkconsumer.operate.groups.bothhomes import Explained
-from zkconsumer.operate.groups.brokergroups import BrokerGroup, BrokerGroups
+from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import describe_replicas, explain_brokers, explain_surroundings
 from zkconsumer.operate.groups.finding import Finding
@@ -32,7 +32,7 @@ def verify_broker_group(config: ConsumerConfig, group: str) -> Explained[str]:
     return Explained(observed.live, list(assignment_findings(observed)))
 
 
-def assignment_findings(group: BrokerGroup) -> Iterator[str]:
+def assignment_findings(group: ObservedBrokerGroup) -> Iterator[str]:
     """What is wrong with the assignment of a group, one sentence each."""
     if not group.live:
         yield f"no consumer of group {group.group} is a member"
@@ -45,12 +45,12 @@ def assignment_findings(group: BrokerGroup) -> Iterator[str]:
         yield f"no member has partition {partition}"
 
 
-def _unassigned(group: BrokerGroup) -> list[TopicPartition]:
+def _unassigned(group: ObservedBrokerGroup) -> list[TopicPartition]:
     every = (TopicPartition(topic, n) for topic in sorted(group.subscribed) for n in group.existing.get(topic, ()))
     return [partition for partition in every if partition not in group.owners]
 
 
-def explain_broker_group(group: BrokerGroup, facts: ClusterFacts) -> list[Finding]:
+def explain_broker_group(group: ObservedBrokerGroup, facts: ClusterFacts) -> list[Finding]:
     """Everything that keeps a group of brokers from consuming, in the order in which an operator would look.
 
     Args:
@@ -102,11 +102,11 @@ def two_homes(group: str, evidence: str) -> Finding:
     )
 
 
-def _command(group: BrokerGroup, *words: str) -> str:
+def _command(group: ObservedBrokerGroup, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", group.group])
 
 
-def _state(group: BrokerGroup) -> Iterator[Finding]:
+def _state(group: ObservedBrokerGroup) -> Iterator[Finding]:
     if not group.live:
         yield Finding(
             "no-member",
@@ -124,7 +124,7 @@ def _state(group: BrokerGroup) -> Iterator[Finding]:
         )
 
 
-def _without_partitions(group: BrokerGroup) -> Iterator[Finding]:
+def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
     """Members that own nothing although the group is stable."""
     if group.described.state not in _SETTLED:
         return
@@ -151,7 +151,7 @@ def _without_partitions(group: BrokerGroup) -> Iterator[Finding]:
             )
 
 
-def _without_member(group: BrokerGroup) -> Iterator[Finding]:
+def _without_member(group: ObservedBrokerGroup) -> Iterator[Finding]:
     unassigned = _unassigned(group) if group.described.state in _SETTLED else []
     if unassigned:
         yield Finding(

@@ -1,4 +1,4 @@
-"""BrokerGroup: what the coordinator of a group of brokers reports of it, and the logs of its partitions."""
+"""ObservedBrokerGroup: what the coordinator of a group of brokers reports of it, and the logs of its partitions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 @dataclass(frozen=True)
-class BrokerGroup:
+class ObservedBrokerGroup:
     """A group that brokers coordinate, at one moment; an :class:`ObservedGroup`.
 
     Attributes:
@@ -149,11 +149,11 @@ class BrokerGroupDescription:
     Attributes:
         observed: the group.
         members: in the order of their ids.
-        partitions: in the order of :attr:`BrokerGroup.partitions`; an owner is a member id.
+        partitions: in the order of :attr:`ObservedBrokerGroup.partitions`; an owner is a member id.
         problems: what cannot be read, one sentence each.
     """
 
-    observed: BrokerGroup
+    observed: ObservedBrokerGroup
     members: tuple[DescribedGroupMember, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...]
@@ -245,7 +245,7 @@ class BrokerGroups:
         of_groups = (problem for group in observed.values() for problem in group.problems)
         return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems))
 
-    def read(self, groups: Collection[str]) -> tuple[dict[str, BrokerGroup], dict[str, ZkConsumerError]]:
+    def read(self, groups: Collection[str]) -> tuple[dict[str, ObservedBrokerGroup], dict[str, ZkConsumerError]]:
         """Groups by name, in the order given; and why others cannot be read, or that they do not exist.
 
         Without the topic of offsets none exists, and the question for a coordinator would create it.
@@ -264,7 +264,7 @@ class BrokerGroups:
                 )
         return self._with_existing({name: observed[name] for name in groups if name not in failures}), failures
 
-    def required(self, group: str) -> BrokerGroup:
+    def required(self, group: str) -> ObservedBrokerGroup:
         """One group.
 
         Raises:
@@ -276,7 +276,7 @@ class BrokerGroups:
             raise failures[group]
         return groups[group]
 
-    def _with_existing(self, groups: dict[str, BrokerGroup]) -> dict[str, BrokerGroup]:
+    def _with_existing(self, groups: dict[str, ObservedBrokerGroup]) -> dict[str, ObservedBrokerGroup]:
         """Groups with the partitions of their topics, and what is missing of them."""
         answer = self.asked.existing({topic for group in groups.values() for topic in group.topics})
         completed = {}
@@ -291,21 +291,23 @@ class BrokerGroups:
             completed[name] = replace(known, problems=(*group.problems, *problems))
         return completed
 
-    def logs(self, groups: Collection[BrokerGroup], *, with_starts: bool = True) -> tuple[Logs, tuple[str, ...]]:
+    def logs(
+        self, groups: Collection[ObservedBrokerGroup], *, with_starts: bool = True
+    ) -> tuple[Logs, tuple[str, ...]]:
         """The logs of all partitions of groups, and what is unknown of them."""
         partitions = {partition for group in groups for partition in group.partitions if group.exists(partition)}
         answer = self.asked.logs(partitions, with_starts=with_starts)
         return answer.found, answer.problems
 
 
-def _observe(group: str, coordinator: OffsetCoordinator) -> BrokerGroup:
+def _observe(group: str, coordinator: OffsetCoordinator) -> ObservedBrokerGroup:
     described = described_group(coordinator.coordinator, group)
     assigned = {partition for member in described.members for partition in member.assigned}
     stored = committed_answer(coordinator.fetch_known(assigned))  # brokers before 0.10.2 tell named partitions' only
-    return BrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
+    return ObservedBrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
 
 
-def _samples(group: BrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
+def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
     samples = {}
     for partition in group.partitions:
         stored, owner = group.offsets.get(partition), group.owners.get(partition)
@@ -321,7 +323,7 @@ def _samples(group: BrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, 
     return samples
 
 
-def describe_group(group: BrokerGroup, logs: Logs, problems: tuple[str, ...]) -> BrokerGroupDescription:
+def describe_group(group: ObservedBrokerGroup, logs: Logs, problems: tuple[str, ...]) -> BrokerGroupDescription:
     """A group and its lags.
 
     Args:

@@ -16,7 +16,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
-from zkconsumer.operate.groups.brokergroups import BrokerGroup
+from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.groups.clientquotas import describe_quotas
 from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, StoredOffsetNode
@@ -171,7 +171,7 @@ def read_cluster_facts(
 
 
 def read_broker_facts(
-    config: ConsumerConfig, asked: BrokerOffsets, group: BrokerGroup, *, metrics: Sequence[str] = ()
+    config: ConsumerConfig, asked: BrokerOffsets, group: ObservedBrokerGroup, *, metrics: Sequence[str] = ()
 ) -> ClusterFacts:
     """Look around a group of brokers; as :func:`read_cluster_facts`, without what ZooKeeper has.
 

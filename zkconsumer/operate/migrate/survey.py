@@ -15,7 +15,7 @@ from zkconsumer.operate.groups.groupdescription import existing_partitions, read
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.writeplan import outdated_offsets
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup

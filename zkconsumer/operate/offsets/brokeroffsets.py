@@ -11,7 +11,7 @@ from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.wire.fields import is_encodable

@@ -21,7 +21,7 @@ from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata

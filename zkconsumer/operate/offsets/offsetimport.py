@@ -13,7 +13,7 @@ from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 from zkconsumer.operate.offsets.writeplan import (
     GroupPlan,
     Guards,

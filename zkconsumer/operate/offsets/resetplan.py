@@ -10,7 +10,8 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
-from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow, ResetSpec, reset_offset
+from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec, reset_offset
 from zkconsumer.operate.offsets.writeplan import (
     Guards,
     WritePlan,

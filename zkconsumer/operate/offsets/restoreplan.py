@@ -14,7 +14,7 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fres
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, OffsetRow
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import (
     GroupChange,
     KafkaChange,

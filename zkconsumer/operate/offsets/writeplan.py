@@ -26,7 +26,7 @@ from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
-from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
+from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths

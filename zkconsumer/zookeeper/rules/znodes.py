@@ -1,7 +1,8 @@
-"""The bytes of every znode that the consumer reads or writes, and the paths of those of brokers.
+"""The bytes of the znodes of groups, and the bytes and paths of those of brokers.
 
 The bytes are those of the JVM consumer (jvm-consumer.md#zookeeper-layout): other members, tools and monitors read them.
-The paths of a group's znodes are in ``zookeeper/rules/grouppaths.py``. No other file has these paths and bytes.
+The paths of a group's znodes are in ``zookeeper/rules/grouppaths.py``, the bytes of what a coordinator
+of ours writes in ``group/coordinator/rules/coordinatorznodes.py``. No other file has these paths and bytes.
 """
 
 from __future__ import annotations

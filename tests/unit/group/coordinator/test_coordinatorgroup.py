@@ -15,7 +15,7 @@ from zkconsumer.group.groupprotocol import NoNeed
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths

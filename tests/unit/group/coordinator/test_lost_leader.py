@@ -10,8 +10,8 @@ from kazoo.protocol.serialization import Delete
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
 

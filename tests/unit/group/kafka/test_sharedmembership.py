@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from zkconsumer.errors import InstanceIdInUse
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, GenerationMember
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 

@@ -8,7 +8,7 @@ from tests.unit.operate.groups.test_everygroup import T0, T1, at_brokers
 from zkconsumer.model import Broker
 from zkconsumer.operate.groups.bothhomes import Explained, counting_findings
 from zkconsumer.operate.groups.brokerexplanation import assignment_findings, explain_broker_group, two_homes
-from zkconsumer.operate.groups.brokergroups import BrokerGroup
+from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
@@ -29,7 +29,9 @@ def kinds(group, **facts):
 
 def of_members(*members, state="Stable", existing=None):
     described = DescribedGroup("classic", state, "range", members)
-    return BrokerGroup("g", described, Broker(1, "h", 9), {}, existing={"t": (0, 1)} if existing is None else existing)
+    return ObservedBrokerGroup(
+        "g", described, Broker(1, "h", 9), {}, existing={"t": (0, 1)} if existing is None else existing
+    )
 
 
 def member(name, *assigned, topics=("t",)):

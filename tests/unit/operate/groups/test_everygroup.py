@@ -7,7 +7,7 @@ from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError, Zk
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.groups.brokergroups import BrokerGroup, describe_group
+from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup, describe_group
 from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.everygroup import EveryGroup, GroupInBoth
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
@@ -29,7 +29,7 @@ def at_brokers(*assigned, name="g", offsets=(), topics=("t",), existing=None):
     members = (DescribedMember("m", "c", None, frozenset(assigned), "/h", topics),) if assigned else ()
     described = DescribedGroup("classic", "Stable" if assigned else "Empty", "range", members)
     stored = {partition: StoredOffset(offset) for partition, offset in offsets}
-    return BrokerGroup(name, described, None, stored, existing={"t": (0, 1)} if existing is None else existing)
+    return ObservedBrokerGroup(name, described, None, stored, existing={"t": (0, 1)} if existing is None else existing)
 
 
 def sample(partition_owner, *, is_live):

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, Servers
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.resetplan import plan_reset

@@ -11,7 +11,7 @@ from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerErr
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, offsets_answer
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.listoffsetsmessages import Offsets
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")

@@ -12,7 +12,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import WriteRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupwrites import plan_delete
+from zkconsumer.operate.groups.groupremoval import plan_delete
 from zkconsumer.operate.migrate import mirror as migrationmirror
 from zkconsumer.operate.migrate import run as migrationrun
 from zkconsumer.operate.migrate.mirror import Mirror

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.errors import WriteRefused
-from zkconsumer.operate.groups.groupwrites import plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets.offsetexport import export_offsets
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets

@@ -8,7 +8,7 @@ from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupwrites import plan_delete
+from zkconsumer.operate.groups.groupremoval import plan_delete
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset

@@ -8,7 +8,7 @@ from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupwrites import plan_delete, plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute

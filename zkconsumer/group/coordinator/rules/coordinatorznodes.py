@@ -1,7 +1,7 @@
-"""The znodes of ``group.protocol=coordinator``: their paths and bytes (adr/0017).
+"""The bytes of the znodes of ``group.protocol=coordinator`` (adr/0017).
 
-They are below ``/consumers/G/zkconsumer/coordinator``. Only members with this protocol know them; ``ids``, ``owners``
-and ``offsets`` are those of ``zookeeper/rules/znodes.py``.
+Their paths are in ``zookeeper/rules/coordinatorpaths.py``: they are below ``/consumers/G/zkconsumer/coordinator``. Only
+members with this protocol know them; ``ids``, ``owners`` and ``offsets`` are those of ``zookeeper/rules/znodes.py``.
 """
 
 from __future__ import annotations

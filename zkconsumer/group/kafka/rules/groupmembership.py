@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.group.kafka.rules.deliverylease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
+from zkconsumer.group.kafka.rules.brokerlease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import CommitIdentity
 

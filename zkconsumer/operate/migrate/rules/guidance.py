@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
 
 
 class Evidence(Enum):

@@ -13,7 +13,7 @@ from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs, recreated_topics
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 Missing = Literal["fail", "earliest", "latest"]

@@ -19,7 +19,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     why_not_migrated,
 )
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 _MOST_FAILURES: Final = 3

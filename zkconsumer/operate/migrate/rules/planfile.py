@@ -10,7 +10,7 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import check_ends, parse_end
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Missing, Place, PlannedPartition
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 
 _KIND: Final = "zkconsumer migration plan"
 _VERSION: Final = 1

@@ -14,7 +14,7 @@ from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.migrate.rules.migrationplan import choose_new
 from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark, mark_verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange, how_far
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
 
 
 def outside_logs(

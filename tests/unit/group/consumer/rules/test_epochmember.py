@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.errors import InstanceIdInUse, ProtocolError
 from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, LEAVING_FOR_A_WHILE, EpochMember, IdPartition
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity

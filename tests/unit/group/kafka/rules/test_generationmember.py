@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from zkconsumer.errors import InstanceIdInUse, RebalanceAwaited
-from zkconsumer.group.kafka.rules.deliverylease import BrokerLease
+from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, Beat, GenerationMember, JoinStep
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition

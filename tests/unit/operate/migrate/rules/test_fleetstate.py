@@ -6,7 +6,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Place, PlannedPartition
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark

@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.guidance import Evidence, Stage, WatchedPartition, guide
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 
 IDLE_IN_ZOOKEEPER = {"znode": 5}
 IN_ZOOKEEPER = {"znode": 9, "is_znode_written": True}

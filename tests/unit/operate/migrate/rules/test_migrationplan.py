@@ -21,7 +21,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     verify,
     why_not_migrated,
 )
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

@@ -15,7 +15,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     moves_back,
     pause_before_copy,
 )
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]

@@ -13,7 +13,7 @@ from zkconsumer.operate.migrate.rules.surveyverdict import (
     SurveyVerdict,
     survey,
 )
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 

@@ -10,7 +10,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, reverse_plan, reversed_ends
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]

@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, nearest_in_log, outside_logs, recreated_topics
-from zkconsumer.operate.offsets.rules.offsetreset import LogRange
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = LogRange(10, 100)

@@ -6,15 +6,12 @@ import pytest
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.rules import offsetreset
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow, how_far, sums
 from zkconsumer.operate.offsets.rules.offsetreset import (
-    LogRange,
-    OffsetRow,
     ResetSpec,
-    how_far,
     parse_datetime,
     parse_duration,
     reset_offset,
-    sums,
     time_before,
 )
 

@@ -1,4 +1,4 @@
-"""SessionProtocol: what the protocols over ZooKeeper share: the session, registration, ownership and the lease."""
+"""ZooKeeperProtocol: what the protocols over ZooKeeper share: the session, registration, ownership and the lease."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from zkconsumer.group.rules.rebalancetimes import (
 )
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.consumedtopics import ConsumedTopics
-from zkconsumer.group.zookeeper.deliverylease import Registered, SessionLease
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.registration import MemberRegistration
+from zkconsumer.group.zookeeper.sessionlease import Registered, SessionLease
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -44,11 +44,11 @@ _log: Final = logging.getLogger(__name__)
 _ALWAYS_THERE: Final = "/"
 
 MakeLease = Callable[[ZkSession, Registered, Callable[[], str], Callable[[], None], str], SessionLease]
-"""Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.deliverylease.SessionLease`."""
+"""Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.sessionlease.SessionLease`."""
 
 
 class SessionParts(TypedDict, total=False):
-    """The optional arguments of :class:`SessionProtocol`."""
+    """The optional arguments of :class:`ZooKeeperProtocol`."""
 
     zk: ZkSession | None
     make_lease: MakeLease
@@ -56,7 +56,7 @@ class SessionParts(TypedDict, total=False):
     cluster: ClusterSource | None
 
 
-class SessionProtocol(ABC):
+class ZooKeeperProtocol(ABC):
     """The part of a :class:`~zkconsumer.group.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
 
     Args:

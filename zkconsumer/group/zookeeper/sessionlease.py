@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from zkconsumer.group.leasewatch import LeaseWatch
-from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval
+from zkconsumer.group.rules.leasetimes import lease_deadline, probe_interval
 from zkconsumer.group.rules.rebalancetimes import retry_seconds
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.wire.rules.outage import Outage

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from zkconsumer.group.zookeeper.deliverylease import SessionLease
+from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.zookeeper.session import ProbeAnswer
 
 TIMEOUT_S = 10.0

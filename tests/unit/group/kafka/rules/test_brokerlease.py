@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from zkconsumer.group.kafka.rules.deliverylease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
+from zkconsumer.group.kafka.rules.brokerlease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
 
 LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
 

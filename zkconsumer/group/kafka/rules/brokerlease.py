@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from zkconsumer.group.rules.deliverylease import SHARE_OF_TIMEOUT
+from zkconsumer.group.rules.leasetimes import SHARE_OF_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _STORE = click.option(
 )
 def delete(writing: Writing, names: tuple[str, ...], topic: str | None, store: Any) -> None:
     """Delete groups without members from ZooKeeper, or what they store of a topic."""
-    from zkconsumer.operate.groups.groupwrites import plan_delete
+    from zkconsumer.operate.groups.groupremoval import plan_delete
 
     if not names and topic is None:
         raise click.UsageError("give --group, --topic or both")
@@ -58,7 +58,7 @@ def _deleted(names: tuple[str, ...], topic: str | None) -> list[str]:
 @_STORE
 def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
     """Give the offsets of a group to a group of another name, and delete the first."""
-    from zkconsumer.operate.groups.groupwrites import plan_rename
+    from zkconsumer.operate.groups.groupremoval import plan_rename
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
         return plan_rename(session, cluster, source, destination, store=store)
@@ -82,7 +82,7 @@ def clean(writing: Writing, age_ms: int, pattern: str | None) -> None:
 
     Offsets in Kafka stay, and so do groups with the mark of a migration.
     """
-    from zkconsumer.operate.groups.groupwrites import plan_clean
+    from zkconsumer.operate.groups.groupremoval import plan_clean
 
     def make(session: ZkSession, _cluster: Cluster) -> WritePlan:
         return plan_clean(session, age_ms, pattern)

@@ -16,7 +16,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
-from zkconsumer.operate.offsets.rules.offsetreset import OffsetRow
+from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
 from zkconsumer.operate.offsets.writeplan import (
     GroupPlan,

@@ -60,7 +60,7 @@ class Outcomes(dict[str, Outcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class FencedTransactions:
+class PartialTransactions:
     """Does operations in transactions that each check a fence first; operations that cannot be done are skipped.
 
     Args:

@@ -8,7 +8,7 @@ from tests.fixtures.groupsinmemory import BrokersInMemory, log, session_in_memor
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupwrites import plan_clean, plan_delete, plan_rename
+from zkconsumer.operate.groups.groupremoval import plan_clean, plan_delete, plan_rename
 
 DAY = 86_400.0
 

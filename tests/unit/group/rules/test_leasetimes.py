@@ -1,4 +1,4 @@
-from zkconsumer.group.rules.deliverylease import lease_deadline, probe_interval
+from zkconsumer.group.rules.leasetimes import lease_deadline, probe_interval
 
 
 def test_a_lease_lapses_before_the_session_and_after_several_probes():
