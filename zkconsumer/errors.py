@@ -371,6 +371,10 @@ class ProtocolError(ZkConsumerError):
     """A broker's answer does not fit the protocol version in use."""
 
 
+class NoCommonVersion(ProtocolError):
+    """A broker is too old, or too new, for a request."""
+
+
 class ConsumerTimeout(ZkConsumerError):
     """No message arrived within ``consumer.timeout.ms``; the stream can be iterated again."""
 

@@ -114,7 +114,7 @@ def status(
 
     window = samples or samples_for(interval)
     names = chosen_groups(connection, groups, of_all=of_all)
-    with _open_sampler(connection, window, storage) as sampler:
+    with _open_sampler(connection, window, storage, interval) as sampler:
         every = names or sampler.groups()
         sampler.sample(every, time.monotonic())
         sampler.missing(names)
@@ -133,10 +133,12 @@ def status(
 
 
 @contextlib.contextmanager
-def _open_sampler(connection: ToolConnection, window: int, storage: OffsetStorage) -> Iterator[LagSampler]:
+def _open_sampler(
+    connection: ToolConnection, window: int, storage: OffsetStorage, interval: float
+) -> Iterator[LagSampler]:
     from zkconsumer.operate.groups.lagsamples import LagSampler
 
-    with open_groups(connection, storage) as opened:
+    with open_groups(connection, storage, interval=interval) as opened:
         yield LagSampler(opened.source, window=window)
 
 
@@ -179,7 +181,7 @@ def watch(
 
     with (
         contextlib.suppress(KeyboardInterrupt),
-        _open_sampler(connection, samples or samples_for(interval), storage) as sampler,
+        _open_sampler(connection, samples or samples_for(interval), storage, interval) as sampler,
     ):
         view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
         with view.showing():

@@ -40,7 +40,8 @@ class LateSession:
 
     Args:
         config: how it is reached.
-        interval: seconds between samples, which do not wait longer for a connection.
+        interval: seconds between samples, which do not wait longer for a connection; infinite for a command that reads
+            once, and waits for ZooKeeper once.
     """
 
     def __init__(self, config: ConsumerConfig, interval: float = math.inf) -> None:
@@ -50,20 +51,28 @@ class LateSession:
         self._config = dataclasses.replace(config, zookeeper_connection_timeout_ms=longest_ms)
         self._opening = threading.Lock()
         self._session: ZkSession | None = None
+        self._reads_once = interval == math.inf
+        self._unavailable: ZooKeeperUnavailable | None = None
 
     def __call__(self) -> ZkSession:
         """The session; it is opened unless it is open.
 
         Raises:
-            ZooKeeperUnavailable: no server answers; another call tries again.
+            ZooKeeperUnavailable: no server answers; another call tries again, where samples are read.
             ZooKeeperRefused, ChrootMissing: see :meth:`ZkSession.open`.
         """
         from zkconsumer.zookeeper.session import ZkSession
 
         with self._opening:  # also while that waits for servers: a second session would have to wait, too
             if self._session is None:
+                if self._unavailable is not None:
+                    raise self._unavailable
                 session = ZkSession.from_config(self._config)
-                session.open()
+                try:
+                    session.open()
+                except ZooKeeperUnavailable as error:
+                    self._unavailable = error if self._reads_once else None
+                    raise
                 self._session = session
         if not self._session.connected:  # kazoo connects again; a request would wait for the session timeout
             raise ZooKeeperUnavailable(

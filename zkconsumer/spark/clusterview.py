@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import RetriableError, TopicUnreadable
 from zkconsumer.model import Broker, Topic, TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
 from zkconsumer.spark.rules.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _fetch(store: OffsetStore, topics: Mapping[str, Topic], origins: Mapping[str
     try:
         committed = store.fetch(sorted(_partitions(topics)))
         stored = store.stored(committed)
-        outdated = frozenset(p for p in committed if origins[p.topic].is_older(stored[p].mark))
+        outdated = of_earlier_topics(origins, {partition: stored[partition].mark for partition in committed})
         return _Stored(committed, outdated, store.refused())
     finally:
         store.close()

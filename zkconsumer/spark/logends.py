@@ -28,6 +28,7 @@ from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 
 _log = logging.getLogger(__name__)
 
+_SHORTEST_PAUSE_S: Final = 0.1
 _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -192,7 +193,7 @@ class LogEnds:
             }
             if not gone or time.monotonic() >= until:
                 return gone
-            self._wait(self._backoff_s)
+            self._wait(max(self._backoff_s, _SHORTEST_PAUSE_S))
 
     def require_described(self, topics: Collection[str]) -> None:
         """Ask a broker for topics that it may refuse to describe; those that do not exist are no error.

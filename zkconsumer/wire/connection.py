@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker
 from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.wire.apiversions import (
@@ -236,14 +236,14 @@ class BrokerConnection:
             newest: newest version that the caller can encode.
 
         Raises:
-            ProtocolError: there is no common version.
+            NoCommonVersion: there is none.
         """
         supported = self._ranges.get(api_key)
         if supported is None or supported[0] > newest or supported[1] < oldest:
             offer = (
                 "does not support it" if supported is None else f"supports versions {supported[0]} to {supported[1]}"
             )
-            raise ProtocolError(
+            raise NoCommonVersion(
                 f"no common version of {name} with {self}: this client has {oldest} to {newest}, the broker {offer}"
             )
         return min(newest, supported[1])

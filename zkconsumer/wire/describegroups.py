@@ -94,7 +94,8 @@ def list_groups(connection: BrokerConnection) -> dict[str, str]:
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the broker is older than 0.9, or refuses; the message has the reason.
+        NoCommonVersion: the broker is older than 0.9.
+        ProtocolError: it refuses; the message has the reason.
     """
     load_kafka_python()
     from kafka.protocol.admin import ListGroupsRequest

@@ -14,6 +14,7 @@ from zkconsumer.errors import (
     BrokerUnavailable,
     ConfigError,
     GroupMissing,
+    NoCommonVersion,
     ProtocolError,
     ZkConsumerError,
     name_some,
@@ -205,7 +206,8 @@ class BrokerGroups:
 
         Raises:
             BrokerUnavailable: no broker answers.
-            ProtocolError: the brokers coordinate no groups.
+            NoCommonVersion: the brokers coordinate no groups: all are older than 0.9.
+            ProtocolError: no broker lists its groups.
         """
         client, problems = self.asked.client, []
         self.asked.begin_round()
@@ -228,7 +230,7 @@ class BrokerGroups:
             else:
                 self._listed[broker.id] = frozenset(name for name, kind in listed.items() if kind in OF_CONSUMERS)
         if errors and len(errors) == len(brokers):
-            raise errors[0]
+            raise next((error for error in errors if not isinstance(error, NoCommonVersion)), errors[0])
         self.unlisted = tuple(problems)
         if not missing:
             self._listed = {broker.id: names for broker in brokers if (names := self._listed.get(broker.id))}

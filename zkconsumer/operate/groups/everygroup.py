@@ -6,7 +6,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from zkconsumer.errors import TRANSIENT, BrokerUnavailable, GroupMissing, ProtocolError, ZkConsumerError
+from zkconsumer.errors import (
+    TRANSIENT,
+    BrokerUnavailable,
+    GroupMissing,
+    NoCommonVersion,
+    ProtocolError,
+    ZkConsumerError,
+)
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.observedgroup import (
     BrokerState,
@@ -146,7 +153,7 @@ class Home:
             self.listed, self.unlisted = frozenset(self.source.names()), self.source.unlisted
         except NO_GROUP:
             self.listed, self.unlisted = frozenset(), ()
-        except TRANSIENT as error:
+        except (*TRANSIENT, ProtocolError) as error:  # for example while brokers load the topic of offsets
             self._silence, self.unlisted = error, (self._missing(error),)
         return self.listed or frozenset()
 
@@ -246,7 +253,7 @@ class EveryGroup:
         return GroupsLook(found, samples, failures, problems, partly_read)
 
 
-NO_GROUP: Final = (GroupMissing, ProtocolError)
+NO_GROUP: Final = (GroupMissing, NoCommonVersion)
 """What shows that brokers do not have a group; those before 0.9 have none."""
 
 

@@ -202,7 +202,9 @@ class LagRecorder:
             groups[name] = GroupSnapshot(observed, samples, self._window, rows, rebalances, unread)
             self._recorded[name] = RecordedGroup(rows, rebalances, observed)
         oldest_ms = at_ms - round(1000 * self._kept * self._interval)
-        self._recorded = {name: group for name, group in self._recorded.items() if group.rows[-1].at_ms > oldest_ms}
+        self._recorded = {
+            name: group for name, group in self._recorded.items() if name in groups or group.rows[-1].at_ms > oldest_ms
+        }
         return GroupsSnapshot(at, at_ms, seconds, self._interval, groups, sampler.problems)
 
 

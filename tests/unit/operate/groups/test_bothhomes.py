@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import BrokerUnavailable, GroupMissing, NoCommonVersion, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.operate.groups.bothhomes import Explained, Looks, look_in_both
 
 NO_ZOOKEEPER, NO_BROKER = ZooKeeperUnavailable("no server"), BrokerUnavailable("no broker")
@@ -32,7 +32,7 @@ def looked(in_znodes, at_brokers):
         (NO_ZOOKEEPER, "b", ["found b"], [ELSEWHERE.format("in ZooKeeper", "no server")]),
         (NO_ZOOKEEPER, "", ["found ", ELSEWHERE.format("in ZooKeeper", "no server")], []),
         ("z", NO_BROKER, ["found z", ELSEWHERE.format("at brokers", "no broker")], []),
-        ("z", ProtocolError("old"), ["found z"], []),
+        ("z", NoCommonVersion("old"), ["found z"], []),
         (MISSING, NO_BROKER, ["coordinator"], []),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_group_is_shown_with_what_is_unknown_of_the_other_home(in_znodes, at_b
         (NO_ZOOKEEPER, MISSING, "no server"),
         (NO_ZOOKEEPER, NO_BROKER, "no server"),
         (ZooKeeperRefused("no ACL"), "b", "no ACL"),
-        (MISSING, ProtocolError("old"), "exists neither in ZooKeeper nor at the brokers"),
+        (MISSING, NoCommonVersion("old"), "exists neither in ZooKeeper nor at the brokers"),
     ],
 )
 def test_why_a_group_is_found_nowhere(in_znodes, at_brokers, raised):

@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 
@@ -23,6 +25,8 @@ class Client:
         return SimpleNamespace(brokers=self.brokers, leaderless=self.leaderless)
 
     def ask(self, broker, _):
+        if isinstance(self.listed.get(broker.id), Exception):
+            raise self.listed[broker.id]
         if broker.id not in self.listed:
             raise BrokerUnavailable("silent")
         return dict.fromkeys(self.listed[broker.id], "consumer")
@@ -45,3 +49,18 @@ def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinate
         client.leaderless = {}
         client.listed[1] = ["a", "b"]
         assert groups.names() == ["a", "b"]
+
+
+def test_brokers_that_coordinate_no_groups_are_told_from_those_that_do_not_answer():
+    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
+    client, old, loading = Client(), NoCommonVersion("old"), ProtocolError("loading")
+    with BrokerGroups(config) as groups:
+        groups.asked.client.close()
+        groups.asked.client = client
+        client.close = lambda: None
+        client.listed = {1: old, 2: old}
+        with pytest.raises(NoCommonVersion):
+            groups.names()
+        client.listed = {1: old, 2: loading}
+        with pytest.raises(ProtocolError, match="loading"):
+            groups.names()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.groups import group_znodes
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, ProtocolError, ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, GroupMissing, NoCommonVersion, ProtocolError, ZkConsumerError
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -125,13 +125,29 @@ def test_brokers_that_list_nothing_are_a_problem():
 
 
 def test_brokers_before_0_9_have_no_groups():
-    old = ProtocolError("no common version")
+    old = NoCommonVersion("no common version")
     every = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old}, unavailable=old))
     assert every.names() == ["g"]
     assert (every.look(["g"], 0.0).partly_read, every.unlisted) == ({}, ())
     look = EveryGroup(Source([group_znodes()]), Source(failures={"g": old, "h": old})).look(["g", "h"], 0.0)
     assert (list(look.groups), look.partly_read) == (["g"], {})
     assert "neither in ZooKeeper nor at the brokers" in str(look.failures["h"])
+
+
+def test_brokers_that_load_their_groups_keep_those_of_the_last_answer():
+    brokers = Source([at_brokers(T0, name="h")])
+    every = EveryGroup(Source([group_znodes()]), brokers)
+    every.look(every.names(), 0.0)
+    brokers.unavailable = ProtocolError("does not list groups: COORDINATOR_LOAD_IN_PROGRESS")
+    assert every.names() == ["g", "h"]
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in every.unlisted[0]
+    assert set(every.look(every.names(), 1.0).failures) == {"h"}
+
+
+def test_a_malformed_answer_of_a_coordinator_does_not_show_that_the_group_is_missing():
+    error = ProtocolError("malformed")
+    look = EveryGroup(Source([group_znodes()]), Source(failures={"g": error, "h": error})).look(["g", "h"], 0.0)
+    assert (look.failures, look.partly_read) == ({"h": error}, {"g": error})
 
 
 @pytest.mark.parametrize("silent", ["zookeeper", "brokers"])

@@ -49,6 +49,14 @@ def test_rows_share_the_partitions_that_stay(sampled):
     assert history[2].partitions == (P0, P1, TopicPartition("t", 2))
 
 
+def test_a_group_that_stays_unread_for_longer_than_the_history_gets_no_row(sampled):
+    recorder = LagRecorder(2, 3, 1.0)
+    before = record(recorder, sampled, 5).history
+    sampled.unread["g"] = "silent"
+    for _ in range(10):
+        assert record(recorder, sampled, 5).history == before
+
+
 @pytest.mark.parametrize(("gone_ms", "rows"), [(2000, 2), (3000, 1)])
 def test_a_group_that_vanishes_keeps_its_history_for_as_long_as_it_would_last(sampled, gone_ms, rows):
     recorder = LagRecorder(2, 3, 1.0)
