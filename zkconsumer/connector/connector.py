@@ -271,8 +271,10 @@ class ConsumerConnector:
         """Positions of every owned partition, sorted."""
         self._owner.require(self._name())
         consumed = self._fetch.positions(handed_out=True)
-        states = []
+        states, owned = [], self._member.ownership()
         for state in self._fetch.states():
+            if state.released and state.partition not in owned:  # in a listener it is released, and still owned
+                continue
             position, end = consumed.get(state.partition), state.high_watermark
             states.append(
                 PartitionState(

@@ -141,7 +141,8 @@ class ConsumerMetrics:
         ]
 
     def _of_fetching(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        lags = {state.partition: lag(state.fetched, state.high_watermark) for state in self._fetch.states()}
+        fetched = [state for state in self._fetch.states() if not state.released]
+        lags = {state.partition: lag(state.fetched, state.high_watermark) for state in fetched}
         yield "zkconsumer_max_lag", {}, max((known for known in lags.values() if known is not None), default=0)
         for (topic, number), records in lags.items():
             labels = {"topic": topic, "partition": str(number)}

@@ -275,11 +275,12 @@ class ChunkQueue:
         continues from there. No effect if the queue does not hold the chunk any more.
         """
         with self._lock:
-            if not self._waiting.holds(chunk):
+            following = self._waiting.following(chunk)
+            if not following:
                 return
-            assert chunk.scanned is not None
             self.room.review()
-            self._damages[chunk.info] = chunk, Damage(chunk.scanned.requested, error)
+            # Not after where an empty chunk that is dropped, too, goes back to: the log is another one from there on.
+            self._damages[chunk.info] = chunk, Damage(min(dropped.first_offset for dropped in following), error)
             self._waiting.drop_from(chunk)
         self.room.announce()
 

@@ -58,6 +58,11 @@ class Chunk(NamedTuple):
         return self.records is not None or self.scanned is not None
 
     @property
+    def first_offset(self) -> int:
+        """Where its records begin, or where it moves the position."""
+        return self.next_offset if self.scanned is None else self.scanned.requested
+
+    @property
     def num_rows(self) -> int:
         """Number of decoded records."""
         return 0 if self.records is None else self.records.num_rows

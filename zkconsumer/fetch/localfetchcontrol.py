@@ -30,7 +30,7 @@ class FetchPosition(NamedTuple):
     """The state of a partition that is fetched; unknown offsets are None.
 
     ``fetched`` is the offset to fetch next, ``consumed`` the position after the records that the user is done with,
-    ``high_watermark`` the one that the broker last reported.
+    ``high_watermark`` the one that the broker last reported. ``released`` is True if fetching has stopped.
     """
 
     partition: TopicPartition
@@ -38,6 +38,7 @@ class FetchPosition(NamedTuple):
     fetched: int | None
     consumed: int | None
     high_watermark: int | None
+    released: bool
 
 
 class LocalFetchControl:
@@ -221,10 +222,15 @@ class LocalFetchControl:
         return {} if finder is None else finder.fetch_requests()
 
     def states(self) -> list[FetchPosition]:
-        """The state of each partition that was started and is not released, in their order."""
+        """The state of each partition of the newest assignment, in their order."""
         return [
             FetchPosition(
-                info.partition, info.thread, info.fetched, info.position(handed_out=False), info.high_watermark
+                info.partition,
+                info.thread,
+                info.fetched,
+                info.position(handed_out=False),
+                info.high_watermark,
+                info.released,
             )
-            for _, info in sorted(self._fetched().items())
+            for _, info in sorted(self._infos.items())
         ]

@@ -179,8 +179,13 @@ class WaitingChunks:
             self._sums = sums
         return True
 
+    def following(self, chunk: Chunk) -> list[Chunk]:
+        """A chunk and those of its partition after it; none if the chunk is not here."""
+        line, at = self._find(chunk)
+        return [] if at < 0 else [queued for queued in islice(line, at, None) if queued.info is chunk.info]
+
     def drop_from(self, chunk: Chunk) -> bool:
-        """Drop a chunk and those of its partition after it; False, without any effect, if the chunk is not here.
+        """Drop what :meth:`following` returns; False, without any effect, if the chunk is not here.
 
         Chunks before it stay: the rest of a chunk that was being handed out may have been put back there.
         """

@@ -151,7 +151,7 @@ class OffsetCommitter:
             recreated.update(partition for partition in former if positions.get(partition, 0) < offsets[partition])
         if recreated:
             _log.warning(
-                "group %s: positions of %s are not committed, since the topic was deleted",
+                "group %s: positions of %s are not committed, since they are of a topic that was deleted",
                 self._group,
                 name_some(list(map(str, sorted(recreated)))),
             )
@@ -171,12 +171,15 @@ class OffsetCommitter:
             )
         return not lost
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool, by_listener: bool = False) -> None:
         """Commit what the user asks for.
 
         Args:
             offsets: next offset to consume, by partition; None commits everything that was handed out.
             force: also commit partitions that this member does not own.
+            by_listener: a listener asks, in the middle of a rebalance. What an attempt before has released is no error
+                then: 1. the listener raises, so the partitions are released; 2. the next attempt calls it, and it
+                commits their positions. An error would end each attempt.
 
         Raises:
             NotOwner: this member does not own one of them, and ``force`` is False; without ``offsets``: records that
@@ -188,9 +191,12 @@ class OffsetCommitter:
             OffsetsNotStored: the store rejected some offsets; the others are stored.
         """
         if offsets is None:
-            self._commit_everything()
+            self._commit_everything(by_listener=by_listener)
             return
         partitions = self.owned()
+        if by_listener and not force:
+            released = set(self._uncommittable())
+            offsets = {partition: offset for partition, offset in offsets.items() if partition not in released}
         foreign = sorted(partition for partition in offsets if not partitions[partition].is_owned)
         if foreign and not force:
             raise NotOwner(
@@ -199,7 +205,7 @@ class OffsetCommitter:
         self.store.invalidate(foreign)
         self._commit_confirmed(offsets)
 
-    def _commit_everything(self) -> None:
+    def _commit_everything(self, *, by_listener: bool) -> None:
         positions = self._positions(handed_out=True)
         missing, taken = self._uncommittable(), self._taken()
         self._commit_confirmed(positions)
@@ -209,7 +215,7 @@ class OffsetCommitter:
                 f"rebalance took them from {self._consumer_id}; their owner reads these records again, so discard them "
                 "if they must not be processed twice. Everything else is committed"
             )
-        if missing:
+        if missing and not by_listener:
             raise OwnershipAwaited(
                 f"group {self._group}: not committed: {', '.join(map(str, missing))}, which {self._consumer_id} does "
                 "not own at the moment; try again when the rebalance in progress has ended"

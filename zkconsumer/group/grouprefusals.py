@@ -30,7 +30,8 @@ class GroupRefusals:
     def attempted(self, failure: Exception | None) -> None:
         """Note the end of an attempt.
 
-        What a listener raises counts as a refusal; other failures change nothing, since refusals stay unknown.
+        What a listener raises counts as a refusal, unless it is an error of this package; other failures change
+        nothing, since refusals stay unknown.
         """
         self._ended(_ATTEMPTS, failure)
 

@@ -140,7 +140,7 @@ class GroupMember:
         """
         try:
             self._protocol.open(self._loop, self._lease_changed)
-        except BaseException:
+        except Exception:  # after an interrupt closing could wait for a server that does not answer
             self._protocol.leave()  # some of its threads may run
             raise
 
@@ -191,11 +191,12 @@ class GroupMember:
             ConsumerClosed: the member has left, or has not joined.
         """
         copy = None if offsets is None else dict(offsets)
+        by_listener = self._thread.is_current()
 
         def commit() -> None:
             if generation is not None:
                 self._rebalancer.require_generation(generation, copy or ())
-            self._committer.commit(copy, force=force)
+            self._committer.commit(copy, force=force, by_listener=by_listener)
 
         self._thread.do(commit)
 

@@ -38,7 +38,10 @@ class WakeUp:
 
 
 class Latch:
-    """A flag that stays raised, for any number of threads; in place of ``threading.Event``, for the same reason."""
+    """A flag that stays raised, for any number of threads; in place of ``threading.Event``, for the same reason.
+
+    A thread of the user may raise it and look at it, and does not wait for it.
+    """
 
     def __init__(self) -> None:
         self._lowered = threading.Lock()
@@ -57,7 +60,7 @@ class Latch:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is raised; False after the timeout, which is in seconds."""
-        if not self._is_set and self._lowered.acquire(timeout=-1 if timeout is None else timeout):
+        if not self._is_set and self._lowered.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
             with contextlib.suppress(RuntimeError):  # raised twice
                 self._lowered.release()
         return self._is_set

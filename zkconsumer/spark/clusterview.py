@@ -79,7 +79,7 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
 
 def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
     from zkconsumer.assembly.clusterchoice import open_group_reader
-    from zkconsumer.group.zookeeper.topicrecords import TopicRecords
+    from zkconsumer.group.zookeeper.topicrecords import read_origins
     from zkconsumer.zookeeper.session import ZkSession
 
     config = options.config
@@ -92,7 +92,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
         group = group_reader.view(config.group_id)
         stored = _Stored()
         if with_offsets:
-            origins = TopicRecords(session, config.group_id, None).consume(_identities(topics))
+            origins = read_origins(session, config.group_id, _identities(topics))
             stored = _fetch(_store(config, session, brokers), topics, origins)
         return ClusterView(
             brokers=brokers,

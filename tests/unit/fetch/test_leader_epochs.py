@@ -298,3 +298,18 @@ def test_brokers_that_report_no_epochs_are_read_without(member):
         log.write(10, 1)
         assert reading.read(10) == rows(range(10, 20), b"1")
         assert old.epoch_questions == []
+
+
+def test_a_damage_before_the_place_where_logs_differ_does_not_skip_records_of_the_new_log(stub, member):
+    log = stub.log(P)
+    log.write(10, 0)
+    reading = member()
+    reading.start(0)
+    eventually(lambda: reading.fetched == 10)
+    log.write(10, 0)
+    eventually(lambda: reading.fetched == 20)
+    damaged = reading.queue.first_chunks(2)[1]
+    log.elect_uncleanly(5, 30, 1)
+    eventually(lambda: reading.fetched == 35)
+    reading.queue.send_back(damaged, CorruptRecord("damaged"))
+    assert reading.read(40) == rows(range(10), b"0") + rows(range(5, 35), b"1")

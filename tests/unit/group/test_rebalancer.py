@@ -606,3 +606,42 @@ def test_no_listener_is_called_after_the_consumer_was_closed_in_before_commit(in
     member.rebalancer.listener = Raises(2, AssertionError("called"))
     with pytest.raises(ConsumerClosed):
         member.rebalance(1, 2)
+
+
+class Commits(ConsumerRebalanceListener):
+    """Commits what was handed out, or given offsets, before a release; the first commit fails."""
+
+    def __init__(self, member, offsets):
+        self.member, self.offsets, self.failures = member, offsets, [ZooKeeperUnavailable("no answer")]
+
+    def before_releasing_partitions(self, partition_ownership):
+        if self.failures:
+            raise self.failures.pop()
+        self.member.committer.commit(self.offsets, force=False, by_listener=True)
+
+
+@pytest.mark.parametrize("offsets", [None, {P0: 5}], ids=["everything", "what it names"])
+def test_a_listener_that_fails_once_and_commits_is_not_stuck(offsets):
+    member = Member(incremental=True, auto_commit_enable=False)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=5, p1=6)
+    member.rebalancer.listener = Commits(member, offsets)
+    with pytest.raises(ZooKeeperUnavailable):
+        member.rebalance(1, 2)
+    member.rebalance(1, 2)
+    assert member.fetch.fetched.keys() == {P1, P2}
+
+
+def test_what_was_handed_out_of_the_present_topic_is_committed_after_a_commit_that_failed(monkeypatch):
+    """1. A partition begins anew; 2. the commit before its release fails; 3. it begins anew again."""
+    member = Member(incremental=False)
+    member.store.offsets, member.store.written_by = {P0: 7}, {P0: 1}
+    member.group.topics = {"t": TopicOrigin(TopicIdentity(5, None), 4)}
+    member.rebalance(0)
+    assert member.fetch.starts[P0] == 0
+    member.fetch.move(p0=20)
+    with monkeypatch.context() as patch:
+        patch.setattr(member.store, "commit", Mock(side_effect=ZooKeeperUnavailable("no answer")))
+        member.rebalance(0, 1)
+    member.committer.commit({P0: 20}, force=False)
+    assert member.offsets()[0] == 20

@@ -225,7 +225,7 @@ class CommandNodes:
                 evicted[consumer_id] = name, command
         return evicted
 
-    def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool, is_fenced: bool) -> None:
+    def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool) -> None:
         """Delete the session node of a member, and withdraw all its partitions.
 
         From then on it can claim, release and commit nothing, its lease is not prolonged, and it can register again.
@@ -235,7 +235,6 @@ class CommandNodes:
             reason: written into its command.
             session_ms: session timeout of that member, in ms.
             itself: True for the member that leads: it leaves the office as well, since it can write nothing any more.
-            is_fenced: True if another client has deleted its session node.
 
         Raises:
             EpochEnded: also if the leader has evicted itself.
@@ -247,7 +246,7 @@ class CommandNodes:
         command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
         changes = [
             self._epoch_check,
-            *([Operation("create-ephemeral", session_node, b"")] if is_fenced else []),
+            *([] if self._session.exists(session_node) else [Operation("create-ephemeral", session_node, b"")]),
             Operation("delete", session_node),
             Operation("set", self._path(name), CommandNode.encode(command), node.version),
         ]

@@ -125,8 +125,7 @@ class Evictions:
             _log.warning("group %s: %s is evicted, since %s", self._group, consumer_id, reason)
             own = consumer_id == self._consumer_id
             timeout_ms = self._session_ms[self._commands.nodes[consumer_id]]
-            is_fenced = consumer_id not in session_ms
-            self._commands.evict(consumer_id, reason, timeout_ms, itself=own, is_fenced=is_fenced)
+            self._commands.evict(consumer_id, reason, timeout_ms, itself=own)
             return True
         return False
 

@@ -61,6 +61,8 @@ class OwnedPartition:
         losses: how often it was given up or lost.
         reached: up to where records of the topic were handed out before it was started last.
         former: the same of an earlier topic of this name; 0 if there was none.
+        begun_anew: True if it was started last at the beginning of its log, since what is stored is of an earlier
+            topic. If it is started so again, what was handed out in between is of the present one.
     """
 
     partition: TopicPartition
@@ -75,6 +77,7 @@ class OwnedPartition:
     losses: int = 0
     reached: int = 0
     former: int = 0
+    begun_anew: bool = False
 
     def enter(self, state: OwnershipState) -> None:
         """Change the state; entering the present one changes nothing."""
@@ -138,8 +141,10 @@ class OwnedPartition:
             reached: its position before that, 0 if it had none.
         """
         self.reached = max(self.reached, reached)
-        if assigned is not None and assigned.outdated and not kept:
-            self.former, self.reached = max(self.former, self.reached), 0
+        if assigned is not None and not kept:
+            if assigned.outdated and not self.begun_anew:
+                self.former, self.reached = max(self.former, self.reached), 0
+            self.begun_anew = assigned.outdated
         self.stored, self.read = self.read or NO_OFFSET, None
         self._settle()
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):

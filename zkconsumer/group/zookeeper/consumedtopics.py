@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
-from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.errors import BrokerUnavailable, ZooKeeperUnavailable
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -33,8 +33,14 @@ class ConsumedTopics:
         self.noticed = False
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """See :meth:`.GroupProtocol.recreated`; also partitions of topics that do not exist."""
-        now = self._identities(p.topic for p in partitions if p.topic in self._fetched)
+        """See :meth:`.GroupProtocol.recreated`; also partitions of topics that do not exist, if they are known to.
+
+        Without ZooKeeper nothing is known; offsets in Kafka can be committed then, as long as the lease holds.
+        """
+        try:
+            now = self._identities(p.topic for p in partitions if p.topic in self._fetched)
+        except ZooKeeperUnavailable:
+            return frozenset()
         gone = {topic for topic, identity in now.items() if identity is None} | self.others(now)
         self.noticed |= bool(gone)
         return frozenset(partition for partition in partitions if partition.topic in gone)

@@ -30,13 +30,12 @@ class _KnownRecords(NamedTuple):
 
 
 def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:
-    """What a member would find out that begins to consume these topics now, by topic; for tools, which write no record.
+    """What a member would find out that begins to consume these topics now; for readers, which write no record.
 
     Raises:
-        ZkConsumerError: the records cannot be read.
+        ZooKeeperUnavailable, SessionExpired: the records cannot be read.
     """
-    known = _read_records(session, GroupPaths(group).topics, identities)
-    return {topic: known.following(topic, identity)[1] for topic, identity in identities.items()}
+    return TopicRecords(session, group, None).consume(identities)
 
 
 def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _KnownRecords:
