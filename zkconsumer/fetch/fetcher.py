@@ -366,9 +366,7 @@ class FetcherThread(threading.Thread):
             self._table.move_to_end(info.partition)  # the others come first in the next request
             return
         damage = info.queue.take_damage(info)
-        if (
-            damage is not None and chunk.first_offset < damage.offset
-        ):  # the damaged bytes are of a log that was replaced
+        if damage is not None and chunk.first_offset < damage.offset:  # the damage is of a log that was replaced
             self._enqueue(info, chunk)
         elif damage is not None:
             self._fetch_again(info, damage)
