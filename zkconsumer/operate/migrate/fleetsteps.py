@@ -165,8 +165,10 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
             back = files.back()
             if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
                 back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind)
+                planned = _planned(back)  # refused, it replaces no file
                 files.write_back(back)
-            planned = _planned(back)
+            else:
+                planned = _planned(back)
             if not execute:
                 return planned
             written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)

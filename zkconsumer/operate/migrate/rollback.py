@@ -104,8 +104,9 @@ def roll_back(
 ) -> WriteReport:
     """Execute the plan of a rollback, as :func:`~zkconsumer.operate.offsets.offsetwrites.execute` does and raises.
 
-    The file of the plan's runs records under the hold that it begins, and then its outcome: after a rollback that was
-    refused, or has written nothing, the migration still stands, and with it the other ways back.
+    The file of the plan's runs records under the hold that it begins, and then its outcome. After a rollback that was
+    refused, or has written nothing, the migration still stands, and with it the other ways back; one that has written
+    a part is still under way, and is repeated.
     """
     run = snapshot_of_plan(plan, plan_file)
     before = run.state
@@ -122,5 +123,6 @@ def roll_back(
             run.mark(before)
             raise
         marked.report(report)
-    run.mark(before if marked.is_void else WriteState.UNDONE)
+    if report.is_complete or marked.is_void:
+        run.mark(WriteState.UNDONE if report.is_complete else before)
     return report

@@ -6,12 +6,13 @@ import pytest
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
-from zkconsumer.errors import WriteRefused
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetsteps
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 
@@ -63,6 +64,35 @@ def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, 
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 41}, None)
     assert job.files.back_state() is WriteState.COMPLETE
+
+
+def test_a_rollback_of_a_way_back_that_wrote_a_part_is_repeated(servers, job, do, monkeypatch):
+    """1. A way back is killed; 2. another client writes while it is rolled back; 3. that has not come to an end."""
+
+    def killed(_writes):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZnodeWrites, "read_back", killed)
+        with pytest.raises(Killed):
+            do(reverse_step(execute=True), TO_ZOOKEEPER)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupHold, "outlast_attempts", lambda _hold: servers.store({PARTITIONS[0]: 40}))
+        with pytest.raises(ZkConsumerError, match="another client keeps writing"):
+            do(rollback_step(execute=True), TO_KAFKA)
+    assert (servers.mark(), job.files.back_state()) == ("migrating", WriteState.UNDOING)
+    do(rollback_step(execute=True), TO_KAFKA)
+    assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
+
+
+def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    do(rollback_step(execute=True), TO_KAFKA)
+    before = {path.name: path.read_text() for path in job.files.directory.iterdir()}
+    servers.register()
+    with pytest.raises(WriteRefused, match="g_member"):
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert {path.name: path.read_text() for path in job.files.directory.iterdir()} == before
 
 
 def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, do, monkeypatch):

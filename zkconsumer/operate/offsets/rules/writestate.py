@@ -13,9 +13,9 @@ class WriteState(StrEnum):
     COMPLETE = "complete"
     """Everything was written and read back, and no rollback may have written since."""
     UNDOING = "undoing"
-    """A rollback may have written; its outcome is unknown."""
+    """A rollback may have written, and is not complete. Another one resumes it."""
     UNDONE = "undone"
-    """A rollback has written, at least a part, or has found that nothing had to be undone."""
+    """A rollback has written everything, or has found that nothing had to be undone."""
 
     @property
     def is_rolled_back(self) -> bool:
