@@ -87,7 +87,7 @@ def run_plan(
     with exclusive(plan_file, plan):
         file = snapshot_of_plan(plan, plan_file)
         with marking(ends.session, plan) as marked:
-            if _lacks_mark_alone(file, marked):
+            if _lacks_mark_alone(ends, plan, file, marked):
                 marked.is_complete = True
                 return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
             check = _recheck(ends, plan, file)
@@ -114,18 +114,21 @@ def run_plan(
 def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> RunReport:
     """What a run would begin with: the partitions that it need not write. Raises as :func:`run_plan`."""
     file = snapshot_of_plan(plan, plan_file)
-    if _lacks_mark_alone(file, MarkedWrite(ends.session, plan)):
+    if _lacks_mark_alone(ends, plan, file, MarkedWrite(ends.session, plan)):
         return RunReport(found=_all_of(plan))
     return RunReport(found=_found(plan, file, _recheck(ends, plan, file)))
 
 
-def _lacks_mark_alone(file: SnapshotFile, marked: MarkedWrite) -> bool:
+def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile, marked: MarkedWrite) -> bool:
     """True if nothing is left to do but to show in the mark of the group that the run is complete.
 
     1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
-    commit. So no guard of the offsets holds any more, and none is needed.
+    commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
+    example because it expired, is written again, by the guards.
     """
-    return file.state is WriteState.COMPLETE and marked.is_left()
+    if file.state is not WriteState.COMPLETE or not marked.is_left():
+        return False
+    return ends.offsets_of_target(_all_of(plan)).keys() >= set(_all_of(plan))
 
 
 def _all_of(plan: MigrationPlan) -> list[TopicPartition]:

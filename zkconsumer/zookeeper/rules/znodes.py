@@ -184,11 +184,13 @@ class MigrationMark(NamedTuple):
             offsets are written back.
         target: where its consumers continue, such as ``kafka:g``; empty if the mark cannot be read.
         at_ms: when the mark was written, in ms since the epoch.
+        plan: SHA-256 of the plan whose run or rollback wrote it; empty in a mark of an earlier release.
     """
 
     state: MarkState
     target: str
     at_ms: int
+    plan: str = ""
 
     @property
     def where(self) -> str:
@@ -211,9 +213,14 @@ class MigratedNode:
             document = _json_object(path, _text(path, data))
         except MalformedZnode:
             document = {}
-        at_ms, target = document.get("at_ms"), document.get("target")
+        at_ms, target, plan = (document.get(name) for name in ("at_ms", "target", "plan"))
         state: MarkState = next((known for known in get_args(MarkState) if known == document.get("state")), "migrated")
-        return MigrationMark(state, target if isinstance(target, str) else "", at_ms if isinstance(at_ms, int) else 0)
+        return MigrationMark(
+            state,
+            target if isinstance(target, str) else "",
+            at_ms if isinstance(at_ms, int) else 0,
+            plan if isinstance(plan, str) else "",
+        )
 
 
 MarkVerdict = Literal["done", "under way", "contradicted"]

@@ -144,11 +144,23 @@ def test_a_mark_is_completed_although_consumers_have_continued(servers, unsettle
     assert continued in (servers.stored(), servers.brokers.stored("g"))
 
 
-def test_a_run_does_not_complete_the_mark_of_another_write(servers):
+def test_a_mark_is_not_completed_before_offsets_that_were_lost_are_written(servers, unsettled):
+    """1. All is written; 2. the run is killed before the mark shows that; 3. an offset expires in Kafka."""
+    servers.begin(*TO_KAFKA)
+    with pytest.raises(ZooKeeperUnavailable):
+        servers.run()
+    unsettled()
+    del servers.brokers.groups["g"][PARTITIONS[0]]
+    assert "kafka:g had lost its offsets of t-0" in servers.run().warnings[0]
+    assert (servers.brokers.stored("g"), servers.mark()) == (OFFSETS, "migrated")
+
+
+@pytest.mark.parametrize("state", ["undoing", "migrating"])
+def test_a_run_does_not_complete_the_mark_of_another_write(servers, state):
     servers.begin(*TO_KAFKA)
     servers.run()
-    marked(servers, "undoing")  # a way back has begun
+    marked(servers, state)  # a way back has begun, or the run of another plan was killed
     servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
     with pytest.raises(WriteRefused):
         servers.run()
-    assert servers.mark() == "undoing"
+    assert servers.mark() == state

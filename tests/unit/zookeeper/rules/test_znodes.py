@@ -234,14 +234,15 @@ def test_paths_of_brokers():
 
 
 def test_a_mark_is_read_as_it_was_written():
-    mark = MigrationMark("undoing", "kafka:g", 7)
-    data = b'{"version":1,"state":"undoing","target":"kafka:g","at_ms":7}'
+    mark = MigrationMark("undoing", "kafka:g", 7, "ab")
+    data = b'{"version":1,"state":"undoing","target":"kafka:g","at_ms":7,"plan":"ab"}'
     assert MigratedNode.encode(mark) == data
     assert MigratedNode.decode("/m", data) == mark
+    assert MigratedNode.decode("/m", data.replace(b',"plan":"ab"', b"")) == mark._replace(plan="")
     assert mark.where == "kafka:g"
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{", b'{"state":"other","target":1,"at_ms":"x"}'])
+@pytest.mark.parametrize("data", [None, b"", b"{", b'{"state":"other","target":1,"at_ms":"x","plan":2}'])
 def test_a_mark_that_cannot_be_read_is_that_of_a_migrated_group(data):
     mark = MigratedNode.decode("/m", data)
     assert (mark, mark.where) == (MigrationMark("migrated", "", 0), "another store")
