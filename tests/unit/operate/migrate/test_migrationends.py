@@ -9,7 +9,8 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.migrate.mirror import Mirror
-from zkconsumer.operate.migrate.rules.planfile import decode_plan
+from zkconsumer.operate.migrate.rollback import plan_reverse
+from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
@@ -47,7 +48,7 @@ def test_offsets_of_an_earlier_topic_are_refused_as_missing(recreated):
 
 
 def test_such_partitions_begin_where_the_operator_decides(recreated):
-    """The znodes are as they were, so the mirror begins with them."""
+    """The znodes are as they were, and of the earlier topic, so neither a mirror nor a way back moves them back."""
     recreated.begin(*TO_KAFKA, {}, missing="earliest")
     assert recreated.plan.refusals == ()
     assert decode_plan("plan", recreated.file.read_bytes()) == recreated.plan
@@ -60,7 +61,16 @@ def test_such_partitions_begin_where_the_operator_decides(recreated):
     recreated._ends = TO_ZOOKEEPER
     with closing(session_in_memory(recreated.server)) as session:
         ends = recreated.ends(session)
-        assert Mirror(recreated.plan, recreated.file, rewind=True).decide(ends).due == dict.fromkeys(PARTITIONS, 0)
+        assert Mirror(recreated.plan, recreated.file).decide(ends).due == dict.fromkeys(PARTITIONS, 0)
+        back = plan_reverse(ends, recreated.plan, recreated.file, missing="fail")
+    assert back.refusals == ()
+    assert {(row.before, row.new, row.replayed) for row in back.partitions[:1]} == {(10, 0, 0)}
+    assert decode_plan("back", encode_plan(back).encode()) == back
+    recreated.plan = back
+    recreated.file = recreated.file.with_name("back")
+    recreated.file.write_text(encode_plan(back))
+    assert recreated.run().faults == []
+    assert set(recreated.stored().values()) == {0}
 
 
 def test_what_was_reset_after_that_counts(recreated):

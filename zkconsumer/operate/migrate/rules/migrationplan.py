@@ -47,6 +47,7 @@ class PlannedPartition:
         new: the offset that is written; None while it is undecided where it begins.
         log: the offsets of its log.
         is_outdated: the source's offset was stored for an earlier topic of this name, so it counts as none.
+        is_before_outdated: the same of the target's.
     """
 
     partition: TopicPartition
@@ -55,11 +56,17 @@ class PlannedPartition:
     new: int | None
     log: LogRange
     is_outdated: bool = False
+    is_before_outdated: bool = False
 
     @property
     def position(self) -> int | None:
         """Where a consumer of the source would continue; None if that has no such offset."""
         return None if self.is_outdated else usable_offset(self.source)
+
+    @property
+    def former(self) -> int | None:
+        """Where a consumer of the target would have continued; None if that had no such offset."""
+        return None if self.is_before_outdated else usable_offset(self.before)
 
     @property
     def skipped(self) -> int:
@@ -74,12 +81,12 @@ class PlannedPartition:
     @property
     def _forward(self) -> int | None:
         """From where the two groups have read to, else from the log start."""
-        return how_far([self.position, self.before] if self.is_read else [self.log.start], self.new, self.log)
+        return how_far([self.position, self.former] if self.is_read else [self.log.start], self.new, self.log)
 
     @property
     def is_read(self) -> bool:
         """True if an end has an offset."""
-        return choose_new(self.position, self.before) is not None
+        return choose_new(self.position, self.former) is not None
 
 
 class Guard(NamedTuple):
@@ -104,6 +111,7 @@ class Observation:
         warnings: what the operator should know, one sentence each.
         lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
         outdated: partitions whose offset in the source was stored for an earlier topic of the same name.
+        outdated_in_target: the same of the target, as far as it is known.
     """
 
     place: Place
@@ -115,6 +123,7 @@ class Observation:
     warnings: tuple[str, ...] = ()
     lost: Collection[TopicPartition] = ()
     outdated: frozenset[TopicPartition] = frozenset()
+    outdated_in_target: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +207,9 @@ def make_plan(
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
     log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    row = PlannedPartition(partition, source, before, absent, log, partition in seen.outdated)
-    kept = choose_new(row.position, None if partition in seen.lost else before)
+    outdated = partition in seen.outdated, partition in seen.outdated_in_target
+    row = PlannedPartition(partition, source, before, absent, log, *outdated)
+    kept = choose_new(row.position, None if partition in seen.lost else row.former)
     return row if kept is None else replace(row, new=kept)
 
 
@@ -238,7 +248,7 @@ def _guards_of(
     )
     # where the source has no offset --missing has decided
     known = {row.partition: row.new for row in rows if row.position is not None}
-    back = moving_back(known, {row.partition: row.before for row in rows}, logs)
+    back = moving_back(known, {row.partition: row.former for row in rows}, logs)
     yield _guard(
         "back",
         rewind or not back,

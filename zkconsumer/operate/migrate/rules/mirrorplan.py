@@ -111,7 +111,8 @@ def decide_copy(
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
             f"`{planning(plan.source, plan.target)}` begins a new migration"
         )
-    back = moves_back(rows, logs)
+    outdated = outdated_at_source(plan, mirrored, in_zookeeper)
+    back = [partition for partition in moves_back(rows, logs) if partition not in outdated]
     if back and not rewind:
         refusals.append(ahead(plan.source, plan.target, back))
     none = [row.partition for row in rows if row.in_kafka is None and row.in_zookeeper is None]
@@ -142,6 +143,21 @@ def moved_since(
     left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **mirrored}
     none = frozenset({None})
     return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
+
+
+def outdated_at_source(
+    plan: MigrationPlan, mirrored: Mirrored, offsets: Mapping[TopicPartition, int | None]
+) -> frozenset[TopicPartition]:
+    """The partitions whose source still has the offset of an earlier topic, which the migration found and left there.
+
+    It is no progress that a copy or a way back could undo. What the mirror has certainly copied is progress.
+    """
+    left = {row.partition: row.source for row in plan.partitions if row.is_outdated}
+    return frozenset(
+        partition
+        for partition, source in left.items()
+        if offsets.get(partition) == source and mirrored.get(partition) != frozenset({source})
+    )
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

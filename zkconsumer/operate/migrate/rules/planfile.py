@@ -99,6 +99,7 @@ def _row_document(row: PlannedPartition) -> dict[str, Any]:
         "skipped": row.skipped,
         "replayed": row.replayed,
         **({"outdated": True} if row.is_outdated else {}),
+        **({"before_outdated": True} if row.is_before_outdated else {}),
     }
 
 
@@ -132,6 +133,7 @@ def _row(document: dict[str, Any]) -> PlannedPartition:
         _offset(document["new_offset"]),
         LogRange(int(document["log_start"]), int(document["log_end"])),
         bool(document.get("outdated")),
+        bool(document.get("before_outdated")),
     )
 
 

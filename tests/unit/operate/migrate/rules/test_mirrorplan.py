@@ -1,5 +1,7 @@
 """What a mirror copies, and what ends it, decided with values."""
 
+from dataclasses import replace
+
 import pytest
 
 from zkconsumer.errors import BrokerUnavailable, SessionExpired, WriteRefused, ZooKeeperRefused
@@ -52,6 +54,18 @@ def test_an_offset_that_was_reset_in_kafka_is_copied_if_that_is_accepted():
     assert "zookeeper:g is ahead of kafka:g: t-0" in decide(reset, STORED).refusals[0]
     accepted = decide(reset, STORED, rewind=True)
     assert (accepted.refusals, accepted.due) == ((), {P0: 10})
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "mirrored", "accepted"),
+    [(90, {}, True), (90, {P0: {90, 50}}, True), (90, {P0: {90}}, False), (91, {P0: {91}}, False)],
+)
+def test_an_offset_of_an_earlier_topic_is_no_progress(in_zookeeper, mirrored, accepted):
+    """Once the mirror has copied 90 from Kafka, it is one of the topic that exists."""
+    seen = replace(SEEN, source={**STORED, P0: 90}, target={P0: 0}, outdated=frozenset({P0}))
+    rows = [CopiedOffset(p, 50 if p == P0 else STORED[p], in_zookeeper if p == P0 else STORED[p]) for p in PARTITIONS]
+    known = {p: frozenset(offsets) for p, offsets in mirrored.items()}
+    assert bool(decide_copy(plan(seen=seen), known, PLACE, rows, [EMPTY], run=RUN).refusals) is not accepted
 
 
 def test_records_that_the_log_no_longer_has_are_not_read_again():
