@@ -73,6 +73,18 @@ def test_such_partitions_begin_where_the_operator_decides(recreated):
     assert set(recreated.stored().values()) == {0}
 
 
+def test_nor_does_a_copy_of_them_in_kafka_count(recreated):
+    """Of a group with dual commit."""
+    recreated.brokers.store("g", OFFSETS)
+    recreated.begin(*TO_KAFKA, {})
+    assert "plan with --missing earliest" in recreated.plan.refusals[0]
+    recreated.begin(*TO_KAFKA, {}, missing="earliest")
+    assert {(row.new, row.replayed, row.skipped) for row in recreated.plan.partitions} == {(0, 0, 0)}
+    assert decode_plan("plan", recreated.file.read_bytes()) == recreated.plan
+    recreated.run()
+    assert set(recreated.brokers.stored("g").values()) == {0}
+
+
 def test_what_was_reset_after_that_counts(recreated):
     recreated.begin(*TO_KAFKA, dict.fromkeys(PARTITIONS, 5))
     assert recreated.plan.refusals == ()

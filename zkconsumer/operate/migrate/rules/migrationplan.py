@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
@@ -47,7 +47,7 @@ class PlannedPartition:
         new: the offset that is written; None while it is undecided where it begins.
         log: the offsets of its log.
         is_outdated: the source's offset was stored for an earlier topic of this name, so it counts as none.
-        is_before_outdated: the same of the target's.
+        is_before_outdated: the same of the target's, or it may be a copy of such an offset of the source.
     """
 
     partition: TopicPartition
@@ -81,12 +81,8 @@ class PlannedPartition:
     @property
     def _forward(self) -> int | None:
         """From where the two groups have read to, else from the log start."""
-        return how_far([self.position, self.former] if self.is_read else [self.log.start], self.new, self.log)
-
-    @property
-    def is_read(self) -> bool:
-        """True if an end has an offset."""
-        return choose_new(self.position, self.former) is not None
+        read = [offset for offset in (self.position, self.former) if offset is not None]
+        return how_far(read or [self.log.start], self.new, self.log)
 
 
 class Guard(NamedTuple):
@@ -207,17 +203,23 @@ def make_plan(
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
     log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    outdated = partition in seen.outdated, partition in seen.outdated_in_target
-    row = PlannedPartition(partition, source, before, absent, log, *outdated)
-    kept = choose_new(row.position, None if partition in seen.lost else row.former)
-    return row if kept is None else replace(row, new=kept)
+    is_outdated, is_lost = partition in seen.outdated, partition in seen.lost
+    is_before_outdated = partition in seen.outdated_in_target or (is_outdated and before is not None)
+    new = choose_new(source, None if is_lost or is_before_outdated else before, is_outdated=is_outdated)
+    return PlannedPartition(
+        partition, source, before, absent if new is None else new, log, is_outdated, is_before_outdated
+    )
 
 
-def choose_new(source: int | None, before: int | None) -> int | None:
+def choose_new(source: int | None, before: int | None, *, is_outdated: bool) -> int | None:
     """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides.
 
-    A negative offset is none: see :func:`~zkconsumer.offsets.rules.storedoffsets.usable_offset`.
+    A negative offset is none: see :func:`~zkconsumer.offsets.rules.storedoffsets.usable_offset`. ``is_outdated``: that
+    of the source is of an earlier topic. Then the target's is not kept either: 1. a member commits to both stores; 2.
+    the topic is deleted and created again; 3. both have an offset of the earlier one.
     """
+    if is_outdated:
+        return None
     position = usable_offset(source)
     return usable_offset(before) if position is None else position
 

@@ -101,7 +101,7 @@ class SurveyedPartition:
     @property
     def planned(self) -> int | None:
         """The offset that a plan writes to Kafka; None if there is none in either store."""
-        return choose_new(None if self.is_outdated else self.in_zookeeper, self.in_kafka)
+        return choose_new(self.in_zookeeper, self.in_kafka, is_outdated=self.is_outdated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def test_a_group_with_members_is_ready_once_they_are_stopped():
         ({"layout": "empty", "partitions": ()}, "layout"),
         ({"partitions": partitions(in_zookeeper=None)}, "no-offset"),
         ({"partitions": partitions(is_outdated=True)}, "no-offset"),
+        ({"partitions": partitions(is_outdated=True, in_kafka=50)}, "no-offset"),
         ({"partitions": partitions(in_zookeeper=9)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=101)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=None, in_kafka=5)}, "outside-log"),
