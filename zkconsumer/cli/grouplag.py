@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.lagsamples import LagSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_LONGEST_DAYS: Final = 36_500
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
@@ -45,14 +46,19 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | 
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
-    if match is None or not float(match[1]):
-        raise click.BadParameter(f"{value}: write a positive number and its unit, such as 500ms, 10s or 1m")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+    if not _UNITS["ms"] <= seconds <= _LONGEST_DAYS * _UNITS["d"]:
+        raise click.BadParameter(
+            f"{value[:40]}: write a positive number and its unit, such as 500ms, 10s or 1m; 1ms to {_LONGEST_DAYS}d"
+        )
+    return seconds
 
 
 def milliseconds(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """A duration in ms, for click."""
+    """A duration in ms, for click; with a shorter one, groups or offsets would be deleted at once."""
     seconds = _seconds(context, parameter, value)
+    if seconds is not None and seconds < _UNITS["m"]:
+        raise click.BadParameter(f"{value}: give at least 1m; the units are ms, s, m, h and d")
     return None if seconds is None else round(seconds * 1000)
 
 

@@ -74,7 +74,7 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
     required=True,
     callback=milliseconds,
     metavar="90d",
-    help="Nothing was written for so long.",
+    help="Nothing was written for so long, at least 1m; in s, m, h or d.",
 )
 @match_option
 def clean(writing: Writing, age_ms: int, pattern: str | None) -> None:

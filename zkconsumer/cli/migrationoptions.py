@@ -61,7 +61,8 @@ RETENTION = click.option(
     "retention_ms",
     callback=milliseconds,
     metavar="30d",
-    help="How long Kafka keeps the offsets.  [default: the brokers' offsets.retention.minutes]",
+    help="How long Kafka keeps the offsets, at least 1m; in s, m, h or d.  "
+    "[default: the brokers' offsets.retention.minutes]",
 )
 
 

@@ -90,6 +90,9 @@ def test_brokers_are_given_as_host_and_port():
         (("groups", "delete"), "--group, --topic or both"),
         (("groups", "clean", "--older-than", "90"), "write a positive number and its unit"),
         (("groups", "clean", "--older-than", "0d"), "write a positive number and its unit"),
+        (("groups", "clean", "--older-than", "0.4ms"), "write a positive number and its unit"),
+        (("groups", "clean", "--older-than", f"{'9' * 400}d"), "write a positive number and its unit"),
+        (("groups", "clean", "--older-than", "90ms"), "give at least 1m"),
         (
             ("migrate", "plan", "--from", "kafka:g", "--to", "zookeeper:g", "--output", "f", "--retention", "9"),
             "its unit",
