@@ -135,13 +135,14 @@ def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:
         if back is not None and job.files.back_state() is not None:
             plan, file = back, job.files.back_file
             ends = MigrationEnds(ends.session, ends.cluster, back.source, back.target)
-            continue_at = (f"its way back was rolled back: its consumers continue at {back.source}",)
+            done = "was" if execute else "would be"
+            continue_at = (f"its way back {done} rolled back: its consumers continue at {back.source}",)
         with exclusive(file, plan):
             writes = plan_rollback(ends, plan, file)
             if writes.refusals:
                 raise WriteRefused(writes.refusals)
             if not execute:
-                return StepResult(sum(len(group.rows) for group in writes.groups), writes.warnings)
+                return StepResult(sum(len(group.rows) for group in writes.groups), (*continue_at, *writes.warnings))
             snapshot = SnapshotFile(default_path(f"rollback of {file.name}", file.absolute().parent))
             report = roll_back(plan, file, ends.session, ends.cluster, writes, snapshot, long_hold=long_hold)
         if report.faults:

@@ -240,7 +240,10 @@ def describe_mark(group: str, mark: MigrationMark) -> str:
     if mark.state == "migrated":
         what = f"group {group} was migrated to {mark.where}, where its consumers continue: start this one there"
     elif mark.state == "migrating":
-        what = f"group {group} is being migrated to {mark.where}: complete it with `zkconsumer migrate run`"
+        what = (
+            f"group {group} is being migrated to {mark.where}: complete it with `zkconsumer migrate run`, or the "
+            "rollback of its way back"
+        )
     else:
         what = f"the migration of group {group} to {mark.where} is being undone: complete the rollback or reverse"
     back = "to come back, use `zkconsumer migrate rollback` or `reverse`"

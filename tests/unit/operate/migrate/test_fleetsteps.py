@@ -59,6 +59,7 @@ def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, 
     servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
     with pytest.raises(WriteRefused, match="have moved since the plan was made"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert "its way back would be rolled back" in do(rollback_step(execute=False), TO_KAFKA).warnings[0]
     assert "its consumers continue at kafka:g" in do(rollback_step(execute=True), TO_KAFKA).warnings[0]
     assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
