@@ -96,14 +96,17 @@ def our_metadata(unique: str, topic_id: str | None, stamp: Stamp | None = None) 
     return f"{OUR_METADATA}{of_query}{unique}" + ("" if topic_id is None else f":{topic_id}")
 
 
-def fresh_metadata(mark: Mark | None, unique: str) -> str:
-    """Metadata for an offset that takes the place of one with this mark, for the same topic.
+def fresh_metadata(mark: Mark | None, unique: str, topic: str | int | None = None) -> str:
+    """Metadata for an offset that takes the place of one with this mark.
 
     That of other clients is kept. A mark of ours is unique, so it is not used again: to a query that has read it, the
     new offset would look like the one that it read. ``unique`` takes its place, see :func:`our_metadata`.
+
+    ``topic`` is what the identity of the topic that the new offset belongs to is recorded as; None if it is that of the
+    mark. Members ignore an offset with the id of an earlier topic.
     """
     if isinstance(mark, str) and is_unique(mark):
-        return our_metadata(unique, topic_id_of(mark))
+        return our_metadata(unique, topic if isinstance(topic, str) and topic else topic_id_of(mark))
     return str(mark or "")
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import fresh_metadata, our_metadata
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
@@ -202,10 +202,12 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     if plan.target.kind == "kafka":
         unique = f"migrate-{plan_digest(plan)[:16]}"
         stored = ends.cluster.committed(plan.target.group, _all_of(plan))
-        marks = {p: fresh_metadata(one.mark, unique) for p, one in stored.items()}
+        marks = {row.partition: stored.get(row.partition, NO_OFFSET).mark for row in plan.partitions}
+        fresh = {p: fresh_metadata(mark, unique, plan.identities.get(p.topic)) for p, mark in marks.items()}
         kafka = tuple(
-            KafkaChange(row.partition, row.before, row.new, marks.get(row.partition) or our_metadata(unique, None))
+            KafkaChange(p, row.before, row.new, fresh[p] or our_metadata(unique, None), str(marks[p] or ""))
             for row in plan.partitions
+            for p in [row.partition]
         )
     elif plan.target.kind == "zookeeper":
         wanted = {row.partition: row.new for row in plan.partitions if row.new is not None}

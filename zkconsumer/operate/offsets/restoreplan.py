@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -40,6 +40,7 @@ class _Logs:
 
     ranges: Mapping[TopicPartition, LogRange]
     recreated: frozenset[str] = frozenset()
+    identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
 
     def nearest(self, partition: TopicPartition, offset: int) -> int:
         return nearest_in_log(partition, offset, self.ranges, self.recreated)
@@ -161,13 +162,14 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     topics = {partition.topic for partition in partitions}
     ranges: Mapping[TopicPartition, LogRange] = {}
     recreated: frozenset[str] = frozenset()
+    identities: Mapping[str, TopicIdentity] = {}
     try:
         identities = topic_identities(session, cluster, topics & how.recorded.keys())
         recreated = recreated_topics(how.recorded, identities)
         ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-    return _Logs(ranges, recreated)
+    return _Logs(ranges, recreated, identities)
 
 
 def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
@@ -255,8 +257,8 @@ def _kafka(
         if stored.offset not in (offset.before, offset.after, wanted):
             foreign.append(name_in_kafka(offset.partition))
         if stored.offset != wanted or (how.commits_again and wanted is not None):
-            metadata = offset.metadata if how.commits_again else fresh_metadata(offset.metadata, uuid.uuid4().hex)
-            changes.append(KafkaChange(offset.partition, stored.offset, wanted, metadata))
+            metadata = offset.metadata if how.commits_again else _fresh(offset, how, logs)
+            changes.append(KafkaChange(offset.partition, stored.offset, wanted, metadata, str(stored.mark or "")))
     if any(offset.after is None for offset in changes) and not cluster.can_delete(change.group):
         kept = [offset for offset in changes if offset.after is None]
         guards.warnings += (
@@ -268,3 +270,11 @@ def _kafka(
     if changes:
         guards.check_members_in_kafka(cluster, change.group)
     return changes
+
+
+def _fresh(offset: KafkaChange, how: _How, logs: _Logs) -> str:
+    """The metadata of an offset that is written again: of the topic that it was stored for, unless the log gives it."""
+    mark = offset.metadata if how.complete else offset.former or offset.metadata
+    is_of_log = how.outside == "clamp" and offset.partition.topic in logs.recreated
+    topic = logs.identities[offset.partition.topic].recorded if is_of_log else None
+    return fresh_metadata(mark, uuid.uuid4().hex, topic)

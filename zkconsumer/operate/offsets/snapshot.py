@@ -55,12 +55,17 @@ class NodeChange(NamedTuple):
 
 
 class KafkaChange(NamedTuple):
-    """What happens to one offset in Kafka; None stands for no offset."""
+    """What happens to one offset in Kafka; None stands for no offset.
+
+    ``metadata`` is of the new offset, ``former`` of the one before, which may be of an earlier topic; a snapshot of an
+    earlier release does not have it.
+    """
 
     partition: TopicPartition
     before: int | None
     after: int | None
     metadata: str = ""
+    former: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +344,7 @@ def _encode_kafka(change: KafkaChange) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
         "metadata": change.metadata,
+        **({"former": change.former} if change.former else {}),
     }
 
 
@@ -368,6 +374,7 @@ def _group(document: Any) -> GroupChange:
                 None if entry["before"] is None else int(entry["before"]),
                 None if entry["after"] is None else int(entry["after"]),
                 str(entry["metadata"]),
+                str(entry.get("former", "")),
             )
             for entry in document["kafka"]
         ),

@@ -21,6 +21,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     choose_stored,
     fresh_metadata,
     offsets_of,
+    topic_id_of,
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
@@ -263,8 +264,17 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
         guards.warn_of_mark(target.group)
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
+        named = {p.topic for p, one in stored.items() if topic_id_of(one.mark) is not None}
+        identities = topic_identities(session, cluster, named) if named else {}
+        recorded = {topic: one.recorded for topic, one in identities.items()}
         kafka = tuple(
-            KafkaChange(p, stored[p].offset, new, fresh_metadata(stored[p].mark, uuid.uuid4().hex))
+            KafkaChange(
+                p,
+                stored[p].offset,
+                new,
+                fresh_metadata(stored[p].mark, uuid.uuid4().hex, recorded.get(p.topic)),
+                str(stored[p].mark or ""),
+            )
             for p, new in sorted(wanted.items())
             if stored[p].offset != new
         )

@@ -208,6 +208,21 @@ def test_a_source_that_moved_after_a_kill_is_refused(servers):
         servers.run()
 
 
+def test_an_offset_names_the_topic_that_it_is_of(servers):
+    """Members would ignore what is written with the id of an earlier topic, which Kafka's former offset names."""
+
+    def topic():
+        return topic_id_of(servers.brokers.groups["g"][PARTITIONS[0]].mark)
+
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
+    servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(3, "zkconsumer:x:old")}
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    assert (servers.brokers.stored("g"), topic()) == (OFFSETS, "new")
+    servers.roll_back()
+    assert (servers.brokers.stored("g"), topic()) == ({PARTITIONS[0]: 3}, "old")
+
+
 # -- other clients at the target --------------------------------------------------------------------------------------
 
 

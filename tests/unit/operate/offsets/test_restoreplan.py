@@ -8,6 +8,7 @@ from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
@@ -95,6 +96,27 @@ def test_offsets_of_a_topic_that_was_created_again_are_refused(servers, session,
     assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 0, 100))
     write(clamped)
     assert (servers.stored() if store == "zookeeper" else brokers.stored("g")) == {**OFFSETS, P0: 0}
+
+
+def test_an_offset_in_kafka_names_the_topic_that_it_is_of(servers, session, write):
+    """Members would ignore what is written with the id of an earlier topic."""
+
+    def create(topic_id):
+        servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"%s","partitions":{"0":[0]}}' % topic_id)
+
+    def stored():
+        one = servers.brokers.groups["g"][P0]
+        return one.offset, topic_id_of(one.mark)
+
+    servers.brokers.groups["g"] = {P0: StoredOffset(50, "zkconsumer:x:old")}
+    create(b"new")
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="kafka"))
+    assert stored() == (100, "new")
+    write(plan_restore(session, servers.brokers, reset))
+    assert stored() == (50, "old")
+    create(b"newer")
+    write(plan_restore(session, servers.brokers, reset, complete=True, outside="clamp"))
+    assert stored() == (0, "newer")
 
 
 def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):

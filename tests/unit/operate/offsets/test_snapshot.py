@@ -33,7 +33,7 @@ SNAPSHOT = Snapshot(
                 NodeChange("/consumers/g/offsets/t", NodeState(None, 0, 7, ((1, "digest", "a:b"),)), None),
                 NodeChange("/consumers/g/offsets/t/2", NodeState(b"\xff", 0, 7), None),
             ),
-            (KafkaChange(TopicPartition("t", 0), None, 6, "m"), KafkaChange(TopicPartition("t", 1), 5, 6)),
+            (KafkaChange(TopicPartition("t", 0), None, 6, "m", "f"), KafkaChange(TopicPartition("t", 1), 5, 6)),
         ),
         GroupChange("other", (), (KafkaChange(TopicPartition("t", 0), None, 6),), held="h"),
     ),
