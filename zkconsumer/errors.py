@@ -45,6 +45,7 @@
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
     ├── DecoderUnavailable          the decoder's library cannot be loaded
     ├── ProtocolError               a broker's answer does not fit the protocol version in use
+    │   └── NoCommonVersion         a broker is too old, or too new, for a request
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
     ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
     ├── ConsumerClosed              the connector was shut down
