@@ -5,6 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.stubbroker import StubBroker, running_stub_broker
+from zkconsumer.spark import logends
+
+
+@pytest.fixture(autouse=True)
+def denied_topics_are_soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logends, "DENIED_S", 0.2)
 
 
 @pytest.fixture
