@@ -8,6 +8,7 @@ from base64 import urlsafe_b64encode
 from contextlib import ExitStack
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -19,6 +20,7 @@ from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
+from zkconsumer.spark import logends
 
 
 def _topic_id(number):
@@ -224,4 +226,11 @@ PlannerRestarts.TestCase.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture(autouse=True)
+def denied_topics_are_soon_gone(monkeypatch):
+    monkeypatch.setattr(logends, "DENIED_S", 0.05)
+
+
 TestPlannerRestarts = PlannerRestarts.TestCase
