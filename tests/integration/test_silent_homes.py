@@ -47,6 +47,7 @@ def run(zookeeper, sandbox, *words):
     return CliRunner().invoke(command, ["groups", *words, *named])
 
 
+@pytest.mark.slow
 def test_a_silent_zookeeper_does_not_hide_groups_of_brokers(zookeeper, sandbox, of_brokers):
     group = of_brokers
     zookeeper.pause()
