@@ -128,7 +128,7 @@ def open_groups(
     from zkconsumer.operate.groups.everygroup import EveryGroup
 
     with closing(LateSession(config, interval)) as late:
-        if interval < math.inf:  # samples go on for ever, so a wrong chroot or login ends the command before them
+        if interval < math.inf:  # a wrong chroot or login ends the command before the first sample
             with suppress(ZooKeeperUnavailable):
                 late()
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)

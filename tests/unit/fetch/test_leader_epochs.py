@@ -85,6 +85,18 @@ def rows(offsets, value):
     return [(offset, value) for offset in offsets]
 
 
+def two_chunks_wait(stub, member):
+    """A log of 20 records, the member that has fetched them, and the second of the two chunks that wait."""
+    log = stub.log(P)
+    log.write(10, 0)
+    reading = member()
+    reading.start(0)
+    eventually(lambda: reading.fetched == 10)
+    log.write(10, 0)
+    eventually(lambda: reading.fetched == 20)
+    return log, reading, reading.queue.first_chunks(2)[1]
+
+
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 @pytest.mark.parametrize("metadata_version", [7, 12])
 def test_what_an_unclean_leader_wrote_before_the_position_is_read(stub, member, caplog, policy, metadata_version):
@@ -119,14 +131,7 @@ def test_records_that_wait_are_handed_out_before_those_of_the_new_leader(stub, m
 
 
 def test_a_damage_that_is_found_during_the_check_is_one_of_the_former_log(stub, member):
-    log = stub.log(P)
-    log.write(10, 0)
-    reading = member()
-    reading.start(0)
-    eventually(lambda: reading.fetched == 10)
-    log.write(10, 0)
-    eventually(lambda: reading.fetched == 20)
-    damaged = reading.queue.first_chunks(2)[1]
+    log, reading, damaged = two_chunks_wait(stub, member)
 
     class Questions(list):
         def append(self, question):
@@ -301,14 +306,7 @@ def test_brokers_that_report_no_epochs_are_read_without(member):
 
 
 def test_a_damage_before_the_place_where_logs_differ_does_not_skip_records_of_the_new_log(stub, member):
-    log = stub.log(P)
-    log.write(10, 0)
-    reading = member()
-    reading.start(0)
-    eventually(lambda: reading.fetched == 10)
-    log.write(10, 0)
-    eventually(lambda: reading.fetched == 20)
-    damaged = reading.queue.first_chunks(2)[1]
+    log, reading, damaged = two_chunks_wait(stub, member)
     log.elect_uncleanly(5, 30, 1)
     eventually(lambda: reading.fetched == 35)
     reading.queue.send_back(damaged, CorruptRecord("damaged"))

@@ -633,7 +633,7 @@ def test_a_listener_that_fails_once_and_commits_is_not_stuck(offsets):
 
 
 def test_what_was_handed_out_of_the_present_topic_is_committed_after_a_commit_that_failed(monkeypatch):
-    """1. A partition begins anew; 2. the commit before its release fails; 3. it begins anew again."""
+    """1. A partition starts at the beginning; 2. the commit before its release fails; 3. it starts there again."""
     member = Member(incremental=False)
     member.store.offsets, member.store.written_by = {P0: 7}, {P0: 1}
     member.group.topics = {"t": TopicOrigin(TopicIdentity(5, None), 4)}

@@ -134,13 +134,17 @@ def test_a_refused_offset_is_not_done_and_stops_no_other(store, stored, znodes, 
     assert "group g: an offset is not stored: set " in caplog.text
 
 
+def commit_without_answer(store, znodes, offsets):
+    znodes.loses_answer = True
+    with pytest.raises(ZooKeeperUnavailable):
+        store.commit(offsets)
+    znodes.loses_answer = False
+
+
 def test_a_lost_answer_is_not_taken_for_anothers_write(store, stored, znodes, caplog):
     stored({T0: b"5"})
     store.fetch([T0])
-    znodes.loses_answer = True
-    with pytest.raises(ZooKeeperUnavailable):
-        store.commit({T0: 6})
-    znodes.loses_answer = False
+    commit_without_answer(store, znodes, {T0: 6})
     assert store.commit({T0: 6}) == {T0}
     assert caplog.text == ""
 
@@ -148,10 +152,7 @@ def test_a_lost_answer_is_not_taken_for_anothers_write(store, stored, znodes, ca
 def test_an_offset_as_it_was_before_a_lost_answer_is_written(store, stored, znodes):
     stored({T0: b"5"})
     store.fetch([T0])
-    znodes.loses_answer = True
-    with pytest.raises(ZooKeeperUnavailable):
-        store.commit({T0: 9})
-    znodes.loses_answer = False
+    commit_without_answer(store, znodes, {T0: 9})
     assert store.commit({T0: 5}) == {T0}
     assert stored() == {T0: 5}
 
@@ -202,10 +203,7 @@ def test_what_another_client_wrote_to_a_kept_partition_is_reported(store, stored
 def test_a_kept_partition_is_read_again_after_a_commit_without_an_answer(store, stored, znodes):
     stored({T0: b"5"})
     store.fetch([T0])
-    znodes.loses_answer = True
-    with pytest.raises(ZooKeeperUnavailable):
-        store.commit({T0: 6})
-    znodes.loses_answer = False
+    commit_without_answer(store, znodes, {T0: 6})
     assert store.fetch([T0, T1], kept=[T0]) == {T0: 6, T1: None}
 
 
@@ -268,10 +266,7 @@ def test_a_plan_without_a_query_stamps_nothing(stamping, znodes):
 
 def test_a_commit_whose_answer_was_lost_is_stamped_when_it_is_repeated(stamping, znodes):
     stamping.store.fetch([T0])
-    znodes.loses_answer = True
-    with pytest.raises(ZooKeeperUnavailable):
-        stamping.store.commit({T0: 5})
-    znodes.loses_answer = False
+    commit_without_answer(stamping.store, znodes, {T0: 5})
     stamping.plan = 2
     assert stamping.store.commit({T0: 5}) == {T0}
     assert stamping.stamps()[T0] == 2

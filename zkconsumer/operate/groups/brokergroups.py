@@ -305,7 +305,8 @@ class BrokerGroups:
 def _observe(group: str, coordinator: OffsetCoordinator) -> ObservedBrokerGroup:
     described = described_group(coordinator.coordinator, group)
     assigned = {partition for member in described.members for partition in member.assigned}
-    stored = committed_answer(coordinator.fetch_known(assigned))  # brokers before 0.10.2 tell named partitions' only
+    # Brokers before 0.10.2 answer for named partitions only.
+    stored = committed_answer(coordinator.fetch_known(assigned))
     return ObservedBrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
 
 

@@ -236,7 +236,7 @@ def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartit
 
 
 def committed_answer(stored: StoredOffsets) -> BrokersAnswer[dict[TopicPartition, StoredOffset]]:
-    """The offsets that a coordinator reported, and why it did not tell others."""
+    """The offsets that a coordinator reported, and why others are missing."""
     return BrokersAnswer(
         {partition: offset for partition, offset in stored.found.items() if offset.offset is not None},
         tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),

@@ -159,7 +159,7 @@ def test_a_home_that_becomes_silent_keeps_its_groups_unread(silent):
     home.unavailable, before = SILENT, len(home.asked)
     assert every.names() == ["g", "h"]
     look = every.look(every.names(), 1.0)
-    assert len(home.asked) == before, "it has not answered just now"
+    assert len(home.asked) == before, "it did not list its groups, so it is not asked"
     assert "g" in look.groups
     assert look.partly_read == {"g": SILENT}
     assert ("h" in look.groups, set(look.failures)) == ((True, set()) if silent == "zookeeper" else (False, {"h"}))

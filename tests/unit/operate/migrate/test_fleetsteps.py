@@ -46,16 +46,21 @@ def do(servers, job):
     return do
 
 
-def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, job, do, monkeypatch):
-    """1. It is killed, or faults; 2. consumers go on in Kafka, and are stopped; 3. its plan is of where they were."""
+def kill_way_back(do, monkeypatch, step):
+    """Begin a way back that is killed in this step of its write."""
 
     def killed(_writes):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(ZnodeWrites, "write", killed)
+        patch.setattr(ZnodeWrites, step, killed)
         with pytest.raises(Killed):
             do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, job, do, monkeypatch):
+    """1. It is killed; 2. consumers continue in Kafka, and are stopped; 3. its plan has their former offsets."""
+    kill_way_back(do, monkeypatch, "write")
     servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
     with pytest.raises(WriteRefused, match="have moved since the plan was made"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
@@ -69,14 +74,7 @@ def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, 
 
 def test_a_rollback_of_a_way_back_that_wrote_a_part_is_repeated(servers, job, do, monkeypatch):
     """1. A way back is killed; 2. another client writes while it is rolled back; 3. that has not come to an end."""
-
-    def killed(_writes):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ZnodeWrites, "read_back", killed)
-        with pytest.raises(Killed):
-            do(reverse_step(execute=True), TO_ZOOKEEPER)
+    kill_way_back(do, monkeypatch, "read_back")
     with monkeypatch.context() as patch:
         patch.setattr(GroupHold, "outlast_attempts", lambda _hold: servers.store({PARTITIONS[0]: 40}))
         with pytest.raises(ZkConsumerError, match="another client keeps writing"):
