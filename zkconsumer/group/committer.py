@@ -273,13 +273,8 @@ class OffsetCommitter:
         """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
-        releases = self._protocol.held.releases
         is_new = {partition: self.partitions[partition].send(offset) for partition, offset in offsets.items()}
-        done = self.store.commit(
-            offsets,
-            may_send=lambda: self._protocol.lease.holds() and self._protocol.held.releases == releases,
-            retry=not self._releasing,
-        )
+        done = self.store.commit(offsets, may_send=self._protocol.lease.holds, retry=not self._releasing)
         for partition, offset in offsets.items():
             if partition in done:
                 self.partitions[partition].wrote(offset)

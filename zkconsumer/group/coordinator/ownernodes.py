@@ -52,7 +52,7 @@ class OwnerNodes:
         owners: dict[TopicPartition, str | None] = {}
         for path, partition in paths.items():
             node = watched.nodes.get(path)
-            owners[partition] = None if node is None else _owner(path, node.data)
+            owners[partition] = None if node is None else owner_or_unknown(path, node.data)
         return owners
 
     def ensure_parents(self, topics: Iterable[str]) -> None:
@@ -75,7 +75,8 @@ class OwnerNodes:
         self._parents |= paths
 
 
-def _owner(path: str, data: bytes | None) -> str:
+def owner_or_unknown(path: str, data: bytes | None) -> str:
+    """The text of an owner znode; empty if another program wrote something else."""
     try:
         return PartitionOwnerNode.decode(path, data)
     except MalformedZnode as error:

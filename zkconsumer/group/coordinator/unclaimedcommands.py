@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.group.coordinator.ownernodes import owner_or_unknown
 from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
 from zkconsumer.group.coordinator.rules.coordinatorznodes import consumer_id_of
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
@@ -85,11 +84,7 @@ class UnclaimedCommands:
     def _owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
         paths = {self._paths.owner(partition): partition for partition in partitions}
         nodes = self._session.read_many(sorted(paths)).nodes
-        return {paths[path]: None if node is None else _owner(path, node) for path, node in nodes.items()}
-
-
-def _owner(path: str, node: Znode) -> str | None:
-    try:
-        return PartitionOwnerNode.consumer_of(PartitionOwnerNode.decode(path, node.data))
-    except MalformedZnode:
-        return None
+        return {
+            paths[path]: None if node is None else PartitionOwnerNode.consumer_of(owner_or_unknown(path, node.data))
+            for path, node in nodes.items()
+        }

@@ -1,28 +1,29 @@
-"""The delivery lease: how long a member may hand out records without hearing from ZooKeeper (architecture.md#lease).
+"""The delivery lease: how long a member may hand out records without an answer (architecture.md#lease).
 
-kazoo reports a lost session only once a server answers again, which may be long after another member got the
-partitions. So a member keeps its own clock: each answered probe proves that the session was alive when the probe was
-*sent*, and the servers expire it no sooner than the negotiated timeout after that.
+kazoo reports a lost session only once a server answers again, and a coordinator that cannot be reached reports nothing;
+by then another member may have got the partitions long ago. So a member keeps its own clock: each answer proves that it
+was a member when the request was *sent*, and servers remove it no sooner than its timeout after that. In groups of
+brokers :class:`.BrokerLease` says which timeout an answer extends.
 """
 
 from __future__ import annotations
 
-SHARE_OF_TIMEOUT = 0.8
+_SHARE_OF_TIMEOUT = 0.8
 """Part of a timeout for which an answer is valid; the rest covers clock drift and the last hand-over."""
 
 _PROBES_PER_TIMEOUT = 6
 
 
-def lease_deadline(probe_sent: float, session_timeout: float) -> float:
-    """When the lease that an answered probe extends will lapse, on the same clock.
+def lease_deadline(sent: float, timeout: float) -> float:
+    """When the lease that an answer extends will lapse, on the same clock.
 
     Args:
-        probe_sent: clock reading, in seconds, when the newest answered probe was sent.
-        session_timeout: the *negotiated* session timeout in seconds.
+        sent: clock reading, in seconds, when the newest request that was answered was sent.
+        timeout: after which the server removes a silent member, in seconds; ZooKeeper's is the *negotiated* one.
     """
-    return probe_sent + SHARE_OF_TIMEOUT * session_timeout
+    return sent + _SHARE_OF_TIMEOUT * timeout
 
 
 def probe_interval(session_timeout: float) -> float:
-    """Seconds between probes: several must fail before the lease lapses."""
+    """Seconds between probes of ZooKeeper: several must fail before the lease lapses."""
     return session_timeout / _PROBES_PER_TIMEOUT

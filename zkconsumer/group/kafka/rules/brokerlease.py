@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from zkconsumer.group.rules.leasetimes import SHARE_OF_TIMEOUT
+from zkconsumer.group.rules.leasetimes import lease_deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class BrokerLease:
         """
         if sent < self.stable:
             return self
-        valid_s = SHARE_OF_TIMEOUT * min(self.session_s, self.rebalance_s)
-        return replace(self, deadline=sent + valid_s, stable=sent)
+        return replace(self, deadline=lease_deadline(sent, min(self.session_s, self.rebalance_s)), stable=sent)
 
     def in_rebalance(self, sent: float) -> BrokerLease:
         """After a heartbeat that was answered with REBALANCE_IN_PROGRESS: the member is known, and has to join.
@@ -54,8 +53,8 @@ class BrokerLease:
         To be used only until the member's own JoinGroup is answered: while members synchronise, brokers up to 2.x give
         this answer without renewing the session.
         """
-        session_ends = sent + SHARE_OF_TIMEOUT * self.session_s
-        rebalance_ends = self.stable + SHARE_OF_TIMEOUT * self.rebalance_s
+        session_ends = lease_deadline(sent, self.session_s)
+        rebalance_ends = lease_deadline(self.stable, self.rebalance_s)
         return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
 
     @property
@@ -64,7 +63,7 @@ class BrokerLease:
 
         The rebalance may have begun right after a heartbeat, and the next one reports it.
         """
-        return max(0.0, SHARE_OF_TIMEOUT * self.rebalance_s - self.heartbeat_s)
+        return max(0.0, lease_deadline(0.0, self.rebalance_s) - self.heartbeat_s)
 
     @property
     def is_confirmed(self) -> bool:
