@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -48,7 +49,7 @@ class Trial:
             empty otherwise.
         seed: of the schedule.
         commit: of the project.
-        product: hash of the product's code at that commit; trials of the same code need not be repeated.
+        product: hash of the product's code; trials of the same code need not be repeated.
         schedule: as JSON.
         failures: why it failed, empty if it passed.
         figures: what was measured.
@@ -129,12 +130,28 @@ def published(file: Path = PUBLISHED) -> list[Trial]:
 
 
 def code_identity() -> tuple[str, str]:
-    """The commit, and a hash of the code that a trial is about; both end in ``-changed`` if that is not committed."""
-    commit = _git("rev-parse", "HEAD")
-    trees = [_git("rev-parse", f"HEAD:zkconsumer/{room}") for room in ROOMS]
-    product = hashlib.sha1("".join(trees).encode(), usedforsecurity=False).hexdigest()
-    changed = "-changed" if _git("status", "--porcelain", "--", *(f"zkconsumer/{room}" for room in ROOMS)) else ""
-    return commit + changed, product[:9] + changed if changed else product
+    """The commit, ending in ``-changed`` if anything else is there, and a hash of the code that a trial is about.
+
+    Comments, docstrings and layout do not count: trials stay valid when the words change.
+    """
+    commit = _git("rev-parse", "HEAD") + ("-changed" if _git("status", "--porcelain", "--", "zkconsumer") else "")
+    files = (file for room in ROOMS for file in (_ROOT / "zkconsumer" / room).rglob("*.py"))
+    code = "".join(f"{file.relative_to(_ROOT)}{code_of(file.read_text(encoding='utf-8'))}" for file in sorted(files))
+    return commit, hashlib.sha1(code.encode(), usedforsecurity=False).hexdigest()[:9]
+
+
+def code_of(source: str) -> str:
+    """What a Python source says to the interpreter: without comments, docstrings and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body: list[ast.stmt] = getattr(node, "body", [])
+        if isinstance(body, list):
+            body[:] = [one for one in body if not _is_text(one)]
+    return ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _git(*arguments: str) -> str:

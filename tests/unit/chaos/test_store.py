@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.store import Trial, TrialStore, code_identity, percentile, publish, published, table
+from tests.chaos.store import Trial, TrialStore, code_identity, code_of, percentile, publish, published, table
 
 
 def trial(seed, row="R1", members="", failures=(), **figures):
@@ -54,3 +54,8 @@ def test_the_identity_of_the_code_names_commit_and_content():
     commit, product = code_identity()
     assert len(commit) >= 40
     assert product
+
+
+def test_words_and_layout_do_not_change_the_identity_of_the_code():
+    assert code_of('def one(of):\n    """Words."""\n    return of[0]  # why\n') == code_of("def one(of): return of[0]")
+    assert code_of("def one(of): return of[0]") != code_of("def one(of): return of[1]")
