@@ -39,7 +39,8 @@ class ClusterView:
         outdated: partitions whose offset was written for an earlier topic of the same name.
         refused: why offsets are unreadable that are stored in Kafka.
         unshared: live members with ``group.share=false``; brokers do not know them.
-        session_ms: session timeouts in ms, by member, of those that have written them.
+        session_ms: session timeouts in ms, by member: the longer of what it has written and what servers grant now;
+            unknown in groups of brokers.
     """
 
     brokers: tuple[Broker, ...]
@@ -90,6 +91,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
         topics = group_reader.describe_topics(options.select(group_reader.topics()))
         brokers = group_reader.live_brokers()
         group = group_reader.view(config.group_id)
+        granted_ms = round(1000 * session.negotiated_timeout)
         stored = _Stored()
         if with_offsets:
             origins = read_origins(session, config.group_id, _identities(topics))
@@ -103,7 +105,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             outdated=stored.outdated,
             refused=stored.refused,
             unshared=frozenset(group.unshared & group.members.keys()),
-            session_ms=group.session_ms,
+            session_ms={member: max(group.session_ms.get(member, 0), granted_ms) for member in group.members},
         )
     finally:
         session.close()

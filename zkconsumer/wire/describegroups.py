@@ -12,6 +12,7 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.wire.apiversions import API_VERSIONS, OFFSET_COMMIT
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.findcoordinator import expect_coordinator
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 
@@ -86,6 +87,7 @@ def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
     for listed in answer.groups or ():
         if listed.group_id == group:
             return KafkaGroup(listed.group_state, listed.protocol_type, None)
+    _expect_listed(connection, answer.error_code)
     return None
 
 
@@ -102,9 +104,15 @@ def list_groups(connection: BrokerConnection) -> dict[str, str]:
 
     version = connection.version(_LIST_GROUPS, "ListGroups", 0, _LIST_STATES_VERSIONS[1])
     answer = connection.call(ListGroupsRequest(version=version, states_filter=[], types_filter=[]))
-    if answer.error_code:
-        raise ProtocolError(f"{connection} does not list groups: {error_name(answer.error_code)}")
+    _expect_listed(connection, answer.error_code)
     return {listed.group_id: listed.protocol_type for listed in answer.groups or ()}
+
+
+def _expect_listed(connection: BrokerConnection, code: int) -> None:
+    """Refuse a list that may lack groups: while a broker loads some of its groups, it lists the others."""
+    expect_coordinator(code, f"{connection} does not list all its groups")
+    if code:
+        raise ProtocolError(f"{connection} does not list groups: {error_name(code)}")
 
 
 def broker_settings(connection: BrokerConnection, broker_id: int, names: Collection[str]) -> dict[str, str | None]:

@@ -70,7 +70,8 @@ def test_a_group_has_the_state_that_its_coordinator_reports(state, members, has_
 
 def test_a_group_of_the_new_protocol_is_found_in_the_list():
     """Kafka 4 describes it as dead, since it is no classic group."""
-    listed = SimpleNamespace(groups=[SimpleNamespace(group_id="g", group_state="Stable", protocol_type="consumer")])
+    one = SimpleNamespace(group_id="g", group_state="Stable", protocol_type="consumer")
+    listed = SimpleNamespace(groups=[one], error_code=0)
     broker = ScriptedBroker(DescribeGroups=described("Dead", ""), ListGroups=listed)
     found, _ = describe_group(broker, "g")
     assert found == KafkaGroup("Stable", "consumer", None)
@@ -79,6 +80,12 @@ def test_a_group_of_the_new_protocol_is_found_in_the_list():
         KafkaGroup("Dead", "", 0),
         0,
     )
+
+
+def test_a_group_that_is_not_in_the_list_is_unknown_while_the_broker_loads_groups():
+    listed = SimpleNamespace(groups=[], error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with pytest.raises(CoordinatorMoved, match="does not list all its groups"):
+        describe_group(ScriptedBroker(DescribeGroups=described("Dead", ""), ListGroups=listed), "g")
 
 
 def test_an_answer_without_the_group_is_malformed():

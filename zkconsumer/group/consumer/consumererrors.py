@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from zkconsumer.errors import MemberRefused, ProtocolError, ZkConsumerError
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
@@ -26,7 +27,7 @@ def consumer_group_error(
     refusal = f"group {group}: {error_name(code)}" + (f" ({message})" if message else "")
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_refused(group, READ, security)
-    if code == ErrorCode.FENCED_INSTANCE_ID:
+    if membership_answer(code) is MembershipAnswer.REPLACED:
         return instance_in_use(refusal)
     if code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         return MemberRefused(

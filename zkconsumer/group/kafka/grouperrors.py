@@ -11,6 +11,7 @@ from zkconsumer.errors import (
     StrategyConflict,
     ZkConsumerError,
 )
+from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.refusals import READ, group_refused, instance_in_use
@@ -37,7 +38,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
             "kafka-consumer-groups --describe --state. To change the strategy of a running group, first give all "
             "members both strategies, then only the new one"
         )
-    if code == ErrorCode.FENCED_INSTANCE_ID:
+    if membership_answer(code) is MembershipAnswer.REPLACED:
         return instance_in_use(refusal)
     hint = _HINTS.get(code)
     if hint is not None:

@@ -7,6 +7,7 @@ reconnecting.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -73,7 +74,7 @@ class SessionLease:
         self._missing = ""  # written by kazoo's thread: the path that the last answered probe did not find
         self._alive_session = 0
         self._on_change = on_change
-        self._deadline = 0.0
+        self._proven = -math.inf
         self._stands_alone = False
         self._revivals = 0
         self._next_revival = 0.0
@@ -97,8 +98,7 @@ class SessionLease:
             asked_for_session: reading of the clock before the session was requested, which counts as the first probe.
         """
         self._alive_session = self._session.session_id
-        self._last_answer = asked_for_session
-        self._deadline = lease_deadline(asked_for_session, self._registration.session_timeout)
+        self._last_answer = self._proven = asked_for_session
 
     def misses(self, path: str) -> bool:
         """True if the last answered probe asked for this path, and there was no such node; for any thread."""
@@ -115,6 +115,11 @@ class SessionLease:
     def holds(self) -> bool:
         """True while the session that the member is registered in cannot have expired on the servers."""
         return self._stands_alone or self._is_alive()
+
+    @property
+    def _deadline(self) -> float:
+        """By the timeout of now: a server negotiates at each connection, also before it has answered a probe."""
+        return lease_deadline(self._proven, self._registration.session_timeout)
 
     def _is_alive(self) -> bool:
         return self._clock() < self._deadline and self._registration.registered_session in (0, self._alive_session)
@@ -189,7 +194,7 @@ class SessionLease:
                 self._missing = "" if answer.exists else path
                 self._last_answer = sent
                 if answer.exists:
-                    self._deadline = lease_deadline(sent, self._registration.session_timeout)
+                    self._proven = sent
             self._outstanding.clear()
             if self.holds() and (self._clock() >= former_deadline or self._alive_session != former_session):
                 self.watch.look(was_lapsed=True)

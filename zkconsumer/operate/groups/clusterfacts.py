@@ -126,7 +126,8 @@ def read_cluster_facts(
     with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
         unreachable = _reach(asked.client, brokers)
         reachable += (broker for broker in brokers if broker not in unreachable)
-        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage)
+        is_elsewhere = bool(bootstrap) or config.bootstrap_servers is not None
+        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=is_elsewhere)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states

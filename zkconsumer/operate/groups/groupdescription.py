@@ -177,7 +177,7 @@ def read_offsets_in_kafka(
     groups: Sequence[GroupZnodes],
     storage: OffsetStorage,
     *,
-    is_elsewhere: bool = False,
+    is_elsewhere: bool,
 ) -> dict[str, OffsetsInKafka]:
     """What groups committed to Kafka, by group; nothing where the coordinators do not have to be asked.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
+from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -16,6 +16,7 @@ from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.listoffsetsmessages import Offsets
+from zkconsumer.wire.rules.retrypolicy import is_answer
 
 if TYPE_CHECKING:
     from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
@@ -197,7 +198,8 @@ class BrokerOffsets:
     ) -> tuple[dict[str, F], dict[str, ZkConsumerError]]:
         """Ask the coordinator of each group: the answers, and the errors of the others, by group.
 
-        While a coordinator is being found or loads, its group is asked for again with all others of that kind.
+        While a coordinator is being found or loads, or its host refuses connections, its group is asked for again with
+        all others of that kind.
         """
         from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 
@@ -214,7 +216,7 @@ class BrokerOffsets:
                     answers[group] = question(group, coordinator)
                 except ZkConsumerError as error:
                     unknown[group] = error
-            left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
+            left = [group for group in left if is_answer(unknown.get(group))]
         return answers, unknown
 
     def close(self) -> None:

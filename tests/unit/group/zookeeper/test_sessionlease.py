@@ -77,6 +77,16 @@ def holder():
     return Holder()
 
 
+def test_a_server_that_grants_less_shortens_the_lease_at_once(holder):
+    """1. a probe is answered; 2. the next server grants 4 s, and is cut off before it has answered a probe."""
+    holder.round(7)
+    assert holder.lease.remaining() == pytest.approx(LEASE_S - INTERVAL_S)
+    holder.session.negotiated_timeout = 4.0
+    assert holder.lease.remaining() == pytest.approx(0.8 * 4.0 - INTERVAL_S)
+    holder.time += 0.8 * 4.0
+    assert not holder.lease.holds()
+
+
 def test_a_lease_counts_from_when_the_probe_was_sent(holder):
     holder.time += 3
     holder.session.probes.pop()(ProbeAnswer(7, True))

@@ -209,8 +209,8 @@ def test_a_description_asks_brokers_for_topics_once(without_brokers, stub):
 
 def test_an_explanation_asks_brokers_for_topics_once(without_brokers, stub):
     _, facts = read_facts(without_brokers, asking(f"127.0.0.1:{stub.port}"))
-    before, leaders_of, after = (frozenset({"t"}),) * 3
-    assert stub.described == [None, before, leaders_of, after]
+    of_offsets, (before, leaders_of, after) = frozenset({OFFSETS_TOPIC}), (frozenset({"t"}),) * 3
+    assert stub.described == [None, of_offsets, before, leaders_of, after]
     assert facts.problems == ()
 
 
@@ -298,6 +298,8 @@ def test_who_may_not_describe_the_topic_of_offsets_sees_offsets_in_kafka(without
     assert (describe(), stub.searches) == ([None, None], 0)
     stub.coordinator, stub.topic_errors[OFFSETS_TOPIC] = stub.broker, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert describe() == [None, 3]
+    _, facts = read_facts(without_brokers, asking(f"127.0.0.1:{stub.port}"))
+    assert facts.committed[P1] == 3
 
 
 def test_a_question_about_groups_of_brokers_creates_no_topic(stub):

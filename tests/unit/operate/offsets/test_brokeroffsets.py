@@ -109,6 +109,22 @@ def test_a_group_without_a_coordinator_is_unknown(stub):
     )
 
 
+def test_a_coordinator_is_asked_for_again_when_its_host_refuses_connections(stub):
+    attempts = []
+
+    def question(group, _):
+        attempts.append(group)
+        if len(attempts) == 1:
+            raise BrokerUnavailable("host:1 refuses us") from ConnectionRefusedError()
+        if group == "silent":
+            raise BrokerUnavailable("host:1 is silent") from TimeoutError()
+        return 8
+
+    answers, unknown = asked(lambda offsets: offsets.ask_coordinators(["g", "silent"], question), stub.broker)
+    assert (answers, attempts) == ({"g": 8}, ["g", "silent", "g"])
+    assert unknown.keys() == {"silent"}
+
+
 @pytest.mark.parametrize("group", ["g" * 40_000, "\ud800"])
 def test_a_group_whose_name_no_request_can_carry_has_no_offsets(dead_broker, group):
     assert asked(lambda offsets: offsets.committed({group: P}), dead_broker)[group] == BrokersAnswer({})
