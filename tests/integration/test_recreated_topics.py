@@ -5,11 +5,13 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.consumers import collect
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
+from zkconsumer.cli.main import command
 from zkconsumer.errors import RetriableError
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
@@ -96,6 +98,28 @@ def test_a_member_that_was_away_reads_the_new_topic_from_its_start(connect, crea
     member = connect(**settings(protocol))
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
     eventually(lambda: set(received) >= set(new))
+
+
+def test_a_member_continues_where_a_tool_has_put_the_offset_in_the_new_topic(
+    connect, sandbox, create_again, unique_name, tmp_path
+):
+    """Brokers describe the topic, so that nothing but the record shows when it was created."""
+    described = settings("zookeeper", bootstrap_servers=sandbox.bootstrap_servers)
+    create_again(values(OLD))
+    with connect(**{**described, "auto_offset_reset": "smallest"}) as member:
+        received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+        eventually(lambda: set(received) == set(values(OLD)))
+        member.commit_offsets()
+    new = values(NEW, start=OLD)
+    create_again(new)
+    servers = ["--zookeeper", sandbox.zookeeper_connect, "--bootstrap-server", sandbox.bootstrap_servers]
+    words = ["offsets", "reset", *servers, "--group", connect.group, "--topic", unique_name, "--to-offset", "100"]
+    done = CliRunner().invoke(command, [*words, "--snapshot", str(tmp_path / "snapshot"), "--execute"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    member = connect(**described)
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new[100:]))
+    assert set(received) == set(new[100:])
 
 
 @pytest.mark.parametrize("noticed", [False, True])

@@ -9,24 +9,45 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Kind, Operation
+from zkconsumer.zookeeper.transaction import Operation
 
 _log: Final = logging.getLogger(__name__)
 
 
 class _KnownRecords(NamedTuple):
-    """Records that exist, and the czxid of their parent; None if there is no parent."""
+    """Records that exist, their parent, and its czxid; None if there is no parent."""
 
+    parent: str
     ensemble: int | None
-    records: Mapping[str, tuple[TopicRecord | None, int]]
+    records: Mapping[str, tuple[TopicRecord | None, Znode]]
 
-    def following(self, topic: str, identity: TopicIdentity) -> tuple[TopicRecord, TopicOrigin]:
-        """What the record has to be when a member begins to consume the topic, and since when offsets can be of it."""
-        present, written_at = self.records.get(topic, (None, None))
+    def following(self, topic: str, identity: TopicIdentity) -> tuple[Operation | None, TopicOrigin]:
+        """How to write the record when a member begins to consume the topic, and since when offsets can be of it.
+
+        Nothing is written if the record is right. It is written only as it was read: 1. two members read the record of
+        the former topic; 2. one replaces it, and commits; 3. the other one's later record would be newer than the
+        offset, which would count as one of the former topic.
+        """
+        present, node = self.records.get(topic, (None, None))
         record = next_record(present, identity, self.ensemble or 0)
-        return record, origin(record, identity, written_at if record == present else None)
+        if node is not None and record == present:
+            return None, origin(record, identity, node.mzxid)
+        path, data = f"{self.parent}/{topic}", record.encode()
+        write = Operation("create", path, data) if node is None else Operation("set", path, data, node.version)
+        return write, origin(record, identity, None)
+
+    def replaced(self, identities: Mapping[str, TopicIdentity]) -> set[str]:
+        """The topics of which the group has consumed an earlier one, and not the present one yet."""
+        return {
+            topic
+            for topic, (record, _) in self.records.items()
+            if record is not None
+            and record.ensemble == self.ensemble
+            and not identities[topic].is_recorded_as(record.topic)
+        }
 
 
 def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:
@@ -38,11 +59,33 @@ def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicI
     return TopicRecords(session, group, None).consume(identities)
 
 
+def replace_records(session: ZkSession, group: str, fence: str, identities: Mapping[str, TopicIdentity]) -> None:
+    """Before a tool writes offsets: the records of topics that were created again become those of the present topics.
+
+    1. A topic is created again while no member runs; 2. a tool writes an offset of it; 3. a member starts, and replaces
+    the record. Where brokers describe topics, an offset counts if it is newer than the record, and that of step 2 would
+    not. Offsets of the group that the tool does not write stay older than the record.
+
+    Args:
+        session: an open session.
+        group: without members: the leader of a coordinated group would not notice any more what members consume.
+        fence: path of a node whose absence stops the write.
+        identities: of the topics that exist; those without a record get none.
+
+    Raises:
+        ZooKeeperRefused: records may not be read or written.
+        ZooKeeperUnavailable, SessionExpired: they cannot be.
+    """
+    known = _read_records(session, GroupPaths(group).topics, identities)
+    writes = (known.following(topic, identities[topic])[0] for topic in sorted(known.replaced(identities)))
+    session.transact(fence, [write for write in writes if write is not None])
+
+
 def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _KnownRecords:
     paths = {f"{parent}/{topic}": topic for topic in topics if is_node_name(topic)}
     nodes = session.get_many([parent, *paths])
     found = nodes.pop(parent)
-    records: dict[str, tuple[TopicRecord | None, int]] = {}
+    records: dict[str, tuple[TopicRecord | None, Znode]] = {}
     for path, node in nodes.items():
         if node is None:
             continue
@@ -51,8 +94,8 @@ def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _Kn
         except MalformedZnode as error:
             _log.error("%s", error)
             record = None
-        records[paths[path]] = record, node.mzxid
-    return _KnownRecords(None if found is None else found.czxid, records)
+        records[paths[path]] = record, node
+    return _KnownRecords(parent, None if found is None else found.czxid, records)
 
 
 class TopicRecords:
@@ -83,13 +126,7 @@ class TopicRecords:
         except ZooKeeperRefused as refusal:
             self._report(refusal)
             return set()
-        return {
-            topic
-            for topic, (record, _) in known.records.items()
-            if record is not None
-            and record.ensemble == known.ensemble
-            and not identities[topic].is_recorded_as(record.topic)
-        }
+        return known.replaced(identities)
 
     def consume(self, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:
         """Record that this member begins to consume these topics; returns since when offsets can be of them.
@@ -113,16 +150,15 @@ class TopicRecords:
         return _read_records(self._session, self._parent, topics)
 
     def _write(self, identities: Mapping[str, TopicIdentity], known: _KnownRecords) -> dict[str, TopicOrigin]:
-        operations, origins = [], {}
+        writes, origins = [], {}
         for topic, identity in identities.items():
-            record, origins[topic] = known.following(topic, identity)
-            if record != known.records.get(topic, (None, 0))[0]:
-                kind: Kind = "set" if topic in known.records else "create"
-                operations.append(Operation(kind, f"{self._parent}/{topic}", record.encode()))
+            write, origins[topic] = known.following(topic, identity)
+            if write is not None:
+                writes.append(write)
         if self._fence is None:
             return origins
-        # One that exists by now was created by another member, for the same topic.
-        for refusal in self._session.try_transact(self._fence(), operations).refused.values():
+        # One that was written since it was read was written by another member, for the same topic.
+        for refusal in self._session.try_transact(self._fence(), writes).refused.values():
             self._report(refusal)
         return origins
 

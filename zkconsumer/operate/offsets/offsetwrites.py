@@ -7,16 +7,18 @@ carries out: reset, import, copy, rename, delete, restore, and a migration's run
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused, name_some
+from zkconsumer.group.zookeeper.topicrecords import replace_records
+from zkconsumer.model import TopicIdentity
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd, NoHold
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.kafkawrites import KafkaWrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import Snapshot, SnapshotFile
+from zkconsumer.operate.offsets.snapshot import Snapshot, SnapshotFile, partition_of
 from zkconsumer.operate.offsets.wholefiles import write_whole
 from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, topic_identities
 from zkconsumer.operate.offsets.writereport import UnderHold, WriteReport, name_in_kafka
@@ -57,10 +59,24 @@ def execute(
     report = WriteReport()
     if not groups:
         return report
-    snapshot = plan.snapshot or _snapshot_of(session, cluster, plan.command, groups, report)
+    identities = _identities(session, cluster, plan, groups, report)
+    snapshot = plan.snapshot or _snapshot_of(session, plan.command, groups, identities)
     total = sum(len(_names(group)) for group in groups)
     with file.prepared(snapshot) as begin:  # before the hold, which is short
-        writer = _Writer(session, cluster, plan, file.path, begin, report, total, long_hold, announce, advance, clock)
+        writer = _Writer(
+            session,
+            cluster,
+            plan,
+            file.path,
+            begin,
+            identities or {},
+            report,
+            total,
+            long_hold,
+            announce,
+            advance,
+            clock,
+        )
         for group in groups:
             if report.faults:
                 report.not_written += _names(group)
@@ -85,17 +101,38 @@ def _mark_complete(file: SnapshotFile, plan: WritePlan, report: WriteReport) -> 
         report.faults.append(f"all is written, and {file.path} does not record it: {error}; {plan.resume}")
 
 
+def _identities(
+    session: ZkSession, cluster: Cluster, plan: WritePlan, groups: Sequence[GroupPlan], report: WriteReport
+) -> dict[str, TopicIdentity] | None:
+    """Those of the topics whose offsets are written; None if they are unknown.
+
+    They are read before the hold, which is short. What is written for a topic that is created again after that counts
+    as an offset of an earlier one.
+    """
+    topics = {topic for group in groups for topic in _topics_of(group)}
+    if plan.snapshot is None:
+        topics |= {row.partition.topic for group in groups for row in group.rows}
+    try:
+        return topic_identities(session, cluster, topics) if topics else {}
+    except ZkConsumerError as error:
+        report.warnings.append(f"topics that are created again cannot be distinguished from earlier ones: {error}")
+    return None
+
+
+def _topics_of(group: GroupPlan) -> set[str]:
+    """The topics whose offsets get a znode, or new data of it."""
+    written = (partition_of(node.path) for node in group.change.nodes if node.after is not None)
+    return {partition.topic for partition in written if partition is not None}
+
+
 def _snapshot_of(
-    session: ZkSession, cluster: Cluster, command: str, groups: Sequence[GroupPlan], report: WriteReport
+    session: ZkSession, command: str, groups: Sequence[GroupPlan], identities: Mapping[str, TopicIdentity] | None
 ) -> Snapshot:
     """What the file gets, with the identities of the topics: their names may belong to other topics one day."""
-    topics = {row.partition.topic for group in groups for row in group.rows}
     recorded: dict[str, str | int | None] = {}
-    try:
-        known = topic_identities(session, cluster, topics)
-        recorded = {topic: known[topic].recorded if topic in known else None for topic in sorted(topics)}
-    except ZkConsumerError as error:
-        report.warnings.append(f"the snapshot cannot distinguish topics that are created again: {error}")
+    if identities is not None:
+        topics = sorted({row.partition.topic for group in groups for row in group.rows})
+        recorded = {topic: identities[topic].recorded if topic in identities else None for topic in topics}
     changes = tuple(group.change for group in groups)
     return Snapshot(command, session.address, int(time.time() * 1000), changes, identities=recorded)
 
@@ -109,6 +146,7 @@ class _Writer:
     plan: WritePlan
     path: Path
     begin_file: Callable[[], None]
+    identities: Mapping[str, TopicIdentity]
     report: WriteReport
     total: int
     long_hold: bool
@@ -167,6 +205,7 @@ def _write_group(writer: _Writer, group: GroupPlan) -> None:
         if reasons := writer.plan.still_refused(False):
             raise WriteRefused(reasons)
         writer.begin()
+        _replace_records(writer, group, under)
         writer.show_progress()
         for write in (znodes.write, kafka.write, lambda: _write_file(group, under)):
             if not report.faults:
@@ -178,6 +217,22 @@ def _write_group(writer: _Writer, group: GroupPlan) -> None:
         hold.release()  # of what an interrupt has left
     _note_release(released, under)
     znodes.note_closing()
+
+
+def _replace_records(writer: _Writer, group: GroupPlan, under: UnderHold) -> None:
+    """Let the offsets to write be those of the topics that exist now; see :func:`replace_records`.
+
+    Killed after it, nothing has changed for members: the offsets that are stored were those of earlier topics before,
+    too. Members that run write their records themselves.
+    """
+    topics = _topics_of(group) & writer.identities.keys()
+    if not topics or under.hold.live:
+        return
+    identities = {topic: writer.identities[topic] for topic in topics}
+    try:
+        replace_records(writer.session, under.group, under.hold.fence, identities)
+    except ZooKeeperRefused as refusal:
+        under.report.warnings.append(f"{refusal}: members may take what is written for offsets of earlier topics")
 
 
 def _write_file(group: GroupPlan, under: UnderHold) -> None:

@@ -5,12 +5,13 @@ import pytest
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.group.zookeeper.topicrecords import TopicRecords, read_origins
+from zkconsumer.group.zookeeper.topicrecords import TopicRecords, read_origins, replace_records
 from zkconsumer.model import TopicIdentity
 from zkconsumer.zookeeper.session import ZkSession
 
 PARENT = "/consumers/g/zkconsumer/topics"
 OLD, NEW = TopicIdentity("old", 1), TopicIdentity("new", 10**6)
+DESCRIBED_BY_BROKERS = NEW._replace(czxid=None)
 
 
 @pytest.fixture
@@ -74,3 +75,30 @@ def test_a_reader_writes_no_record(records, zk):
     records.consume({"t": OLD})
     assert reader.consume({"t": NEW})["t"].is_older(5)
     assert records.replaced({"t": NEW}) == {"t"}
+
+
+def test_what_a_tool_writes_after_replacing_records_is_of_the_present_topic(records, zk):
+    """Brokers describe the topics; other offsets of the group stay those of the former topic."""
+    records.consume({"t": OLD, "u": OLD})
+    zk.ensure_path("/former", b"")
+    replace_records(zk, "g", "/", {"t": DESCRIBED_BY_BROKERS, "u": OLD, "v": NEW})
+    zk.ensure_path("/written", b"")
+    origin = records.consume({"t": DESCRIBED_BY_BROKERS})["t"]
+    assert [origin.is_older(zk.get(path).mzxid) for path in ("/former", "/written")] == [True, False]
+    assert (records.replaced({"u": NEW}), zk.get(f"{PARENT}/v")) == ({"u"}, None)
+
+
+def test_a_member_does_not_replace_what_another_one_has_replaced(records, zk, monkeypatch):
+    """It would count the commits of the other one, after that, as those of the former topic."""
+    records.consume({"t": OLD})
+    write = zk.try_transact
+
+    def write_late(fence, operations):
+        monkeypatch.undo()
+        TopicRecords(zk, "g", lambda: "/").consume({"t": DESCRIBED_BY_BROKERS})
+        zk.ensure_path("/committed", b"")
+        return write(fence, operations)
+
+    monkeypatch.setattr(zk, "try_transact", write_late)
+    records.consume({"t": DESCRIBED_BY_BROKERS})
+    assert not records.consume({"t": DESCRIBED_BY_BROKERS})["t"].is_older(zk.get("/committed").mzxid)

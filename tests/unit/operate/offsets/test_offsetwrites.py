@@ -1,19 +1,24 @@
 """Writes of a group's offsets to a ZooKeeper and brokers in memory, in which something happens in the middle."""
 
+from contextlib import closing
+
 import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol.serialization import GetData
 
 from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.kazooinmemory import Loss
-from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
-from zkconsumer.model import TopicPartition
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, Killed
+from zkconsumer.group.zookeeper.topicrecords import TopicRecords
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.topicorigins import of_earlier_topics
 from zkconsumer.operate.groups.groupremoval import plan_delete
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
+from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 from zkconsumer.zookeeper.transaction import Operation
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
@@ -113,6 +118,54 @@ def test_what_may_not_be_read_after_a_lost_answer_is_unknown_at_once(servers, se
     assert report.unknown == [f"/consumers/g/offsets/t/{partition.partition}" for partition in PARTITIONS]
     assert refused == report.unknown[:1]
     assert "is unknown" in report.faults[1]
+
+
+def described(topic_id):
+    return b'{"version":1,"partitions":{"0":[0],"1":[0]},"topic_id":"%s"}' % topic_id.encode()
+
+
+def create_again(servers):
+    """A topic that members of the group have consumed is deleted, and another one of its name created."""
+    servers.write("/brokers/topics/t", described("old"))
+    with closing(session_in_memory(servers.server)) as member:
+        TopicRecords(member, "g", lambda: "/").consume({"t": TopicIdentity("old", None)})
+    servers.store(OFFSETS)
+    servers.write("/brokers/topics/t", described("new"))
+
+
+def outdated(session):
+    """The partitions of which a member that starts now ignores the offset; brokers describe its topics."""
+    marks = {p: session.get(f"/consumers/g/offsets/t/{p.partition}").mzxid for p in PARTITIONS[:2]}
+    origins = TopicRecords(session, "g", lambda: "/").consume({"t": TopicIdentity("new", None)})
+    return of_earlier_topics(origins, marks)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_is_written_is_of_the_topic_that_exists(servers, session, live):
+    """With ``live`` members may run, and write the record themselves."""
+    create_again(servers)
+    plan = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("offset", 50), store="zookeeper", live=live)
+    report = execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert (report.faults, report.warnings) == ([], [])
+    assert outdated(session) == {*PARTITIONS[:2]} - (set() if live else {PARTITIONS[0]})
+
+
+def test_a_record_that_may_not_be_written_is_reported(servers, session):
+    create_again(servers)
+    servers.server.guarded.add("/consumers/g/zkconsumer/topics/t")
+    plan = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("offset", 50), store="zookeeper")
+    report = execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert (report.faults, report.written) == ([], ["/consumers/g/offsets/t/0"])
+    assert "members may take what is written for offsets of earlier topics" in report.warnings[0]
+
+
+def test_a_run_that_is_killed_after_the_record_leaves_the_offsets_of_the_former_topic(servers, session, monkeypatch):
+    create_again(servers)
+    plan = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("offset", 50), store="zookeeper")
+    monkeypatch.setattr(ZnodeWrites, "write", lambda _: (_ for _ in ()).throw(Killed))
+    with pytest.raises(Killed):
+        execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert outdated(session) == set(PARTITIONS[:2])
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------
