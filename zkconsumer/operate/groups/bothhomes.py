@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from zkconsumer.errors import (
-    TRANSIENT,
     BrokerUnavailable,
     CoordinatorMoved,
     GroupMissing,
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.operate.groups.everygroup import NO_GROUP, counts_as_read, missing_everywhere
+from zkconsumer.operate.groups.everygroup import NO_ANSWER, NO_GROUP, counts_as_read, missing_everywhere
 from zkconsumer.operate.groups.observedgroup import unread_groups
 
 F = TypeVar("F")
@@ -70,10 +69,10 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
 
     Raises:
         GroupMissing: there is no such group.
-        ZkConsumerError: ZooKeeper refuses; or the group is found nowhere, and ZooKeeper is silent, or its coordinator
-            cannot be asked.
+        ZkConsumerError: the group is found nowhere, and ZooKeeper is silent or refuses, or its coordinator cannot be
+            asked.
     """
-    in_znodes, no_znodes = _look(looks.in_znodes, (GroupMissing, *TRANSIENT))
+    in_znodes, no_znodes = _look(looks.in_znodes, (GroupMissing, *NO_ANSWER))
     at_brokers, not_at_brokers = _look(looks.at_brokers, (ZkConsumerError,))
     only = in_znodes or at_brokers
     if only is None:
