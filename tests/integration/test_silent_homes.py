@@ -115,6 +115,8 @@ def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_sil
 
         eventually(lambda: lines() == {group: (False, "OK")})
         assert problems()
+        (unknown,) = served.group(group, "/findings")["findings"]
+        assert "whether it has members in ZooKeeper, too, is unknown" in unknown["evidence"]
         zookeeper.resume()
         eventually(lambda: "g" in lines() and not lines()["g"][0] and not problems())
         zookeeper.pause()

@@ -52,6 +52,14 @@ def test_a_group_is_shown_with_what_is_unknown_of_the_other_home(in_znodes, at_b
     assert looked(in_znodes, at_brokers) == (found, warned)
 
 
+def test_without_a_way_to_warn_what_is_unknown_is_a_finding():
+    def silent():
+        raise NO_ZOOKEEPER
+
+    looks = Looks(silent, lambda: Explained(frozenset("b"), ["found b"]), None, str, None, str)
+    assert look_in_both("g", looks) == ["found b", ELSEWHERE.format("in ZooKeeper", "no server")]
+
+
 @pytest.mark.parametrize(
     ("in_znodes", "at_brokers", "raised"),
     [
