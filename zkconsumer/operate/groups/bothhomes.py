@@ -34,7 +34,7 @@ class Looks(NamedTuple, Generic[F]):
         without_coordinator: what is found if the group is not in ZooKeeper, and no broker coordinates it; may raise the
             error.
         unknown: a finding: whether the group has members in the other one, too, is unknown.
-        warn: reports that, where the group counts as read.
+        warn: reports that, where the group counts as read; None for a finding there, too.
         twice: a finding: the group has members in both.
     """
 
@@ -42,7 +42,7 @@ class Looks(NamedTuple, Generic[F]):
     at_brokers: Callable[[], Explained[F]] | None
     without_coordinator: Callable[[ZkConsumerError], Explained[F]]
     unknown: Callable[[str], F]
-    warn: Callable[[str], None]
+    warn: Callable[[str], None] | None
     twice: Callable[[str], F]
 
 
@@ -80,7 +80,8 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
     error, where = (no_znodes, "in ZooKeeper") if in_znodes is None else (not_at_brokers, "at brokers")
     if error is not None and not isinstance(error, NO_GROUP):
         unknown = f"whether it has members {where}, too, is unknown: {error}"
-        if counts_as_read(error, live_at_brokers=at_brokers is not None and bool(at_brokers.live)):
+        is_live = at_brokers is not None and bool(at_brokers.live)
+        if looks.warn is not None and counts_as_read(error, live_at_brokers=is_live):
             looks.warn(unknown)
         else:
             only.findings.append(looks.unknown(unknown))
