@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.fixtures.groupnodes import GroupNodes
 from tests.fixtures.serve import serving
@@ -41,9 +42,9 @@ class Fleet:
         assert done.exit_code == code, (done.output, done.exception)
         return done
 
-    def init(self, *words):
+    def init(self, *words, code=0):
         match = f"{self.names[0].removesuffix('-0')}-.*"
-        return self.run("init", "--zookeeper", self.sandbox.zookeeper_connect, "--match", match, *words)
+        return self.run("init", "--zookeeper", self.sandbox.zookeeper_connect, "--match", match, *words, code=code)
 
     def states(self, code=0):
         rows = json.loads(self.run("status", "--json", code=code).stdout)
@@ -104,6 +105,18 @@ def test_waves_there_and_back(fleet):
     assert fleet.states() == ["planned"] * 3 + ["not started"] * 2
     assert "2 not started, 3 planned" in fleet.run("status").stdout
     assert fleet.run("status", "--csv").stdout.count("\n") == GROUPS + 1
+
+
+def test_a_group_that_cannot_be_read_is_missing_in_the_file_until_it_can(fleet, zookeeper):
+    offsets = f"{fleet.groups[1].root}/offsets"
+    zookeeper.set_acls(offsets, [make_acl("world", "anyone", write=True, admin=True)])
+    try:
+        initialized = fleet.init(code=3)
+    finally:
+        zookeeper.set_acls(offsets, OPEN_ACL_UNSAFE)
+    assert f"{GROUPS - 1} groups, {GROUPS - 1} of them in waves" in initialized.stdout
+    assert f"warning: group {fleet.names[1]} cannot be read: ZooKeeper refused" in initialized.stderr
+    assert f"1 groups are added to {GROUPS - 1}, 1 of them in waves" in fleet.init().stdout
 
 
 def test_what_goes_wrong_is_shown_and_the_others_are_done(fleet):

@@ -1,11 +1,16 @@
 """Exports of offsets from a real ZooKeeper whose znodes are not all readable."""
 
+from contextlib import closing
+
+import confluent_kafka
 import pytest
 from kazoo.security import make_acl
 
+from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.offsets.offsetexport import export_offsets
+from zkconsumer.offsets.rules.storedoffsets import our_metadata
+from zkconsumer.operate.offsets.offsetexport import export_broker_offsets, export_offsets
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 
@@ -23,25 +28,25 @@ def unreadable(offset_group):
     offset_group.client.delete(path)
 
 
-def test_an_offset_that_may_not_be_read_costs_its_partition_only(tool_session, offset_group, unreadable):
-    exported = export_offsets(tool_session, [offset_group.name])
+def test_an_offset_that_may_not_be_read_costs_its_partition_only(tool_session, cluster, offset_group, unreadable):
+    exported = export_offsets(tool_session, cluster.config, [offset_group.name])
     assert exported.offsets == (GroupOffset(offset_group.name, TopicPartition("t", 1), 5),)
     garbage = f"znode {offset_group.path('offsets', 't', 2)}: not an offset: 'x'; set it to a decimal number"
     assert garbage in exported.problems
     assert [problem.startswith(f"ZooKeeper refused get {unreadable}") for problem in exported.problems].count(True) == 1
 
 
-def test_a_group_that_may_not_be_read_is_no_end_of_the_export(tool_session, offset_group, unique_name):
+def test_a_group_that_may_not_be_read_is_no_end_of_the_export(tool_session, cluster, offset_group, unique_name):
     offset_group.store("t", {0: 4})
     other = f"/consumers/{unique_name}-secret/offsets"
     offset_group.client.ensure_path(other)
     offset_group.client.set_acls(other, [make_acl("world", "anyone", write=True)])
     try:
-        exported = export_offsets(tool_session, [])
+        exported = export_offsets(tool_session, cluster.config, [])
         assert GroupOffset(offset_group.name, TopicPartition("t", 0), 4) in exported.offsets
         assert f"ZooKeeper refused children of {other}" in "".join(exported.problems)
         with pytest.raises(ZooKeeperRefused, match=other):
-            export_offsets(tool_session, [f"{unique_name}-secret"])
+            export_offsets(tool_session, cluster.config, [f"{unique_name}-secret"])
     finally:
         offset_group.client.delete(other)
 
@@ -51,3 +56,16 @@ def test_what_writes_offsets_refuses_a_group_with_an_offset_that_may_not_be_read
 ):
     with pytest.raises(ZooKeeperRefused, match=unreadable):
         offset_nodes(tool_session, offset_group.name)
+
+
+def test_offsets_of_an_earlier_topic_in_kafka_are_not_exported(sandbox, topic_factory, unique_name):
+    topic, brokers = topic_factory(2), sandbox.bootstrap_servers
+    with closing(confluent_kafka.Consumer({"bootstrap.servers": brokers, "group.id": unique_name})) as consumer:
+        late = confluent_kafka.TopicPartition(topic, 0, 7, our_metadata("1", "id-of-the-former-topic"))
+        consumer.commit(offsets=[late, confluent_kafka.TopicPartition(topic, 1, 8)], asynchronous=False)
+    config = ConsumerConfig(bootstrap_servers=brokers, group_id="tools", group_protocol="kafka")
+    exported = export_broker_offsets(config, [unique_name])
+    assert exported.offsets == (GroupOffset(unique_name, TopicPartition(topic, 1), 8),)
+    assert exported.problems == (
+        f"offsets of group {unique_name} were stored for earlier topics of that name: {topic}-0",
+    )

@@ -1,4 +1,4 @@
-"""Groups of ZooKeeper and of brokers, while one of the two does not answer."""
+"""Groups of ZooKeeper and of brokers, while one of the two does not answer, or refuses."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kazoo.security import make_digest_acl
 
 from tests.fixtures.consumers import collect, consumers
 from tests.fixtures.groupnodes import GroupNodes
@@ -85,6 +86,18 @@ def test_without_members_at_brokers_a_group_may_have_some_in_a_silent_zookeeper(
     assert "no ZooKeeper server" in ended.output
 
 
+@pytest.mark.parametrize("words", ["list", "describe", "status --interval 50ms --samples 2", "verify", "explain"])
+def test_a_zookeeper_that_refuses_does_not_hide_groups_of_brokers(zookeeper, sandbox, of_brokers, words):
+    group = of_brokers
+    with connected(zookeeper.address) as client:
+        GroupNodes(client, group).commit("t", 0, 1)
+        for path in ("/consumers", f"/consumers/{group}/offsets"):
+            client.set_acls(path, [make_digest_acl("operator", "secret", all=True)])
+    ended = run(zookeeper, sandbox, *words.split(), *([] if words == "list" else ["--group", group]))
+    assert (ended.exit_code, group in ended.stdout + ended.stderr) == (3, True), ended.exception
+    assert "ZooKeeper refused children of /consumers" in ended.output
+
+
 def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_silent(zookeeper, sandbox, of_brokers):
     group = of_brokers
     with connected(zookeeper.address) as client:
@@ -102,6 +115,8 @@ def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_sil
 
         eventually(lambda: lines() == {group: (False, "OK")})
         assert problems()
+        (unknown,) = served.group(group, "/findings")["findings"]
+        assert "whether it has members in ZooKeeper, too, is unknown" in unknown["evidence"]
         zookeeper.resume()
         eventually(lambda: "g" in lines() and not lines()["g"][0] and not problems())
         zookeeper.pause()

@@ -14,6 +14,8 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
@@ -51,7 +53,7 @@ def explain(
     names = connection.group_names(groups)
     with open_groups(connection, storage) as opened, progress("reading") as advance:
         findings_by_group, unread = look_at_each(
-            names, lambda name: explain_one(opened, connection, name, storage, metrics), advance
+            names, lambda name: explain_one(opened, connection, name, storage, metrics, report=warn), advance
         )
     if as_json:
         documents = [
@@ -71,10 +73,13 @@ def explain_one(
     group: str,
     storage: OffsetStorage,
     metrics: tuple[str, ...] = (),
+    *,
+    report: Callable[[Sequence[str]], None] | None = None,
 ) -> list[Finding]:
     """What keeps a group from consuming; commands that are named have the servers of ``connection``.
 
-    Where brokers are named beside a ZooKeeper, a group of both is looked at in both.
+    Where brokers are named beside a ZooKeeper, a group of both is looked at in both. ``report`` takes what is unknown
+    of a group that counts as read; without it that is a finding.
 
     Raises:
         GroupMissing: there is no such group.
@@ -89,7 +94,7 @@ def explain_one(
         None if config.bootstrap_servers is None else lambda: _explain_at_brokers(config, group, metrics),
         lambda error: _explain_coordinator(config, group, error),
         lambda evidence: unknown_elsewhere(group, evidence),
-        lambda unknown: warn([f"group {group}: {unknown}"]),
+        None if report is None else lambda unknown: report([f"group {group}: {unknown}"]),
         lambda evidence: two_homes(group, evidence),
     )
     findings = look_in_both(group, looks)

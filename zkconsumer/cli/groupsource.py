@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.groupoptions import require_kafka
-from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -26,7 +26,7 @@ class OpenedGroups(NamedTuple):
     Attributes:
         source: where they are read.
         config: how the cluster is reached.
-        session: returns the session with ZooKeeper, or raises ZooKeeperUnavailable; None if the groups are those of
+        session: returns the session with ZooKeeper, or raises as :class:`LateSession`; None if the groups are those of
             brokers alone.
     """
 
@@ -52,14 +52,14 @@ class LateSession:
         self._opening = threading.Lock()
         self._session: ZkSession | None = None
         self._reads_once = interval == math.inf
-        self._unavailable: ZooKeeperUnavailable | None = None
+        self._unavailable: ZooKeeperUnavailable | ZooKeeperRefused | None = None
 
     def __call__(self) -> ZkSession:
         """The session; it is opened unless it is open.
 
         Raises:
-            ZooKeeperUnavailable: no server answers; another call tries again, where samples are read.
-            ZooKeeperRefused, ChrootMissing: see :meth:`ZkSession.open`.
+            ZooKeeperUnavailable, ZooKeeperRefused, ChrootMissing: see :meth:`ZkSession.open`; another call tries again,
+                where samples are read.
         """
         from zkconsumer.zookeeper.session import ZkSession
 
@@ -70,7 +70,7 @@ class LateSession:
                 session = ZkSession.from_config(self._config)
                 try:
                     session.open()
-                except ZooKeeperUnavailable as error:
+                except (ZooKeeperUnavailable, ZooKeeperRefused) as error:
                     self._unavailable = error if self._reads_once else None
                     raise
                 self._session = session
@@ -128,8 +128,8 @@ def open_groups(
     from zkconsumer.operate.groups.everygroup import EveryGroup
 
     with closing(LateSession(config, interval)) as late:
-        if interval < math.inf:  # a wrong chroot or login ends the command before the first sample
-            with suppress(ZooKeeperUnavailable):
+        if interval < math.inf:  # a wrong chroot ends the command before the first sample
+            with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
                 late()
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)
         with closing(EveryGroup(in_znodes, BrokerGroups(config, interval=interval))) as every:

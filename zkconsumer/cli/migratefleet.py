@@ -25,7 +25,7 @@ from zkconsumer.cli.fleettables import (
     status_document,
     status_lines,
 )
-from zkconsumer.cli.groupoptions import echo_lines, json_option, match_option, warn
+from zkconsumer.cli.groupoptions import echo_lines, end_reading, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, LONG_HOLD, MISSING, REWIND
@@ -60,7 +60,8 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
 
     Groups that are not ready, by `migrate survey`, get wave 0, which only --group reaches, and the reason. Waves have
     the groups with the fewest partitions first. Groups that were migrated are skipped. If the file exists, groups that
-    it does not have are appended; what it has stays.
+    it does not have are appended; what it has stays. If groups cannot be read, the others are written, and the exit
+    code is 3; the same command appends them later.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -89,11 +90,11 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
             "config": "" if connection.config_file is None else os.path.relpath(connection.config_file, directory),
         }
         write_whole(file, format_fleet(cluster, found, wave_size))
-    warn(unread_groups(facts, failures, ()))
     ready = sum(group.is_ready for group in found)
     already = f" are added to {len(known)}" if known else ""
     click.echo(escaped(f"{file}: {len(found)} groups{already}, {ready} of them in waves; edit it, then:"))
     click.echo(escaped(f"next: zkconsumer migrate fleet status {directory}"))
+    end_reading(unread_groups(facts, failures, ()))
 
 
 def _found(surveys: Iterable[Any]) -> list[Any]:

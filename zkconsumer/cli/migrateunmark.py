@@ -15,9 +15,11 @@ from zkconsumer.cli.terminaltext import escaped
 def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute: bool) -> None:
     """Remove the mark by which members of a migrated group do not register, if it is wrong.
 
-    `migrate run` writes it; `rollback` and `reverse` remove it when they have written the offsets back. It is wrong in
-    a copy of the ensemble, for example. Members in ZooKeeper then begin at the offsets there, and read again what the
-    migrated consumers have read.
+    `migrate run` to Kafka writes it. A way back removes it when all offsets are written back: the rollback of that run,
+    or the run of the plan that `migrate reverse` makes (`fleet reverse --execute` makes and runs it). A rollback of a
+    way back that was not complete sets it again; after a complete one there is none. `groups delete` deletes it with
+    the group. It is wrong in a copy of the ensemble, for example. Members in ZooKeeper then begin at the offsets there,
+    and read again what the migrated consumers have read.
     """
     from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark
 

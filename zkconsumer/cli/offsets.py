@@ -46,7 +46,8 @@ def export(
     """Write the offsets that ZooKeeper stores to a file; with --bootstrap-server alone those that Kafka stores.
 
     The rows of `csv` have the group as their first column unless exactly one group is given. What cannot be exported
-    (groups and znodes that may not be read, names that the format cannot express) is reported, and the exit code is 3.
+    (groups and znodes that may not be read, offsets that were stored for an earlier topic of the same name, names that
+    the format cannot express) is reported, and the exit code is 3.
     """
     from zkconsumer.operate.offsets.offsetexport import export_broker_offsets, export_offsets
     from zkconsumer.operate.offsets.offsetfiles import format_offsets
@@ -57,8 +58,9 @@ def export(
         with progress("reading"):
             exported = export_broker_offsets(of_brokers, groups)
     else:
-        with tool_session(connection.config()) as session, progress("reading") as advance:
-            exported = export_offsets(session, groups, advance=advance)
+        config = connection.config()
+        with tool_session(config) as session, progress("reading") as advance:
+            exported = export_offsets(session, config, groups, advance=advance)
     problems = [*exported.problems]
     text = format_offsets(exported.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
     if output is None:

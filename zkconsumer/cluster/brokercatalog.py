@@ -16,7 +16,7 @@ from zkconsumer.model import LEGAL_TOPIC, Topic, TopicIdentity
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC
 from zkconsumer.wire.metadatamessages import Metadata
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 
@@ -41,7 +41,7 @@ class CatalogAnswer(NamedTuple):
     @property
     def undescribed(self) -> set[str]:
         """Topics that exist, or may exist, and were not described."""
-        return {name for name, code in self.failed.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return {name for name, code in self.failed.items() if code not in NO_SUCH_TOPIC}
 
 
 def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:

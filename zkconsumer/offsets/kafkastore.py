@@ -35,8 +35,8 @@ class KafkaOffsetStore:
     Every commit names all partitions, also unchanged ones, as the JVM's does: brokers delete offsets that were not
     committed for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
     stores, so that a later reader can recognise this very commit, and has the id of the topic that the offset belongs
-    to; other clients ignore it. A commit cannot be fenced (architecture.md#fencing): one that was sent in time may
-    arrive late.
+    to; other clients ignore it. Of a group that ZooKeeper coordinates a commit cannot be fenced
+    (architecture.md#fencing): one that was sent in time may arrive late.
 
     Args:
         coordinator: coordinator of the group.

@@ -1,8 +1,8 @@
 """CoordinatorGroup: the group protocol in which one elected member decides, and the others obey (adr/0017).
 
-A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`. Registration, owner znodes and the lease are those of
-:class:`~zkconsumer.group.zookeeper.zookeepergroup.ZooKeeperGroup`; what this member has to own is read from its
-command.
+A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`. Joining, owner znodes and the lease are those of
+``group.protocol=zookeeper`` (:class:`~zkconsumer.group.zookeeper.zookeeperprotocol.ZooKeeperProtocol`); what this
+member has to own is read from its command.
 """
 
 from __future__ import annotations

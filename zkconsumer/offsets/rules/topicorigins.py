@@ -39,6 +39,12 @@ class TopicOrigin(NamedTuple):
         written_for = topic_id_of(mark)
         return written_for is not None and not self.identity.is_recorded_as(written_for)
 
+    def is_certain(self, mark: Mark | None) -> bool:
+        """True if the offset with this mark was certainly written for this topic; ``mark`` as of :meth:`is_older`."""
+        if isinstance(mark, int):
+            return self.after is not None and mark >= self.after
+        return self.identity.topic_id is not None and topic_id_of(mark) == self.identity.topic_id
+
 
 def of_earlier_topics(
     origins: Mapping[str, TopicOrigin], marks: Mapping[TopicPartition, Mark | None]

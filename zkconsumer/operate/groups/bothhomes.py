@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from zkconsumer.errors import (
-    TRANSIENT,
     BrokerUnavailable,
     CoordinatorMoved,
     GroupMissing,
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.operate.groups.everygroup import NO_GROUP, counts_as_read, missing_everywhere
+from zkconsumer.operate.groups.everygroup import NO_ANSWER, NO_GROUP, counts_as_read, missing_everywhere
 from zkconsumer.operate.groups.observedgroup import unread_groups
 
 F = TypeVar("F")
@@ -35,7 +34,7 @@ class Looks(NamedTuple, Generic[F]):
         without_coordinator: what is found if the group is not in ZooKeeper, and no broker coordinates it; may raise the
             error.
         unknown: a finding: whether the group has members in the other one, too, is unknown.
-        warn: reports that, where the group counts as read.
+        warn: reports that, where the group counts as read; None for a finding there, too.
         twice: a finding: the group has members in both.
     """
 
@@ -43,7 +42,7 @@ class Looks(NamedTuple, Generic[F]):
     at_brokers: Callable[[], Explained[F]] | None
     without_coordinator: Callable[[ZkConsumerError], Explained[F]]
     unknown: Callable[[str], F]
-    warn: Callable[[str], None]
+    warn: Callable[[str], None] | None
     twice: Callable[[str], F]
 
 
@@ -70,10 +69,10 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
 
     Raises:
         GroupMissing: there is no such group.
-        ZkConsumerError: ZooKeeper refuses; or the group is found nowhere, and ZooKeeper is silent, or its coordinator
-            cannot be asked.
+        ZkConsumerError: the group is found nowhere, and ZooKeeper is silent or refuses, or its coordinator cannot be
+            asked.
     """
-    in_znodes, no_znodes = _look(looks.in_znodes, (GroupMissing, *TRANSIENT))
+    in_znodes, no_znodes = _look(looks.in_znodes, (GroupMissing, *NO_ANSWER))
     at_brokers, not_at_brokers = _look(looks.at_brokers, (ZkConsumerError,))
     only = in_znodes or at_brokers
     if only is None:
@@ -81,7 +80,8 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
     error, where = (no_znodes, "in ZooKeeper") if in_znodes is None else (not_at_brokers, "at brokers")
     if error is not None and not isinstance(error, NO_GROUP):
         unknown = f"whether it has members {where}, too, is unknown: {error}"
-        if counts_as_read(error, live_at_brokers=at_brokers is not None and bool(at_brokers.live)):
+        is_live = at_brokers is not None and bool(at_brokers.live)
+        if looks.warn is not None and counts_as_read(error, live_at_brokers=is_live):
             looks.warn(unknown)
         else:
             only.findings.append(looks.unknown(unknown))

@@ -13,6 +13,7 @@ from zkconsumer.errors import (
     NoCommonVersion,
     ProtocolError,
     ZkConsumerError,
+    ZooKeeperRefused,
 )
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.observedgroup import (
@@ -126,7 +127,7 @@ def counts_at_brokers(in_znodes_live: bool | None, at_brokers: str | None) -> bo
 
 
 class Home:
-    """One of the two places where groups are, and what it has answered; it may be silent for a while.
+    """One of the two places where groups are, and what it has answered; it may be silent, or refuse, for a while.
 
     Args:
         source: its groups.
@@ -135,7 +136,7 @@ class Home:
     Attributes:
         listed: names as of its last answer; None if it has never answered.
         unlisted: which groups are missing from the last :meth:`names`, one sentence each.
-        problems: that it was silent when it was asked last, in a sentence; nothing if it answered.
+        problems: that it did not answer when it was asked last, in a sentence; nothing if it did.
     """
 
     def __init__(self, source: GroupSource, described: str) -> None:
@@ -153,7 +154,7 @@ class Home:
             self.listed, self.unlisted = frozenset(self.source.names()), self.source.unlisted
         except NO_GROUP:
             self.listed, self.unlisted = frozenset(), ()
-        except (*TRANSIENT, ProtocolError) as error:  # for example while brokers load the topic of offsets
+        except (*NO_ANSWER, ProtocolError) as error:  # for example while brokers load the topic of offsets
             self._silence, self.unlisted = error, (self._missing(error),)
         return self.listed or frozenset()
 
@@ -176,7 +177,7 @@ class Home:
         if silence is None:
             try:
                 return question(asked)
-            except TRANSIENT as error:
+            except NO_ANSWER as error:
                 silence = error
         self.problems = (self._missing(silence),)
         return silent(dict.fromkeys(asked, silence))
@@ -197,7 +198,7 @@ class EveryGroup:
     """A :class:`~zkconsumer.operate.groups.observedgroup.GroupSource` of both kinds.
 
     A group of one name in both is one: its offset that counts is chosen as for a group in ZooKeeper. Where ZooKeeper or
-    the brokers do not answer, the groups of the other are read, and that is a problem.
+    the brokers do not answer, or refuse, the groups of the other are read, and that is a problem.
 
     Args:
         in_znodes: groups in ZooKeeper; it closes them.
@@ -255,6 +256,8 @@ class EveryGroup:
 
 NO_GROUP: Final = (GroupMissing, NoCommonVersion)
 """What shows that brokers do not have a group; those before 0.9 have none."""
+NO_ANSWER: Final = (*TRANSIENT, ZooKeeperRefused)
+"""What shows that a home does not list its groups, or a group, while the other one may: it is silent, or refuses."""
 
 
 def failures_in_both(

@@ -30,7 +30,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
-from zkconsumer.operate.offsets.writeplan import Guards, outdated_offsets, topic_identities
+from zkconsumer.operate.offsets.writeplan import Guards, certain_offsets, outdated_offsets, topic_identities
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
@@ -73,6 +73,9 @@ class _EndReader(Protocol):
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         """See :meth:`MigrationEnds.offsets_of_source`."""
 
+    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of partitions whose offset was certainly stored for the topic that exists."""
+
 
 class _GroupInZooKeeper:
     def __init__(self, session: ZkSession, cluster: Cluster, end: End, other: End) -> None:
@@ -106,6 +109,14 @@ class _GroupInZooKeeper:
         topics = None if with_others else {partition.topic for partition in partitions}
         return _those(
             partitions, offset_nodes(self._session, self._end.group, topics).offsets(), with_others=with_others
+        )
+
+    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        topics = {partition.topic for partition in partitions}
+        nodes = offset_nodes(self._session, self._end.group, topics).nodes
+        marks = {p: nodes[p].mzxid for p in partitions if p in nodes}
+        return certain_offsets(
+            self._session, self._end.group, topic_identities(self._session, self._cluster, topics), marks
         )
 
 
@@ -150,6 +161,11 @@ class _GroupInKafka:
         read = self._cluster.committed_known if with_others else self._cluster.committed
         return offsets_of(read(self._group, partitions))
 
+    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        marks = {p: one.mark for p, one in self._cluster.committed(self._group, partitions).items()}
+        identities = topic_identities(self._session, self._cluster, {partition.topic for partition in partitions})
+        return certain_offsets(self._session, None, identities, marks)
+
 
 class _Layout:
     """Offsets of another layout; a file that can be a target need not exist yet."""
@@ -174,6 +190,9 @@ class _Layout:
         if self._end.kind == "spark-options" and not Path(self._end.group).exists():
             return {}
         return _those(partitions, read_layout(self._session, self._end).offsets, with_others=with_others)
+
+    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:  # noqa: ARG002
+        return frozenset()
 
 
 def _end_reader(end: End, other: End, session: ZkSession, cluster: Cluster) -> _EndReader:
@@ -228,9 +247,15 @@ class MigrationEnds:
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
+        certain: frozenset[TopicPartition] = frozenset()
         if outdated := source.outdated & existing:
             warnings.append(
                 f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
+            )
+            certain = self._target.certain(outdated)
+        if copies := sorted((outdated & target.offsets.keys()) - certain):
+            warnings.append(
+                f"offsets of {self.target} may be copies of such offsets, and are not used either: {name_some(copies)}"
             )
         return Observation(
             place=self.place(),
@@ -241,6 +266,7 @@ class MigrationEnds:
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
             outdated=outdated,
+            certain_in_target=certain,
         )
 
     def plan(self, *, missing: Missing, retention_ms: int | None = None, rewind: bool = False) -> MigrationPlan:

@@ -10,13 +10,13 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
-from zkconsumer.operate.offsets.writeplan import outdated_offsets
+from zkconsumer.operate.offsets.writeplan import certain_offsets, outdated_offsets
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -67,7 +67,7 @@ def read_survey_facts(
         kafka, group_problems = states[znodes.group]
         unreadable = (*problems, *znodes.problems, *stored.problems, *group_problems)
         unreadable += logs.problems if znodes.partitions else ()
-        facts.append(_facts(session, znodes, offsets_of(stored.found), kafka, surroundings, unreadable))
+        facts.append(_facts(session, znodes, stored.found, kafka, surroundings, unreadable))
     return facts
 
 
@@ -84,7 +84,7 @@ class _Surroundings(NamedTuple):
 def _facts(
     session: ZkSession,
     znodes: GroupZnodes,
-    in_kafka: Mapping[TopicPartition, int],
+    in_kafka: Mapping[TopicPartition, StoredOffset],
     kafka: KafkaGroup | None,
     surroundings: _Surroundings,
     problems: Sequence[str],
@@ -93,6 +93,7 @@ def _facts(
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
     marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
+    certain = certain_offsets(session, None, identities, {p: one.mark for p, one in in_kafka.items()})
     try:
         outdated = outdated_offsets(session, znodes.group, identities, marks)
     except ZooKeeperRefused as refused:
@@ -101,7 +102,7 @@ def _facts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(znodes, in_kafka, surroundings, outdated),
+        partitions=_partitions(znodes, offsets_of(in_kafka), surroundings, outdated, certain),
         newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
@@ -165,6 +166,7 @@ def _partitions(
     in_kafka: Mapping[TopicPartition, int],
     surroundings: _Surroundings,
     outdated: Collection[TopicPartition],
+    certain: Collection[TopicPartition],
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
     existing = {partition for partition in surroundings.existing if partition.topic in topics}
@@ -177,6 +179,7 @@ def _partitions(
             surroundings.logs.get(partition),
             is_known=partition not in znodes.unreadable,
             is_outdated=partition in outdated,
+            is_certain_in_kafka=partition in certain,
         )
         for partition in sorted(existing.union(znodes.partitions))
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from zkconsumer.cluster.brokercatalog import ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
@@ -137,18 +139,22 @@ class BrokerOffsets:
         return answer
 
     def existing(self, topics: Collection[str]) -> BrokersAnswer[set[TopicPartition]]:
-        """Every partition of the topics; those of a topic that does not exist are absent."""
-        possible = [topic for topic in topics if is_encodable(topic)]
-        if not possible:
+        """Every partition of the topics; those of a topic that does not exist are absent.
+
+        The question creates no topic (:func:`~zkconsumer.cluster.brokercatalog.ask_for_catalog`).
+        """
+        if not topics:
             return BrokersAnswer(set())
         try:
-            metadata = self.client.metadata(possible)
+            answer = self.client.ask_any(partial(ask_for_catalog, topics=topics))
         except ZkConsumerError as error:
             return BrokersAnswer(set(), (str(error),), error)
-        refused = sorted((topic, code) for topic, code in metadata.failed_topics.items() if code not in NO_SUCH_TOPIC)
-        reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in refused)
-        problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if refused else ()
-        return BrokersAnswer({*metadata.leaders, *metadata.leaderless}, problems)
+        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in sorted(answer.undescribed))
+        problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if reasons else ()
+        described = answer.snapshot.describe_topics(topics)
+        return BrokersAnswer(
+            {TopicPartition(t, n) for t, topic in described.items() for n in topic.partitions}, problems
+        )
 
     def has_offsets_topic(self) -> bool:
         """True if there is a topic of offsets, or may be: a broker that is asked for a coordinator would create it.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.observedgroup import unread_groups
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
+from zkconsumer.operate.offsets.writeplan import outdated_offsets
+from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -22,8 +27,8 @@ class Export:
 
     Attributes:
         offsets: by group, topic and partition.
-        problems: groups and znodes that hold no offset, or may not be read, and are not in the export, one sentence
-            each.
+        problems: groups and znodes that hold no offset, or may not be read, and offsets of earlier topics of the same
+            name, which members ignore; they are not in the export, one sentence each.
     """
 
     offsets: tuple[GroupOffset, ...]
@@ -44,18 +49,24 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
         found, failures = brokers.read(sorted(set(groups)) or brokers.names())
         unlisted = brokers.unlisted
     unread = unread_groups(found, failures, groups)
-    rows = [
-        GroupOffset(name, partition, stored.offset)
-        for name, group in found.items()
-        for partition, stored in sorted(group.offsets.items())
-        if stored.offset is not None
-    ]
-    problems = (problem for group in found.values() for problem in group.problems)
-    return Export(tuple(rows), (*unlisted, *unread, *problems))
+    session = AbsentZooKeeper(config.bootstrap_servers or "")
+    group_reader = open_group_reader(session, config)
+    rows: list[GroupOffset] = []
+    problems = [*unlisted, *unread]
+    for name, group in found.items():
+        problems += group.problems
+        marks = {p: one.mark for p, one in group.offsets.items() if topic_id_of(one.mark) is not None}
+        offsets = {p: one.offset for p, one in sorted(group.offsets.items()) if one.offset is not None}
+        rows += _current(name, offsets, _outdated(session, group_reader, None, marks), problems)
+    return Export(tuple(rows), tuple(problems))
 
 
 def export_offsets(
-    session: ZkSession, groups: Sequence[str], *, advance: Callable[[int, int], None] = lambda _done, _total: None
+    session: ZkSession,
+    config: ConsumerConfig,
+    groups: Sequence[str],
+    *,
+    advance: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Export:
     """Read the offsets that ZooKeeper stores; it writes nothing.
 
@@ -63,13 +74,14 @@ def export_offsets(
 
     Args:
         session: an open session.
+        config: where topics are looked up, if brokers answer; else in ZooKeeper.
         groups: names of groups; none stands for all.
         advance: called with the number of groups read, and that of all.
 
     Raises:
         ZkConsumerError: none of ``groups`` exists and can be read, or ZooKeeper cannot be reached.
     """
-    group_reader = GroupReader(session)
+    group_reader = open_group_reader(session, config, without_brokers=True)
     rows: list[GroupOffset] = []
     problems: list[str] = []
     failures: dict[str, ZkConsumerError] = {}
@@ -80,6 +92,8 @@ def export_offsets(
             stored = offset_nodes(session, group, without_refused=True)
             if not stored.nodes and groups and not group_reader.group_exists(group):
                 raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+            marks = {partition: node.mzxid for partition, node in stored.nodes.items()}
+            outdated = _outdated(session, group_reader, group, marks)
         except (GroupMissing, ZooKeeperRefused) as error:
             failures[group] = error
             continue
@@ -89,6 +103,25 @@ def export_offsets(
         problems += (
             f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
         )
-        rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items()]
+        rows += _current(group, offsets, outdated, problems)
     found = [group for group in names if group not in failures]
     return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems))
+
+
+def _outdated(
+    session: ZkSession, group_reader: GroupReader, group: str | None, marks: Mapping[TopicPartition, Mark | None]
+) -> frozenset[TopicPartition]:
+    """See :func:`outdated_offsets`."""
+    if not marks:
+        return frozenset()
+    described = group_reader.describe_topics(sorted({partition.topic for partition in marks}))
+    return outdated_offsets(session, group, {topic: one.identity for topic, one in described.items()}, marks)
+
+
+def _current(
+    group: str, offsets: Mapping[TopicPartition, int], outdated: frozenset[TopicPartition], problems: list[str]
+) -> list[GroupOffset]:
+    """The offsets without those of earlier topics, which become a problem: an import would make members use them."""
+    if left := sorted(outdated & offsets.keys()):
+        problems.append(f"offsets of group {group} were stored for earlier topics of that name: {name_some(left)}")
+    return [GroupOffset(group, partition, offset) for partition, offset in offsets.items() if partition not in outdated]

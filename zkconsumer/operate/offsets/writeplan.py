@@ -386,9 +386,26 @@ def outdated_offsets(
     Raises:
         ZkConsumerError: the records cannot be read.
     """
+    return of_earlier_topics(_origins(session, group, identities), marks)
+
+
+def certain_offsets(
+    session: ZkSession,
+    group: str | None,
+    identities: Mapping[str, TopicIdentity],
+    marks: Mapping[TopicPartition, Mark | None],
+) -> frozenset[TopicPartition]:
+    """The partitions whose stored offset was certainly written for the topic that exists; see above."""
+    origins = _origins(session, group, identities)
+    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_certain(mark))
+
+
+def _origins(
+    session: ZkSession, group: str | None, identities: Mapping[str, TopicIdentity]
+) -> Mapping[str, TopicOrigin]:
     if group is None:
-        return of_earlier_topics({topic: TopicOrigin(identity) for topic, identity in identities.items()}, marks)
-    return of_earlier_topics(read_origins(session, group, identities), marks)
+        return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
+    return read_origins(session, group, identities)
 
 
 def counting_offsets(

@@ -69,9 +69,14 @@ class KnownEpochs:
         return True
 
     def expect(self, partition: TopicPartition, epoch: int) -> None:
-        """Take note of an epoch that another process knows."""
+        """Take note of an epoch that another process knows.
+
+        Without topic ids, one that is known to be refused stays: 1. the leader has epoch 5, which is expected, and
+        metadata says 4 during a whole reassignment; 2. 4 is accepted, and the leader refuses it; 3. each task expects 5
+        again, and would begin to wait for metadata of it anew.
+        """
         known = self._known.get(partition)
-        if known is None or epoch > known.epoch:
+        if known is None or (epoch > known.epoch and (known.fenced_since is None or known.topic_id is not None)):
             self._known[partition] = _KnownEpoch(None if known is None else known.topic_id, epoch)
 
     def fenced(self, partition: TopicPartition, now: float) -> None:

@@ -286,3 +286,28 @@ def test_a_record_is_unchanged_unless_an_offset_was_stored_or_confirmed():
         change(record)
         assert (record.committed == before.committed) == unchanged
     assert OwnedPartition(P, confirmed=9).committed != OwnedPartition(P).committed
+
+
+def test_how_far_an_earlier_topic_was_read_is_known_from_the_start_of_the_next():
+    """Its records end there at the latest, so a commit of an offset up to there is of that topic."""
+
+    def start(position, *, outdated=False, kept=False):
+        assigned = None if position is None else AssignedPartition(THREAD, position, outdated=outdated)
+        assignment = FetchAssignment(1, {} if assigned is None else {P: assigned})
+        records.claim()
+        records.read_offset()
+        records.start(assignment, {P} if kept else (), {} if position is None else {P: position})
+        return records[P].former, records[P].reached, records[P].begun_anew
+
+    records = Partitions()
+    assert (records[P].former, records[P].reached, records[P].begun_anew) == (0, 0, False)
+    assert start(40) == (0, 40, False)
+    assert start(30) == (0, 40, False)
+    assert start(None) == (0, 40, False)
+    assert start(45, outdated=True, kept=True) == (0, 45, False), "it continues, so it is no start"
+    assert start(50, outdated=True) == (50, 0, True)
+    assert start(20, outdated=True) == (50, 20, True), "what was handed out in between is of the present topic"
+    assert start(25) == (50, 25, False)
+    assert start(60, outdated=True) == (60, 0, True)
+    assert start(5) == (60, 5, False)
+    assert start(7, outdated=True) == (60, 0, True)

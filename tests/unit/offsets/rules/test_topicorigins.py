@@ -21,6 +21,7 @@ def consume(record, identity, ensemble=ENSEMBLE, written_at=120):
 def test_offsets_from_before_the_topic_are_older_where_another_topic_is_recorded(record, identity):
     topic = consume(record, identity)
     assert [topic.is_older(mark) for mark in (99, 100, 101, None)] == [True, False, False, False]
+    assert [topic.is_certain(mark) for mark in (99, 101, None)] == [False, True, False]
 
 
 def test_offsets_remain_older_when_the_new_topic_is_recorded():
@@ -37,6 +38,7 @@ def test_offsets_remain_older_when_the_new_topic_is_recorded():
 )
 def test_an_mzxid_alone_proves_nothing(record):
     assert not consume(record, BY_ID).is_older(99)
+    assert not consume(record, BY_ID).is_certain(101)
 
 
 @pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("new", ENSEMBLE, replaced=True)])

@@ -1,11 +1,22 @@
-"""A group that is looked for in ZooKeeper and at brokers, of which one does not answer."""
+"""A group that is looked for in ZooKeeper and at brokers, of which one does not answer, or refuses."""
 
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, NoCommonVersion, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    ChrootMissing,
+    GroupMissing,
+    NoCommonVersion,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
+)
 from zkconsumer.operate.groups.bothhomes import Explained, Looks, look_in_both
 
-NO_ZOOKEEPER, NO_BROKER = ZooKeeperUnavailable("no server"), BrokerUnavailable("no broker")
+NO_ZOOKEEPER, NO_BROKER, REFUSED = (
+    ZooKeeperUnavailable("no server"),
+    BrokerUnavailable("no broker"),
+    ZooKeeperRefused("no ACL"),
+)
 MISSING = GroupMissing("no such group")
 ELSEWHERE = "whether it has members {}, too, is unknown: {}"
 
@@ -31,6 +42,7 @@ def looked(in_znodes, at_brokers):
     [
         (NO_ZOOKEEPER, "b", ["found b"], [ELSEWHERE.format("in ZooKeeper", "no server")]),
         (NO_ZOOKEEPER, "", ["found ", ELSEWHERE.format("in ZooKeeper", "no server")], []),
+        (REFUSED, "b", ["found b", ELSEWHERE.format("in ZooKeeper", "no ACL")], []),
         ("z", NO_BROKER, ["found z", ELSEWHERE.format("at brokers", "no broker")], []),
         ("z", NoCommonVersion("old"), ["found z"], []),
         (MISSING, NO_BROKER, ["coordinator"], []),
@@ -40,12 +52,21 @@ def test_a_group_is_shown_with_what_is_unknown_of_the_other_home(in_znodes, at_b
     assert looked(in_znodes, at_brokers) == (found, warned)
 
 
+def test_without_a_way_to_warn_what_is_unknown_is_a_finding():
+    def silent():
+        raise NO_ZOOKEEPER
+
+    looks = Looks(silent, lambda: Explained(frozenset("b"), ["found b"]), None, str, None, str)
+    assert look_in_both("g", looks) == ["found b", ELSEWHERE.format("in ZooKeeper", "no server")]
+
+
 @pytest.mark.parametrize(
     ("in_znodes", "at_brokers", "raised"),
     [
         (NO_ZOOKEEPER, MISSING, "no server"),
         (NO_ZOOKEEPER, NO_BROKER, "no server"),
-        (ZooKeeperRefused("no ACL"), "b", "no ACL"),
+        (REFUSED, MISSING, "no ACL"),
+        (ChrootMissing("no chroot"), "b", "no chroot"),
         (MISSING, NoCommonVersion("old"), "exists neither in ZooKeeper nor at the brokers"),
     ],
 )

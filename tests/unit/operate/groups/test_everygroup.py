@@ -3,7 +3,14 @@
 import pytest
 
 from tests.fixtures.groups import group_znodes
-from zkconsumer.errors import BrokerUnavailable, GroupMissing, NoCommonVersion, ProtocolError, ZkConsumerError
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    GroupMissing,
+    NoCommonVersion,
+    ProtocolError,
+    ZkConsumerError,
+    ZooKeeperRefused,
+)
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -56,7 +63,7 @@ class Source:
 
     def look(self, groups, at):
         self.asked.append(list(groups))
-        if isinstance(self.unavailable, BrokerUnavailable):
+        if isinstance(self.unavailable, (BrokerUnavailable, ZooKeeperRefused)):
             raise self.unavailable
         found = {name: self.groups[name] for name in groups if name in self.groups}
         samples = {
@@ -122,6 +129,16 @@ def test_brokers_that_list_nothing_are_a_problem():
     assert every.names() == ["g"]
     assert every.unlisted == ("groups that brokers coordinate are missing: no broker answers",)
     assert every.look(["g"], 0.0).problems == every.unlisted
+
+
+def test_a_zookeeper_that_refuses_the_login_does_not_hide_groups_of_brokers():
+    refused = ZooKeeperRefused("the login failed")
+    every = EveryGroup(Source(unavailable=refused), Source([at_brokers(T0)]))
+    for _ in range(2):
+        assert every.names() == ["g"]
+        assert every.unlisted == ("groups in ZooKeeper are missing: the login failed",)
+    named = EveryGroup(Source(unavailable=refused), Source([at_brokers(T0)])).look(["g"], 0.0)
+    assert (list(named.groups), named.partly_read) == (["g"], {"g": refused})
 
 
 def test_brokers_before_0_9_have_no_groups():

@@ -105,3 +105,23 @@ def test_offsets_in_kafka_name_their_topic(servers):
     servers._ends = TO_ZOOKEEPER
     with closing(session_in_memory(servers.server)) as session:
         assert servers.ends(session).observe().outdated == {PARTITIONS[0]}
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_progress_of_the_new_topic_in_kafka_is_kept(recreated, missing):
+    """1. The group is migrated; 2. the topic is created again; 3. its new consumers commit; 4. it is planned again."""
+    recreated.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0],"1":[0]}}')
+    first, second = PARTITIONS[:2]
+    recreated.brokers.groups["g"] = {
+        first: StoredOffset(5, "zkconsumer:x:new"),
+        second: StoredOffset(11, "zkconsumer:x:old"),
+    }
+    recreated.begin(*TO_KAFKA, {}, missing=missing)
+    rows = {row.partition: row for row in recreated.plan.partitions}
+    assert (rows[first].source, rows[first].before, rows[first].new) == (10, 5, 5)
+    assert rows[second].new == {"fail": None, "earliest": 0, "latest": 100}[missing]
+    assert "offsets of kafka:g may be copies of such offsets, and are not used either: t-1" in recreated.plan.warnings
+    if missing != "fail":
+        recreated.run()
+        assert recreated.brokers.stored("g")[first] == 5
+        assert recreated.verified()

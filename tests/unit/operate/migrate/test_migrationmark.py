@@ -105,6 +105,15 @@ def test_a_way_back_removes_the_mark_and_its_rollback_sets_it_again(servers):
     assert servers.mark() == "migrated"
 
 
+def test_a_rollback_of_a_complete_way_back_sets_no_mark(servers):
+    servers.store(FORMER)
+    servers.begin(*TO_ZOOKEEPER)
+    marked(servers, "migrated")
+    servers.run()
+    servers.roll_back()
+    assert (servers.stored(), servers.mark()) == (FORMER, None)
+
+
 def test_a_group_without_a_mark_gets_none_from_a_way_back(servers):
     servers.store(FORMER)
     servers.begin(*TO_ZOOKEEPER)

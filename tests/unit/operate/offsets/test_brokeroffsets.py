@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
@@ -92,6 +93,13 @@ def test_nothing_is_asked_about_no_partitions(dead_broker):
 def test_partitions_exist_of_topics_that_brokers_describe(stub):
     stub.log(P[1]).end = 7
     assert P[1] in asked(lambda offsets: offsets.existing(["t", TOO_LONG.topic]), stub.broker).required()
+
+
+def test_the_question_which_topics_exist_creates_none(stub):
+    """Brokers before 0.11 create a topic that is asked for by name."""
+    stub.log(P[1]).end, stub.versions[MetadataRequest.API_KEY] = 7, 1
+    assert P[1] in asked(lambda offsets: offsets.existing(["t", "deleted"]), stub.broker).required()
+    assert stub.described == [None]
 
 
 def test_offsets_of_groups_come_with_the_metadata_of_their_commits(stub):

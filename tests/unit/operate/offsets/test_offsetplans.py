@@ -7,7 +7,7 @@ from zkconsumer.errors import WriteRefused
 from zkconsumer.operate.groups.groupremoval import plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets.offsetexport import export_offsets
-from zkconsumer.operate.offsets.offsetfiles import parse_offsets
+from zkconsumer.operate.offsets.offsetfiles import GroupOffset, parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.resetplan import plan_reset
@@ -85,11 +85,21 @@ def test_offsets_of_an_earlier_topic_are_neither_copied_nor_renamed(servers, ses
     assert [row.new for row in group.rows] == [5]
 
 
+def test_offsets_of_an_earlier_topic_are_not_exported(servers, session):
+    """The same of an export and an import: members would begin at an offset of the earlier topic."""
+    servers.create_topic_again()
+    servers.write("/consumers/g/offsets/t/1", 5)
+    exported = export_offsets(session, servers.brokers.config, ["g"])
+    assert exported.offsets == (GroupOffset("g", P1, 5),)
+    (problem,) = exported.problems
+    assert problem == "offsets of group g were stored for earlier topics of that name: t-0, t-2, t-3, t-4"
+
+
 def test_a_negative_offset_is_none(servers, session):
     servers.write("/consumers/g/offsets/t/1", b"-1")
     nodes = offset_nodes(session, "g")
     assert (nodes.offset(P1), P1 in nodes.offsets(), nodes.problems) == (None, False, ())
-    exported = export_offsets(session, ["g"])
+    exported = export_offsets(session, servers.brokers.config, ["g"])
     assert [row.partition for row in exported.offsets] == [p for p in PARTITIONS if p != P1]
     assert "znode /consumers/g/offsets/t/1" in exported.problems[0]
     for plan in (plan_copy(session, servers.brokers, "g", "h"), plan_rename(session, servers.brokers, "g", "h")):

@@ -130,6 +130,18 @@ def test_an_epoch_of_another_process_is_of_the_same_topic(known):
     assert not known.accept(P, "id", 6, 100 * PATIENCE_S), "however long it is repeated"
 
 
+def test_without_topic_ids_a_refused_epoch_stays_known_although_a_later_one_is_expected():
+    """Metadata is outdated for as long as the reassignment of a partition lasts, before Kafka 2.4."""
+    known = KnownEpochs()
+    known.expect(P, 5)
+    assert not known.accept(P, None, 4, 0)
+    assert known.accept(P, None, 4, PATIENCE_S)
+    known.fenced(P, PATIENCE_S)
+    known.expect(P, 5)  # by the next task
+    assert known.accept(P, None, 4, 2 * PATIENCE_S)
+    assert known.to_name(P, 2 * PATIENCE_S) == UNKNOWN_EPOCH
+
+
 def test_an_epoch_that_is_expected_again_is_refused_still(known):
     known.fenced(P, 0)
     known.expect(P, 5)

@@ -108,6 +108,7 @@ class Observation:
         lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
         outdated: partitions whose offset in the source was stored for an earlier topic of the same name.
         outdated_in_target: the same of the target, as far as it is known.
+        certain_in_target: those of ``outdated`` whose offset in the target was certainly stored for the present topic.
     """
 
     place: Place
@@ -120,6 +121,7 @@ class Observation:
     lost: Collection[TopicPartition] = ()
     outdated: frozenset[TopicPartition] = frozenset()
     outdated_in_target: frozenset[TopicPartition] = frozenset()
+    certain_in_target: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,23 +206,26 @@ def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> 
     log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
     is_outdated, is_lost = partition in seen.outdated, partition in seen.lost
-    is_before_outdated = partition in seen.outdated_in_target or (is_outdated and before is not None)
-    new = choose_new(source, None if is_lost or is_before_outdated else before, is_outdated=is_outdated)
+    is_certain = partition in seen.certain_in_target
+    is_before_outdated = partition in seen.outdated_in_target or (is_outdated and before is not None and not is_certain)
+    kept = None if is_lost or is_before_outdated else before
+    new = choose_new(source, kept, is_outdated=is_outdated, is_certain=is_certain)
     return PlannedPartition(
         partition, source, before, absent if new is None else new, log, is_outdated, is_before_outdated
     )
 
 
-def choose_new(source: int | None, before: int | None, *, is_outdated: bool) -> int | None:
+def choose_new(source: int | None, before: int | None, *, is_outdated: bool, is_certain: bool = False) -> int | None:
     """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides.
 
     A negative offset is none: see :func:`~zkconsumer.offsets.rules.storedoffsets.usable_offset`. ``is_outdated``: that
-    of the source is of an earlier topic. Then the target's is not kept either: 1. a member commits to both stores; 2.
-    the topic is deleted and created again; 3. both have an offset of the earlier one.
+    of the source is of an earlier topic. Then the target's is not kept either, unless it ``is_certain`` that it is of
+    the present one: 1. a member commits to both stores; 2. the topic is deleted and created again; 3. both have an
+    offset of the earlier one.
     """
-    if is_outdated:
+    if is_outdated and not is_certain:
         return None
-    position = usable_offset(source)
+    position = None if is_outdated else usable_offset(source)
     return usable_offset(before) if position is None else position
 
 

@@ -88,6 +88,7 @@ class SurveyedPartition:
         log: the offsets of its log; None if unknown.
         is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
         is_outdated: the offset in ZooKeeper was stored for an earlier topic of this name, so it counts as none.
+        is_certain_in_kafka: that in Kafka was certainly stored for the topic that exists.
     """
 
     partition: TopicPartition
@@ -97,11 +98,13 @@ class SurveyedPartition:
     log: LogRange | None = None
     is_known: bool = True
     is_outdated: bool = False
+    is_certain_in_kafka: bool = False
 
     @property
     def planned(self) -> int | None:
         """The offset that a plan writes to Kafka; None if there is none in either store."""
-        return choose_new(self.in_zookeeper, self.in_kafka, is_outdated=self.is_outdated)
+        is_outdated, is_certain = self.is_outdated, self.is_certain_in_kafka
+        return choose_new(self.in_zookeeper, self.in_kafka, is_outdated=is_outdated, is_certain=is_certain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _earlier(facts: SurveyFacts) -> str:
-    outdated = [one.partition for one in facts.partitions if one.is_outdated and one.exists]
+    outdated = [one.partition for one in facts.partitions if one.is_outdated and one.exists and one.planned is None]
     return f" (those of {name_some(outdated)} were stored for earlier topics of that name)" if outdated else ""
 
 
@@ -308,7 +311,9 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
     existing = [partition for partition in facts.partitions if partition.exists]
-    zookeeper = {partition.partition: partition.in_zookeeper for partition in existing}
+    zookeeper = {
+        partition.partition: None if partition.is_outdated else partition.in_zookeeper for partition in existing
+    }
     kafka = {partition.partition: partition.in_kafka for partition in existing}
     logs = {partition.partition: partition.log for partition in existing}
     if ahead := moving_back(zookeeper, kafka, logs):

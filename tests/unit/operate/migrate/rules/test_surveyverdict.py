@@ -108,6 +108,11 @@ def test_members_that_have_not_committed_yet_are_surveyed_again():
     assert found.next == "zkconsumer migrate survey --group g"
 
 
+def test_progress_of_the_present_topic_in_kafka_is_kept_beside_offsets_of_an_earlier_one():
+    kept = partitions(is_outdated=True, in_kafka=60, is_certain_in_kafka=True)
+    assert survey(replace(GOOD, partitions=kept)).verdict is SurveyVerdict.READY
+
+
 def test_a_group_with_members_is_ready_once_they_are_stopped():
     found = survey(replace(GOOD, members=(SurveyedMember("g_a", "jvm", "static"),)))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.RUNNING, ["members"])
@@ -122,6 +127,7 @@ def test_a_group_with_members_is_ready_once_they_are_stopped():
         ({"partitions": partitions(in_zookeeper=None)}, "no-offset"),
         ({"partitions": partitions(is_outdated=True)}, "no-offset"),
         ({"partitions": partitions(is_outdated=True, in_kafka=50)}, "no-offset"),
+        ({"partitions": partitions(is_outdated=True, in_kafka=9, is_certain_in_kafka=True)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=9)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=101)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=None, in_kafka=5)}, "outside-log"),
