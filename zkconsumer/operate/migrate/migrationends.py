@@ -13,7 +13,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.offsets.rules.storedoffsets import Mark, offsets_of
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -43,7 +43,7 @@ CLUSTER_ID: Final = "/cluster/id"
 
 
 @dataclass(slots=True)
-class _Seen:
+class SeenEnd:
     """What was read of one end.
 
     Attributes:
@@ -51,7 +51,8 @@ class _Seen:
         offsets: by partition.
         guards: conditions of this end.
         warnings: what the operator should know.
-        outdated: as :class:`Observation` has them; of a source.
+        outdated: partitions whose offset was stored for an earlier topic of the same name.
+        certain: those whose offset was certainly stored for the topic that exists; of a target.
     """
 
     topics: set[str]
@@ -59,22 +60,20 @@ class _Seen:
     guards: list[Guard] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
     outdated: frozenset[TopicPartition] = frozenset()
+    certain: frozenset[TopicPartition] = frozenset()
 
 
 class _EndReader(Protocol):
     """Reads one end, of whatever kind; raises as :meth:`MigrationEnds.observe`."""
 
-    def as_source(self) -> _Seen:
+    def as_source(self) -> SeenEnd:
         """All offsets, read in a way that shows whether they still change."""
 
-    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:
         """The offsets of partitions, and whether they may be written; ``own`` are those that a mirror has written."""
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         """See :meth:`MigrationEnds.offsets_of_source`."""
-
-    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of partitions whose offset was certainly stored for the topic that exists."""
 
 
 class _GroupInZooKeeper:
@@ -82,28 +81,27 @@ class _GroupInZooKeeper:
         self._session, self._cluster, self._config = session, cluster, cluster.config
         self._end, self._other = end, other
 
-    def as_source(self) -> _Seen:
+    def as_source(self) -> SeenEnd:
         znodes = read_group(self._session, open_group_reader(self._session, self._config), self._end.group)
         seen = self._read({partition.topic for partition in znodes.partitions})
-        identities = topic_identities(self._session, self._cluster, seen.topics)
-        marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
-        seen.outdated = outdated_offsets(self._session, self._end.group, identities, marks)
         marked = Guards(self._session)
         marked.warn_of_mark(self._end.group, unless=str(self._other))
         seen.warnings += tuple(marked.warnings)
         seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
         return seen
 
-    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:
         return self._read({partition.topic for partition in existing}, own)
 
-    def _read(self, topics: set[str], own: OwnOffsets = MappingProxyType({})) -> _Seen:
+    def _read(self, topics: set[str], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:
         group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
         checked = Guards(self._session, forceable=False, own=own)
         checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
         text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
         guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
-        return _Seen(topics, nodes.offsets(), guards, tuple(checked.warnings))
+        marks = {partition: node.mzxid for partition, node in nodes.nodes.items()}
+        of_topics = _of_topics(self._session, self._cluster, group, topics, marks)
+        return SeenEnd(topics, nodes.offsets(), guards, tuple(checked.warnings), *of_topics)
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         topics = None if with_others else {partition.topic for partition in partitions}
@@ -111,20 +109,12 @@ class _GroupInZooKeeper:
             partitions, offset_nodes(self._session, self._end.group, topics).offsets(), with_others=with_others
         )
 
-    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        topics = {partition.topic for partition in partitions}
-        nodes = offset_nodes(self._session, self._end.group, topics).nodes
-        marks = {p: nodes[p].mzxid for p in partitions if p in nodes}
-        return certain_offsets(
-            self._session, self._end.group, topic_identities(self._session, self._cluster, topics), marks
-        )
-
 
 class _GroupInKafka:
     def __init__(self, session: ZkSession, cluster: Cluster, group: str) -> None:
         self._session, self._cluster, self._group = session, cluster, group
 
-    def as_source(self) -> _Seen:
+    def as_source(self) -> SeenEnd:
         """The group must not have members: before, after, and with equal reads."""
         cluster, group = self._cluster, self._group
         before, first = cluster.describe(group), cluster.committed_all(group)
@@ -133,21 +123,21 @@ class _GroupInKafka:
         guard = _empty_in_kafka(group, before if before.has_members else after)
         if guard.holds and first != second:
             guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
-        seen = _Seen({partition.topic for partition in offsets}, offsets, [guard])
-        identities = topic_identities(self._session, cluster, seen.topics)
-        seen.outdated = outdated_offsets(self._session, None, identities, {p: one.mark for p, one in second.items()})
-        return seen
+        topics, marks = {partition.topic for partition in offsets}, {p: one.mark for p, one in second.items()}
+        return SeenEnd(topics, offsets, [guard], (), *_of_topics(self._session, cluster, None, topics, marks))
 
-    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:  # noqa: ARG002
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:  # noqa: ARG002
         topics = {partition.topic for partition in existing}
         reason = why_no_groups(self._cluster.releases())
         can_have_groups = Guard("brokers", reason is None, reason or "the brokers coordinate consumer groups")
         if not can_have_groups.holds:  # such brokers refuse the further requests
-            return _Seen(topics, {}, [can_have_groups])
+            return SeenEnd(topics, {}, [can_have_groups])
         empty = _empty_in_kafka(self._group, self._cluster.describe(self._group))
-        return _Seen(
-            topics, self.offsets(existing, with_others=False), [can_have_groups, empty, self._may_commit(topics)]
-        )
+        stored = self._cluster.committed(self._group, existing)
+        guards = [can_have_groups, empty, self._may_commit(topics)]
+        marks = {partition: one.mark for partition, one in stored.items()}
+        of_topics = _of_topics(self._session, self._cluster, None, topics, marks)
+        return SeenEnd(topics, offsets_of(stored), guards, (), *of_topics)
 
     def _may_commit(self, topics: Collection[str]) -> Guard:
         denied = self._cluster.unwritable(self._group, topics) if topics else []
@@ -161,11 +151,6 @@ class _GroupInKafka:
         read = self._cluster.committed_known if with_others else self._cluster.committed
         return offsets_of(read(self._group, partitions))
 
-    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        marks = {p: one.mark for p, one in self._cluster.committed(self._group, partitions).items()}
-        identities = topic_identities(self._session, self._cluster, {partition.topic for partition in partitions})
-        return certain_offsets(self._session, None, identities, marks)
-
 
 class _Layout:
     """Offsets of another layout; a file that can be a target need not exist yet."""
@@ -173,7 +158,7 @@ class _Layout:
     def __init__(self, session: ZkSession, end: End) -> None:
         self._session, self._end = session, end
 
-    def as_source(self) -> _Seen:
+    def as_source(self) -> SeenEnd:
         first, second = (read_layout(self._session, self._end) for _ in range(2))
         # Consumers pause between writes, and write nothing if there is nothing to do; so `run` compares with the plan.
         holds = first.offsets == second.offsets
@@ -181,18 +166,15 @@ class _Layout:
         guards = [Guard("source", holds, text)]
         if second.problems:
             guards.append(Guard("znodes", False, "; ".join(second.problems)))
-        return _Seen({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
+        return SeenEnd({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
 
-    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> _Seen:  # noqa: ARG002
-        return _Seen({partition.topic for partition in existing}, self.offsets(existing, with_others=True))
+    def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:  # noqa: ARG002
+        return SeenEnd({partition.topic for partition in existing}, self.offsets(existing, with_others=True))
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         if self._end.kind == "spark-options" and not Path(self._end.group).exists():
             return {}
         return _those(partitions, read_layout(self._session, self._end).offsets, with_others=with_others)
-
-    def certain(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:  # noqa: ARG002
-        return frozenset()
 
 
 def _end_reader(end: End, other: End, session: ZkSession, cluster: Cluster) -> _EndReader:
@@ -247,15 +229,17 @@ class MigrationEnds:
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
-        certain: frozenset[TopicPartition] = frozenset()
         if outdated := source.outdated & existing:
             warnings.append(
                 f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
             )
-            certain = self._target.certain(outdated)
-        if copies := sorted((outdated & target.offsets.keys()) - certain):
+        if copies := sorted((outdated & target.offsets.keys()) - target.certain):
             warnings.append(
                 f"offsets of {self.target} may be copies of such offsets, and are not used either: {name_some(copies)}"
+            )
+        if others := sorted(target.outdated - outdated):
+            warnings.append(
+                f"offsets of {self.target} are of earlier topics of that name, and not used: {name_some(others)}"
             )
         return Observation(
             place=self.place(),
@@ -266,7 +250,8 @@ class MigrationEnds:
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
             outdated=outdated,
-            certain_in_target=certain,
+            outdated_in_target=target.outdated,
+            certain_in_target=target.certain,
         )
 
     def plan(self, *, missing: Missing, retention_ms: int | None = None, rewind: bool = False) -> MigrationPlan:
@@ -294,9 +279,9 @@ class MigrationEnds:
         in_zookeeper = _cluster_id(None if node is None else node.data)
         return Place(server_addresses(self.session.address).chroot, in_zookeeper, self.cluster.cluster_id())
 
-    def guards_of_target(self, partitions: Collection[TopicPartition]) -> list[Guard]:
-        """Conditions of the target alone, such as that it has no members; raises as :meth:`observe`."""
-        return self._target.as_target(partitions).guards
+    def observe_target(self, partitions: Collection[TopicPartition]) -> SeenEnd:
+        """The target alone, with its conditions, such as that it has no members; raises as :meth:`observe`."""
+        return self._target.as_target(partitions)
 
     def offsets_of_source(
         self, partitions: Collection[TopicPartition], *, with_others: bool = False
@@ -312,6 +297,19 @@ class MigrationEnds:
     ) -> dict[TopicPartition, int]:
         """The target's offsets now, as :meth:`offsets_of_source`."""
         return self._target.offsets(partitions, with_others=with_others)
+
+
+def _of_topics(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str | None,
+    topics: Collection[str],
+    marks: Mapping[TopicPartition, Mark | None],
+) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
+    """See ``outdated`` and ``certain`` of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
+    identities = topic_identities(session, cluster, topics)
+    judged = (judge(session, group, identities, marks) for judge in (outdated_offsets, certain_offsets))
+    return next(judged), next(judged)
 
 
 def _those(

@@ -130,9 +130,10 @@ class Mirror:
         in_kafka = ends.offsets_of_source(planned, with_others=True)  # consumers may have begun with new topics
         existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
-        guards = [*ends.guards_of_target(existing), _is_marked_as_done(ends.session, self._plan.source.group)]
+        target = ends.observe_target(existing)
+        guards = [*target.guards, _is_marked_as_done(ends.session, self._plan.source.group)]
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
-        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)]
+        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p), p in target.outdated) for p in sorted(existing)]
         copy = decide_copy(
             self._plan,
             mirrored(self._file),
@@ -145,7 +146,7 @@ class Mirror:
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)
-        return copy, offset_changes(ends.session, self._plan.source.group, copy.due, nodes)
+        return copy, offset_changes(ends.session, self._plan.source.group, copy.due, nodes, target.outdated)
 
     def copy(self, ends: MigrationEnds) -> CopyReport:
         """Copy once, under a hold of the group.

@@ -51,7 +51,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
         ends.place(),
         ends.offsets_of_target(partitions, with_others=True),
         source,
-        ends.guards_of_target(partitions),
+        ends.observe_target(partitions).guards,
         run.state,
         {} if run.snapshot is None else run.snapshot.beyond,
     )

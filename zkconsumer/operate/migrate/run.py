@@ -212,7 +212,8 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     elif plan.target.kind == "zookeeper":
         wanted = {row.partition: row.new for row in plan.partitions if row.new is not None}
         found = offset_nodes(ends.session, plan.target.group, {partition.topic for partition in wanted})
-        nodes = offset_changes(ends.session, plan.target.group, wanted, found)
+        outdated = {row.partition for row in plan.partitions if row.is_before_outdated}
+        nodes = offset_changes(ends.session, plan.target.group, wanted, found, outdated)
     is_file = plan.target.kind == "spark-options"
     group = plan.held_group or plan.target.kind if is_file else plan.target.group
     return (GroupChange(group, nodes, kafka).holding(plan.held_group),)

@@ -125,7 +125,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
         if not _is_one_of(now, node, wanted):
             foreign.append(node.path)
-        new = _new_change(node.path, now, wanted)
+        new = _new_change(node, now, wanted, again=how.complete)
         if new is not None:
             changes.append(new)
         if row := _row(node.path, now, wanted, logs):
@@ -218,14 +218,18 @@ def _holds_same(path: str, now: Znode | None, state: NodeState | None) -> bool:
     return now.data == state.data if offset is None else offset == stored_offset(path, state)
 
 
-def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeChange | None:
-    """None if the node is as it is wanted."""
+def _new_change(node: NodeChange, now: Znode | None, wanted: NodeState | None, *, again: bool) -> NodeChange | None:
+    """None if the node is as it is wanted.
+
+    ``again``: one that the command writes with the data that it has, since that is of an earlier topic, is written.
+    """
     if now is None:
-        return None if wanted is None else NodeChange(path, None, NodeState(wanted.data, access=wanted.access))
-    if wanted is not None and wanted.data == now.data:
+        return None if wanted is None else NodeChange(node.path, None, NodeState(wanted.data, access=wanted.access))
+    is_left = again and node.before is not None and node.before.mzxid == now.mzxid
+    if wanted is not None and wanted.data == now.data and not is_left:
         return None
     before = NodeState(now.data, now.version, now.mzxid)
-    return NodeChange(path, before, None if wanted is None else NodeState(wanted.data))
+    return NodeChange(node.path, before, None if wanted is None else NodeState(wanted.data))
 
 
 def _row(path: str, now: Znode | None, wanted: NodeState | None, logs: _Logs) -> OffsetRow | None:

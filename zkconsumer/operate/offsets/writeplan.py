@@ -289,9 +289,16 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
 
 
 def offset_changes(
-    session: ZkSession, group: str, wanted: Mapping[TopicPartition, int], nodes: OffsetNodes
+    session: ZkSession,
+    group: str,
+    wanted: Mapping[TopicPartition, int],
+    nodes: OffsetNodes,
+    outdated: Collection[TopicPartition] = (),
 ) -> tuple[NodeChange, ...]:
-    """Changes of offset znodes and of the parents that they need; nothing for an offset that is stored already."""
+    """Changes of offset znodes and of the parents that they need; nothing for an offset that is stored already.
+
+    Those of ``outdated`` partitions were stored for earlier topics, so they are written in any case.
+    """
     paths = GroupPaths(group)
     changes = []
     missing = [partition for partition in sorted(wanted) if partition not in nodes.nodes]
@@ -302,7 +309,7 @@ def offset_changes(
         if node is None:
             after = NodeState(data, access=access.get(partition.topic))
             changes.append(NodeChange(paths.offset(partition), None, after))
-        elif node.data != data:
+        elif node.data != data or partition in outdated:
             before = NodeState(node.data, node.version, node.mzxid)
             changes.append(NodeChange(paths.offset(partition), before, NodeState(data)))
     return tuple(changes)

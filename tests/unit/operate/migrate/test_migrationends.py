@@ -73,6 +73,46 @@ def test_such_partitions_begin_where_the_operator_decides(recreated):
     assert set(recreated.stored().values()) == {0}
 
 
+@pytest.mark.parametrize("read_again", [3, 10])
+def test_what_a_migration_left_of_a_topic_that_was_created_again_is_no_progress(servers, read_again):
+    """1. The group is migrated; 2. the topic is created again; 3. its consumers commit, perhaps the former offset."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.create_topic_again()
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, read_again))
+    servers._ends = TO_ZOOKEEPER
+    with closing(session_in_memory(servers.server)) as session:
+        ends = servers.ends(session)
+        due = Mirror(servers.plan, servers.file).decide(ends).due
+        back = plan_reverse(ends, servers.plan, servers.file, missing="fail")
+    assert (due, back.refusals) == (dict.fromkeys(PARTITIONS, read_again), ())
+    servers.plan, servers.file = back, servers.file.with_name("back")
+    servers.file.write_text(encode_plan(back))
+    assert servers.run().written == PARTITIONS
+    assert servers.run().found == PARTITIONS
+    assert servers.verified()
+    with closing(session_in_memory(servers.server)) as session:
+        assert servers.ends(session).observe().outdated_in_target == frozenset()
+
+
+def test_a_copy_of_an_offset_is_written_again_by_a_run_that_is_resumed(recreated):
+    recreated.brokers.store("g", OFFSETS)
+    recreated.begin("kafka:g", "zookeeper:g", OFFSETS)
+    assert recreated.run(2) is None
+    assert recreated.run().written == PARTITIONS
+    assert recreated.verified()
+
+
+def test_a_late_commit_to_kafka_of_an_earlier_topic_is_not_kept(servers):
+    """ZooKeeper has no offset of it."""
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0],"1":[0]}}')
+    servers.brokers.groups["g"] = {PARTITIONS[1]: StoredOffset(50, "zkconsumer:x:old")}
+    servers.begin(*TO_KAFKA, {PARTITIONS[0]: 10}, missing="earliest")
+    row = servers.plan.partitions[1]
+    assert (row.before, row.new, row.is_before_outdated) == (50, 0, True)
+    assert "offsets of kafka:g are of earlier topics of that name, and not used: t-1" in servers.plan.warnings
+
+
 def test_nor_does_a_copy_of_them_in_kafka_count(recreated):
     """Of a group with dual commit."""
     recreated.brokers.store("g", OFFSETS)

@@ -107,7 +107,7 @@ class Observation:
         warnings: what the operator should know, one sentence each.
         lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
         outdated: partitions whose offset in the source was stored for an earlier topic of the same name.
-        outdated_in_target: the same of the target, as far as it is known.
+        outdated_in_target: the same of the target.
         certain_in_target: those of ``outdated`` whose offset in the target was certainly stored for the present topic.
     """
 
@@ -313,8 +313,9 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
     moved = [row.partition for row in plan.partitions if now.source.get(row.partition) != row.source]
     if moved:
         refusals.append(f"offsets of {plan.source} have moved since the plan was made: {name_some(moved)}; plan again")
-    todo = tuple(row for row in plan.partitions if now.target.get(row.partition) != row.new)
-    done = tuple(row for row in plan.partitions if now.target.get(row.partition) == row.new)
+    target = {p: offset for p, offset in now.target.items() if p not in now.outdated_in_target}
+    todo = tuple(row for row in plan.partitions if target.get(row.partition) != row.new)
+    done = tuple(row for row in plan.partitions if target.get(row.partition) == row.new)
     foreign = [row.partition for row in todo if now.target.get(row.partition) != row.before]
     foreign += [row.partition for row in done if not began and row.before != row.new]
     if outdated := sorted(now.outdated.difference(row.partition for row in plan.partitions if row.is_outdated)):
@@ -445,7 +446,7 @@ def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ..
             partition,
             planned.get(partition),
             None if partition in now.outdated else now.source.get(partition),
-            now.target.get(partition),
+            None if partition in now.outdated_in_target else now.target.get(partition),
             now.logs[partition].end if partition in now.logs else None,
         )
         for partition in (*planned, *beyond)

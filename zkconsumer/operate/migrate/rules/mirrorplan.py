@@ -30,16 +30,20 @@ is under way or its answer was lost, the one before it. None stands for no znode
 
 
 class CopiedOffset(NamedTuple):
-    """One partition in both stores; None if a store has no offset of it."""
+    """One partition in both stores; None if a store has no offset of it.
+
+    ``is_outdated``: that in ZooKeeper was stored for an earlier topic of this name, so it is no progress.
+    """
 
     partition: TopicPartition
     in_kafka: int | None
     in_zookeeper: int | None
+    is_outdated: bool = False
 
     @property
     def is_due(self) -> bool:
         """True if Kafka's offset has to be copied."""
-        return self.in_kafka is not None and self.in_kafka != self.in_zookeeper
+        return self.in_kafka is not None and (self.is_outdated or self.in_kafka != self.in_zookeeper)
 
 
 class MirrorCopy(NamedTuple):
@@ -111,8 +115,7 @@ def decide_copy(
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
             f"`{planning(plan.source, plan.target)}` begins a new migration"
         )
-    outdated = outdated_at_source(plan, mirrored, in_zookeeper)
-    back = [partition for partition in moves_back(rows, logs) if partition not in outdated]
+    back = moves_back(rows, logs)
     if back and not rewind:
         refusals.append(ahead(plan.source, plan.target, back))
     none = [row.partition for row in rows if row.in_kafka is None and row.in_zookeeper is None]
@@ -126,7 +129,8 @@ def moves_back(
     """The partitions whose offset in ZooKeeper a copy would move back, as :func:`moving_back`."""
     in_kafka, in_zookeeper = {}, {}
     for row in rows:
-        in_kafka[row.partition], in_zookeeper[row.partition] = row.in_kafka, row.in_zookeeper
+        in_kafka[row.partition] = row.in_kafka
+        in_zookeeper[row.partition] = None if row.is_outdated else row.in_zookeeper
     return moving_back(in_kafka, in_zookeeper, logs)
 
 
@@ -143,21 +147,6 @@ def moved_since(
     left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **mirrored}
     none = frozenset({None})
     return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
-
-
-def outdated_at_source(
-    plan: MigrationPlan, mirrored: Mirrored, offsets: Mapping[TopicPartition, int | None]
-) -> frozenset[TopicPartition]:
-    """The partitions whose source still has the offset of an earlier topic, which the migration found and left there.
-
-    It is no progress that a copy or a way back could undo. What the mirror has certainly copied is progress.
-    """
-    left = {row.partition: row.source for row in plan.partitions if row.is_outdated}
-    return frozenset(
-        partition
-        for partition, source in left.items()
-        if offsets.get(partition) == source and mirrored.get(partition) != frozenset({source})
-    )
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     planning,
     why_not_migrated,
 )
-from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since, outdated_at_source
+from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 
@@ -132,7 +132,7 @@ def reverse_plan(
         source,
         target,
         plan.servers,
-        replace(seen, guards=guards, lost=lost, outdated_in_target=outdated_at_source(plan, mirrored, seen.target)),
+        replace(seen, guards=guards, lost=lost),
         missing=missing,
         retention_ms=retention_ms,
         now_ms=now_ms,
