@@ -11,7 +11,7 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
 from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict, survey
 from zkconsumer.operate.migrate.survey import read_survey_facts
 from zkconsumer.wire.rules.describedgroup import DEAD
@@ -72,6 +72,14 @@ def test_offsets_in_kafka_that_are_ahead_are_found(offset_group, topic, surveyed
     found = surveyed(offset_group.name)
     assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (SurveyVerdict.NOT_READY, "both", "Empty")
     assert "kafka-ahead" in codes(found)
+
+
+def test_offsets_of_earlier_topics_in_kafka_are_none(offset_group, topic, surveyed, cluster):
+    offset_group.store(topic, {0: 4})
+    former = StoredOffset(7, our_metadata("1", "id-of-the-former-topic"))
+    assert cluster.commit(offset_group.name, {TopicPartition(topic, number): former for number in range(2)}) == {}
+    found = surveyed(offset_group.name)
+    assert (found.facts.missing, "kafka-ahead" in codes(found)) == ([TopicPartition(topic, 1)], False)
 
 
 def test_a_group_that_lives_in_kafka_is_found(offset_group, topic, surveyed, sandbox):

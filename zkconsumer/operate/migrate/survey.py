@@ -93,7 +93,10 @@ def _facts(
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
     marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
-    certain = certain_offsets(session, None, identities, {p: one.mark for p, one in in_kafka.items()})
+    marks_in_kafka = {partition: one.mark for partition, one in in_kafka.items()}
+    certain = certain_offsets(session, None, identities, marks_in_kafka)
+    ignored = outdated_offsets(session, None, identities, marks_in_kafka)
+    kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
     try:
         outdated = outdated_offsets(session, znodes.group, identities, marks)
     except ZooKeeperRefused as refused:
@@ -102,7 +105,7 @@ def _facts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(znodes, offsets_of(in_kafka), surroundings, outdated, certain),
+        partitions=_partitions(znodes, kept, surroundings, outdated, certain),
         newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
