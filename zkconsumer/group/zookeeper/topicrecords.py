@@ -59,6 +59,19 @@ def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicI
     return TopicRecords(session, group, None).consume(identities)
 
 
+def former_origins(
+    deleted: Mapping[str, tuple[bytes | None, int]], identities: Mapping[str, TopicIdentity]
+) -> dict[str, TopicOrigin]:
+    """What a member would have found out by records that were deleted: their data and mzxid, by path."""
+    origins = {}
+    for path, (data, mzxid) in deleted.items():
+        topic = path.rpartition("/")[2]
+        if topic in identities and (record := _decoded(path, data)) is not None:
+            following = next_record(record, identities[topic], record.ensemble)
+            origins[topic] = origin(following, identities[topic], mzxid if following == record else None)
+    return origins
+
+
 def replace_records(session: ZkSession, group: str, fence: str, identities: Mapping[str, TopicIdentity]) -> None:
     """Before a tool writes offsets: the records of topics that were created again become those of the present topics.
 
@@ -87,15 +100,17 @@ def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _Kn
     found = nodes.pop(parent)
     records: dict[str, tuple[TopicRecord | None, Znode]] = {}
     for path, node in nodes.items():
-        if node is None:
-            continue
-        try:
-            record = TopicRecord.decode(path, node.data)
-        except MalformedZnode as error:
-            _log.error("%s", error)
-            record = None
-        records[paths[path]] = record, node
+        if node is not None:
+            records[paths[path]] = _decoded(path, node.data), node
     return _KnownRecords(parent, None if found is None else found.czxid, records)
+
+
+def _decoded(path: str, data: bytes | None) -> TopicRecord | None:
+    try:
+        return TopicRecord.decode(path, data)
+    except MalformedZnode as error:
+        _log.error("%s", error)
+        return None
 
 
 class TopicRecords:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, Mark, StoredOffset, fresh_metadata
+from zkconsumer.offsets.rules.topicorigins import of_earlier_topics
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
@@ -23,9 +25,10 @@ from zkconsumer.operate.offsets.snapshot import (
     Snapshot,
     partition_of,
 )
-from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, topic_identities
+from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, outdated_offsets, topic_identities
 from zkconsumer.operate.offsets.writereport import name_in_kafka
 from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -34,16 +37,29 @@ Outside = Literal["refuse", "clamp", "keep"]
 offset itself, with a warning."""
 
 
+_IN_KAFKA: Final = "in Kafka"
+
+
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """The logs of the partitions, and the topics that were deleted and created again since the snapshot."""
+    """The logs of the partitions, and the topics that were deleted and created again since the snapshot.
+
+    ``outdated``: partitions whose former znode, which is written again, was of an earlier topic before that.
+    """
 
     ranges: Mapping[TopicPartition, LogRange]
     recreated: frozenset[str] = frozenset()
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    outdated: frozenset[TopicPartition] = frozenset()
 
-    def nearest(self, partition: TopicPartition, offset: int) -> int:
-        return nearest_in_log(partition, offset, self.ranges, self.recreated)
+    def nearest(self, partition: TopicPartition, offset: int, *, in_zookeeper: bool = False) -> int:
+        earlier = self.earlier(partition, in_zookeeper=in_zookeeper)
+        return nearest_in_log(partition, offset, self.ranges, earlier)
+
+    def earlier(self, partition: TopicPartition, *, in_zookeeper: bool) -> Collection[str]:
+        """The topic, if what was stored of the partition is of an earlier one."""
+        is_earlier = partition.topic in self.recreated or (in_zookeeper and partition in self.outdated)
+        return (partition.topic,) if is_earlier else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +148,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
             rows.append(row)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
     rows += [
-        OffsetRow(offset.partition, offset.before, offset.after, logs.ranges.get(offset.partition), "in Kafka")
+        OffsetRow(offset.partition, offset.before, offset.after, logs.ranges.get(offset.partition), _IN_KAFKA)
         for offset in kafka
     ]
     _check_logs(rows, logs, how, guards)
@@ -162,20 +178,44 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     topics = {partition.topic for partition in partitions}
     ranges: Mapping[TopicPartition, LogRange] = {}
     recreated: frozenset[str] = frozenset()
+    outdated: frozenset[TopicPartition] = frozenset()
     identities: Mapping[str, TopicIdentity] = {}
     try:
-        identities = topic_identities(session, cluster, topics & how.recorded.keys())
+        identities = topic_identities(session, cluster, topics)
         recreated = recreated_topics(how.recorded, identities)
+        outdated = frozenset() if how.complete else _outdated(session, change, identities)
         ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-    return _Logs(ranges, recreated, identities)
+    return _Logs(ranges, recreated, identities, outdated)
+
+
+def _outdated(
+    session: ZkSession, change: GroupChange, identities: Mapping[str, TopicIdentity]
+) -> frozenset[TopicPartition]:
+    """The partitions whose znode was of an earlier topic before the write that is undone.
+
+    Written again it would be newer than the topic, and count. Records that the write has deleted show it, too.
+    """
+    records, marks = f"{GroupPaths(change.group).topics}/", dict[TopicPartition, Mark | None]()
+    deleted: dict[str, tuple[bytes | None, int]] = {}
+    for path, before, after in change.nodes:
+        if before is not None and (partition := partition_of(path)) is not None:
+            marks[partition] = before.mzxid
+        elif before is not None and after is None and path.startswith(records):
+            deleted[path] = before.data, before.mzxid
+    if not marks:
+        return frozenset()
+    shown_now = outdated_offsets(session, change.group, identities, marks)
+    return shown_now | of_earlier_topics(former_origins(deleted, identities), marks)
 
 
 def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
     changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
-    outside = {p for row in changed for p in outside_logs({row.partition: row.new}, logs.ranges, logs.recreated)}
-    recreated = sorted(partition for partition in outside if partition.topic in logs.recreated)
+    outside: set[TopicPartition] = set()
+    for p, _, new, _, note in changed:
+        outside.update(outside_logs({p: new}, logs.ranges, logs.earlier(p, in_zookeeper=note != _IN_KAFKA)))
+    recreated = sorted(p for p in outside if logs.earlier(p, in_zookeeper=True))
     same = sorted(outside.difference(recreated))
     if how.outside == "keep":
         if same:
@@ -192,15 +232,20 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
         )
     if recreated:
         guards.refusals.append(
-            f"offsets of {name_some(recreated)} are those of earlier topics, which were deleted and created again "
-            "since; give --clamp to write where their logs start"
+            f"offsets of {name_some(recreated)} are those of earlier topics, which were deleted and created again; "
+            "give --clamp to write where their logs start"
         )
 
 
 def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:
     """The state with the nearest offset that the log has."""
     partition, offset = partition_of(path), stored_offset(path, wanted)
-    if wanted is None or offset is None or partition is None or (nearest := logs.nearest(partition, offset)) == offset:
+    if (
+        wanted is None
+        or offset is None
+        or partition is None
+        or (nearest := logs.nearest(partition, offset, in_zookeeper=True)) == offset
+    ):
         return wanted
     return wanted._replace(data=OffsetNode.encode(nearest))
 

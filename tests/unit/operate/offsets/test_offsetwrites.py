@@ -1,7 +1,5 @@
 """Writes of a group's offsets to a ZooKeeper and brokers in memory, in which something happens in the middle."""
 
-from contextlib import closing
-
 import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol.serialization import GetData
@@ -127,8 +125,7 @@ def described(topic_id):
 def create_again(servers):
     """A topic that members of the group have consumed is deleted, and another one of its name created."""
     servers.write("/brokers/topics/t", described("old"))
-    with closing(session_in_memory(servers.server)) as member:
-        TopicRecords(member, "g", lambda: "/").consume({"t": TopicIdentity("old", None)})
+    servers.member_consumes(TopicIdentity("old", None))
     servers.store(OFFSETS)
     servers.write("/brokers/topics/t", described("new"))
 

@@ -7,9 +7,10 @@ import pytest
 from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
+from zkconsumer.operate.offsets import restoreplan
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -17,6 +18,7 @@ from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.operate.offsets.writeplan import topic_identities
 
 
 @pytest.fixture
@@ -96,6 +98,32 @@ def test_offsets_of_a_topic_that_was_created_again_are_refused(servers, session,
     assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 0, 100))
     write(clamped)
     assert (servers.stored() if store == "zookeeper" else brokers.stored("g")) == {**OFFSETS, P0: 0}
+
+
+@pytest.mark.parametrize("how", ["reset", "delete"])
+@pytest.mark.parametrize("described_by", ["zookeeper", "brokers"])
+def test_an_offset_that_was_of_an_earlier_topic_before_the_write_is_refused(
+    servers, session, write, how, described_by, monkeypatch
+):
+    """It would be newer than the topic, so members would use it."""
+    servers.create_topic_again()
+    new = topic_identities(session, servers.brokers, ["t"])["t"]
+    if described_by == "brokers":
+        servers.member_consumes(TopicIdentity("old", None))
+        new = TopicIdentity("new", None)
+    monkeypatch.setattr(restoreplan, "topic_identities", lambda *_: {"t": new})
+    servers.member_consumes(new)
+    servers.store({TopicPartition("t", 1): 20})
+    if how == "reset":
+        done = write(plan_reset(session, servers.brokers, "g", {"t": [0, 1]}, RESET, store="zookeeper"))
+    else:
+        done = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    undo = plan_restore(session, servers.brokers, done)
+    assert "offsets of t-0" in undo.refusals[0]
+    assert "t-1" not in undo.refusals[0]
+    assert "are those of earlier topics" in undo.refusals[0]
+    write(plan_restore(session, servers.brokers, done, outside="clamp"))
+    assert [servers.stored()[TopicPartition("t", number)] for number in (0, 1)] == [0, 20]
 
 
 def test_an_offset_in_kafka_names_the_topic_that_it_is_of(servers, session, write):
