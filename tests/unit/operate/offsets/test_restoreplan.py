@@ -106,11 +106,12 @@ def test_an_offset_that_was_of_an_earlier_topic_before_the_write_is_refused(
     servers, session, write, how, described_by, monkeypatch
 ):
     """It would be newer than the topic, so members would use it."""
-    servers.create_topic_again()
-    new = topic_identities(session, servers.brokers, ["t"])["t"]
+    new = TopicIdentity("new", None)
     if described_by == "brokers":
         servers.member_consumes(TopicIdentity("old", None))
-        new = TopicIdentity("new", None)
+    else:
+        servers.create_topic_again()
+        new = topic_identities(session, servers.brokers, ["t"])["t"]
     monkeypatch.setattr(restoreplan, "topic_identities", lambda *_: {"t": new})
     servers.member_consumes(new)
     servers.store({TopicPartition("t", 1): 20})
