@@ -117,9 +117,9 @@ def _plan_group(
     stored = in_kafka() if "kafka" in stores else {}
     if not group_exists(session, group, stored):
         guards.warnings.append(f"group {group} does not exist, and is created")
-    old = counting_offsets(wanted, nodes, stored, stores)
+    old, outdated = counting_offsets(guards, cluster, group, wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
-    target = WriteTarget(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores, outdated)
     return plan_offsets(session, cluster, guards, target)
 
 

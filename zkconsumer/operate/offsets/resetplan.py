@@ -71,7 +71,10 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     if spec.begins_at_stored and "zookeeper" in stores:
         guards.refusals += (nodes.unreadable[p] for p in partitions if p in nodes.unreadable)
         partitions = [p for p in partitions if p not in nodes.unreadable]
-    old = counting_offsets(partitions, nodes, stored, stores)
+    old, outdated = counting_offsets(guards, cluster, group, partitions, nodes, stored, stores)
+    if spec.begins_at_stored and (without := [p for p in partitions if p in outdated and old[p] is None]):
+        guards.refusals.append(f"no stored offset of {name_some(without)} counts; reset it to an offset instead")
+        partitions = [p for p in partitions if p not in without]
     ranges = cluster.log_ranges(partitions)
     times: dict[TopicPartition, int | None] = {}
     if spec.kind == "time":
@@ -85,7 +88,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
             faults.append(str(error))
     if faults:
         raise WriteRefused(f"nothing is reset: {name_some(faults)}")
-    target = WriteTarget(group, rows, nodes, stored, stores)
+    target = WriteTarget(group, rows, nodes, stored, stores, outdated)
     return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
 
 

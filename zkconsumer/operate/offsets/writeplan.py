@@ -242,6 +242,7 @@ class WriteTarget:
         nodes: the group's offset znodes, as they were read.
         in_kafka: the offsets in Kafka, as they were read.
         stores: ``zookeeper``, ``kafka`` or both.
+        outdated: partitions whose offset was stored for an earlier topic; it is written even if it is equal.
     """
 
     group: str
@@ -249,6 +250,7 @@ class WriteTarget:
     nodes: OffsetNodes
     in_kafka: Mapping[TopicPartition, StoredOffset]
     stores: frozenset[str]
+    outdated: frozenset[TopicPartition] = frozenset()
 
 
 def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: WriteTarget) -> GroupPlan:
@@ -257,7 +259,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     nodes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
     if "zookeeper" in target.stores:
-        nodes = offset_changes(session, target.group, wanted, target.nodes)
+        nodes = offset_changes(session, target.group, wanted, target.nodes, target.outdated)
         guards.warnings += (
             f"{target.nodes.unreadable[p]}; it is replaced" for p in wanted if p in target.nodes.unreadable
         )
@@ -276,7 +278,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
                 str(stored[p].mark or ""),
             )
             for p, new in sorted(wanted.items())
-            if stored[p].offset != new
+            if stored[p].offset != new or p in target.outdated
         )
     hold = partitions_to_hold(session, cluster.config, target.group, wanted)
     if nodes or kafka:  # a group of which nothing is written refuses no write of the others
@@ -416,20 +418,40 @@ def _origins(
 
 
 def counting_offsets(
-    partitions: Iterable[TopicPartition],
+    guards: Guards,
+    cluster: Cluster,
+    group: str,
+    partitions: Collection[TopicPartition],
     nodes: OffsetNodes,
     in_kafka: Mapping[TopicPartition, StoredOffset],
     stores: Collection[str],
-) -> dict[TopicPartition, int | None]:
+) -> tuple[dict[TopicPartition, int | None], frozenset[TopicPartition]]:
     """The stored offset of each partition in these stores, None without one, or if it is unknown.
 
     Of two it is the greater, which a reader under dual commit takes.
+
+    Returns:
+        With them the partitions of which a store has an offset of an earlier topic, which counts as none.
+
+    Raises:
+        ZkConsumerError: the topics, or the group's records of them, cannot be read.
     """
-    unknown = nodes.unreadable if "zookeeper" in stores else ()
-    of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
-    return {
-        p: None
-        if p in unknown
-        else choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max").offset
+    in_zookeeper = {p: nodes.nodes[p].mzxid for p in partitions if "zookeeper" in stores and p in nodes.nodes}
+    committed = {p: in_kafka[p] for p in partitions if "kafka" in stores and p in in_kafka}
+    marks = {p: one.mark for p, one in committed.items() if topic_id_of(one.mark) is not None}
+    topics = {partition.topic for partition in (*in_zookeeper, *marks)}
+    identities = topic_identities(guards.session, cluster, topics) if topics else {}
+    old_nodes = outdated_offsets(guards.session, group, identities, in_zookeeper) if in_zookeeper else frozenset()
+    old_commits = outdated_offsets(guards.session, None, identities, marks)
+    if outdated := old_nodes | old_commits:
+        guards.warnings.append(
+            f"offsets of group {group} were stored for earlier topics of that name, so they count as none: "
+            f"{name_some(sorted(outdated))}"
+        )
+    known = {p: offset for p, offset in offsets_of(committed).items() if p not in old_commits}
+    counting = {
+        p: choose_stored(nodes.offset(p) if p in in_zookeeper and p not in old_nodes else None, known.get(p), "max")
         for p in partitions
     }
+    unknown = nodes.unreadable if "zookeeper" in stores else ()
+    return {p: None if p in unknown else chosen.offset for p, chosen in counting.items()}, outdated

@@ -4,6 +4,7 @@ import pytest
 
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.errors import WriteRefused
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets.offsetexport import export_offsets
@@ -71,6 +72,39 @@ def test_a_group_that_was_migrated_is_copied_with_a_warning(servers, session):
     write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
     plan = plan_copy(session, servers.brokers, "g", "h")
     assert "group g has the mark of a migration to kafka:g" in plan.warnings[0]
+
+
+def test_an_offset_of_an_earlier_topic_is_written_again_though_it_is_equal(servers, session):
+    """Members ignore it, and begin at the log start."""
+    servers.create_topic_again()
+    reset = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("offset", 10), store="zookeeper")
+    imported = plan_import(session, servers.brokers, parse_offsets("f", b"/consumers/g/offsets/t/0:10\n", None))
+    for plan in (reset, imported):
+        assert [(row.old, row.new, row.skipped) for row in plan.groups[0].rows] == [(None, 10, None)]
+        assert [(node.path, node.after.data) for node in plan.groups[0].change.nodes] == [
+            ("/consumers/g/offsets/t/0", b"10")
+        ]
+        assert plan.refusals == ()
+        assert "were stored for earlier topics of that name, so they count as none: t-0" in plan.warnings[0]
+
+
+def test_an_offset_of_an_earlier_topic_in_kafka_is_committed_again_though_it_is_equal(servers, session):
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0],"1":[0]}}')
+    servers.brokers.groups["g"] = {P0: StoredOffset(10, "zkconsumer:x:old"), P1: StoredOffset(11, "zkconsumer:x:new")}
+    wanted = ResetSpec("file", offsets={P0: 10, P1: 11})
+    (group,) = plan_reset(session, servers.brokers, "g", None, wanted, store="kafka").groups
+    assert [(one.partition, one.after, topic_id_of(one.metadata)) for one in group.change.kafka] == [(P0, 10, "new")]
+    (both,) = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("latest"), store="both").groups
+    assert [row.old for row in both.rows] == [10], "that in ZooKeeper counts"
+
+
+@pytest.mark.parametrize("spec", [ResetSpec("current"), ResetSpec("shift", 1)])
+def test_no_reset_begins_at_an_offset_of_an_earlier_topic(servers, session, spec):
+    servers.create_topic_again()
+    servers.store({P1: 20})
+    plan = plan_reset(session, servers.brokers, "g", {"t": [0, 1]}, spec, store="zookeeper")
+    assert plan.refusals == ("no stored offset of t-0 counts; reset it to an offset instead",)
+    assert [row.partition for row in plan.groups[0].rows] == [P1]
 
 
 def test_offsets_of_an_earlier_topic_are_neither_copied_nor_renamed(servers, session):
