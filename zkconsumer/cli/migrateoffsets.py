@@ -126,7 +126,7 @@ def _show_end(
     for fault in report.faults:
         click.echo(escaped(f"error: {fault}"), err=True)
     click.echo(f"written: {len(report.written)} offsets, {len(report.found)} were there", err=True)
-    if report.faults:
+    if not report.is_complete:
         raise click.exceptions.Exit(EXIT_FAILED)
     verify = connection.complete(f"zkconsumer migrate verify {shlex.quote(str(plan_file))}")
     click.echo(escaped(f"next: {verify}"), err=True)

@@ -62,7 +62,7 @@ class ClusterFacts:
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
         topic_created: the transaction of ZooKeeper that created each topic.
-        offset_nodes: the offsets in ZooKeeper, with the transactions that wrote them.
+        offset_nodes: the offsets in ZooKeeper that count, with the transactions that wrote them.
         committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
             Kafka has for the group, if offsets there count.
         log_starts: where the logs start.
@@ -139,8 +139,8 @@ def read_cluster_facts(
     of_kafka = in_kafka[znodes.group]
     problems += of_kafka.problems
     # While the coordinator is silent, an offset in ZooKeeper may be an old one, which is no reason for a reset.
-    chosen = partitions if of_kafka.error is None else ()
-    committed = {p: counting_stored(znodes, of_kafka, p, storage).offset for p in chosen}
+    known = partitions if of_kafka.error is None else ()
+    chosen = {p: counting_stored(znodes, of_kafka, p, storage) for p in known}
     if of_partitions is None:
         of_partitions = ReplicaReport(
             session.exists(CONTROLLER) is not None,
@@ -156,8 +156,8 @@ def read_cluster_facts(
         states=of_partitions.states,
         states_before=states_before,
         topic_created=topic_created,
-        offset_nodes=znodes.offsets,
-        committed={p: offset for p, offset in committed.items() if offset is not None},
+        offset_nodes={p: znodes.offsets[p] for p, one in chosen.items() if p in znodes.offsets and not one.in_kafka},
+        committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
         log_starts=logs.starts,
         log_ends=logs.ends,
         clock_ahead_s=_clocks(session, znodes),

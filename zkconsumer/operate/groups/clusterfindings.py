@@ -73,7 +73,7 @@ def _why_log_is_shorter(facts: ClusterFacts, partition: TopicPartition) -> str:
     state, node = facts.states.get(partition), facts.offset_nodes.get(partition)
     created = facts.topic_created.get(partition.topic)
     epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
-    if node is not None and created is not None and node.offset == facts.committed[partition]:
+    if node is not None and created is not None:
         if TopicOrigin(TopicIdentity(None, created), created).is_older(node.mzxid):
             return f"the topic was created again after that commit{epoch}"
         return f"the log was truncated by an unclean leader election, or the offset was set by hand{epoch}"

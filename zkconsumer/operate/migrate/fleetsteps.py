@@ -15,10 +15,12 @@ from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, rol
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
-from zkconsumer.operate.migrate.run import check_plan, run_plan
+from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
 from zkconsumer.operate.offsets.wholefiles import write_whole
+from zkconsumer.operate.offsets.writeplan import WritePlan
+from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
 
 
 class StepResult(NamedTuple):
@@ -106,9 +108,13 @@ def _run(ends: MigrationEnds, plan: MigrationPlan, file: Path, *, execute: bool,
         checked = check_plan(ends, plan, file)
         return StepResult(len(plan.partitions) - len(checked.found), tuple(checked.warnings))
     report = run_plan(ends, plan, file, long_hold=long_hold)
-    if report.faults:
-        raise ZkConsumerError("; ".join(report.faults))
+    _require_complete(report)
     return StepResult(len(report.written), tuple(report.warnings))
+
+
+def _require_complete(report: RunReport | WriteReport) -> None:
+    if not report.is_complete:
+        raise ZkConsumerError("; ".join(report.faults) or "not everything was written; repeat the step")
 
 
 def verify_step(ends: MigrationEnds, job: Job) -> StepResult:
@@ -141,15 +147,22 @@ def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:
             writes = plan_rollback(ends, plan, file)
             if writes.refusals:
                 raise WriteRefused(writes.refusals)
+            changed = _changed_offsets(writes)
             if not execute:
-                return StepResult(sum(len(group.rows) for group in writes.groups), (*continue_at, *writes.warnings))
+                return StepResult(len(changed), (*continue_at, *writes.warnings))
             snapshot = SnapshotFile(default_path(f"rollback of {file.name}", file.absolute().parent))
             report = roll_back(plan, file, ends.session, ends.cluster, writes, snapshot, long_hold=long_hold)
-        if report.faults:
-            raise ZkConsumerError("; ".join(report.faults))
-        return StepResult(len(report.written), (*continue_at, *writes.warnings, *report.warnings))
+        _require_complete(report)
+        return StepResult(len(changed.intersection(report.written)), (*continue_at, *writes.warnings, *report.warnings))
 
     return undo
+
+
+def _changed_offsets(writes: WritePlan) -> set[str]:
+    """How a report names the offsets that change, without the parents of znodes."""
+    changes = [group.change for group in writes.groups]
+    in_znodes = {node.path for change in changes for node in change.nodes if partition_of(node.path) is not None}
+    return in_znodes | {name_in_kafka(one.partition) for change in changes for one in change.kafka}
 
 
 def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "fail", rewind: bool = False) -> Step:

@@ -18,7 +18,7 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, ou
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, recheck
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -53,6 +53,7 @@ class RunReport:
         found: partitions that need not be written: they have the new offset, or had it when the run was complete.
         faults: why something was not written, or is not as it was written; empty if all is well.
         warnings: what the operator should know.
+        is_complete: everything that was planned is written, and was found so.
     """
 
     snapshot: Path | None = None
@@ -60,6 +61,7 @@ class RunReport:
     found: list[TopicPartition] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    is_complete: bool = True
 
 
 def run_plan(
@@ -108,6 +110,7 @@ def run_plan(
         found=found,
         faults=report.faults,
         warnings=[*([_LOST.format(plan.target, lost)] if lost else []), *writes.warnings, *report.warnings],
+        is_complete=report.is_complete,
     )
 
 
@@ -226,19 +229,16 @@ def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool
     """
     partitions = _all_of(plan)
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
-    moved = {f"{row.partition} in {plan.source}" for row in plan.partitions if source.get(row.partition) != row.source}
-    for row in plan.partitions:
-        former = {row.before, row.new} if began else {row.before}
-        if target.get(row.partition) not in ({row.new} if is_written else former):
-            moved.add(f"{row.partition} in {plan.target}")
+    at_source, at_target = moved(plan, source, target, began=began, is_written=is_written)
+    names = sorted([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
     reasons = []
-    if moved and is_written:
+    if names and is_written:
         reasons.append(
-            f"another client wrote during the migration: {name_some(sorted(moved))}; stop it, see `migrate verify`, "
+            f"another client wrote during the migration: {name_some(names)}; stop it, see `migrate verify`, "
             "and plan again, or undo the migration with `migrate rollback`"
         )
-    elif moved:
-        reasons.append(f"offsets have moved since they were checked: {name_some(sorted(moved))}; plan again")
+    elif names:
+        reasons.append(f"offsets have moved since they were checked: {name_some(names)}; plan again")
     if plan.source.kind == "kafka" and (group := ends.cluster.describe(plan.source.group)).has_members:
         reasons.append(f"consumers of {plan.source} were started ({group.state}); stop them, and plan again")
     return reasons

@@ -7,13 +7,14 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
 from zkconsumer.errors import WriteRefused, ZkConsumerError
-from zkconsumer.operate.migrate import fleetsteps
+from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 
 GROUP = FleetGroup("g", 1, "", End("kafka", "g"))
@@ -64,8 +65,10 @@ def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, 
     servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
     with pytest.raises(WriteRefused, match="have moved since the plan was made"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
-    assert "its way back would be rolled back" in do(rollback_step(execute=False), TO_KAFKA).warnings[0]
-    assert "its consumers continue at kafka:g" in do(rollback_step(execute=True), TO_KAFKA).warnings[0]
+    would, done = (do(rollback_step(execute=execute), TO_KAFKA) for execute in (False, True))
+    assert "its way back would be rolled back" in would.warnings[0]
+    assert "its consumers continue at kafka:g" in done.warnings[0]
+    assert (would.offsets, done.offsets) == (0, 0), "nothing had been written"
     assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 41}, None)
@@ -82,6 +85,18 @@ def test_a_rollback_of_a_way_back_that_wrote_a_part_is_repeated(servers, job, do
     assert (servers.mark(), job.files.back_state()) == ("migrating", WriteState.UNDOING)
     do(rollback_step(execute=True), TO_KAFKA)
     assert (servers.stored(), servers.mark(), job.files.back_state()) == (OFFSETS, "migrated", None)
+
+
+def test_a_rollback_counts_the_offsets_that_it_writes(servers, do, monkeypatch):
+    kill_way_back(do, monkeypatch, "read_back")
+    assert [do(rollback_step(execute=execute), TO_KAFKA).offsets for execute in (False, True)] == [1, 1]
+
+
+def test_a_run_that_has_not_written_everything_is_no_success(do, monkeypatch):
+    """Also if nothing says why."""
+    monkeypatch.setattr(run, "execute", lambda *_, **__: WriteReport(unknown=["t-0"]))
+    with pytest.raises(ZkConsumerError, match="not everything was written; repeat the step"):
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
 
 
 def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):

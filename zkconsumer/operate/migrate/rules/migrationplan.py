@@ -310,19 +310,47 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in now.guards if not guard.holds)]
     refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now)
-    moved = [row.partition for row in plan.partitions if now.source.get(row.partition) != row.source]
-    if moved:
-        refusals.append(f"offsets of {plan.source} have moved since the plan was made: {name_some(moved)}; plan again")
+    at_source, at_target = moved(plan, now.source, now.target, began=began)
+    if at_source:
+        refusals.append(
+            f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
+        )
     target = {p: offset for p, offset in now.target.items() if p not in now.outdated_in_target}
     todo = tuple(row for row in plan.partitions if target.get(row.partition) != row.new)
     done = tuple(row for row in plan.partitions if target.get(row.partition) == row.new)
-    foreign = [row.partition for row in todo if now.target.get(row.partition) != row.before]
-    foreign += [row.partition for row in done if not began and row.before != row.new]
     if outdated := sorted(now.outdated.difference(row.partition for row in plan.partitions if row.is_outdated)):
         refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
-    if foreign:
-        refusals.append(f"another client has written offsets of {plan.target}: {name_some(foreign)}; plan again")
+    if at_target:
+        refusals.append(f"another client has written offsets of {plan.target}: {name_some(at_target)}; plan again")
     return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
+
+
+def moved(
+    plan: MigrationPlan,
+    source: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int],
+    *,
+    began: bool,
+    is_written: bool = False,
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """The partitions whose offset another client has written, at the source, and at the target, in the plan's order.
+
+    Args:
+        plan: that is carried out.
+        source: its offsets now.
+        target: the same.
+        began: an earlier run of the plan may have written, so the target may have the new offset.
+        is_written: the target must have it.
+    """
+
+    def accepted(row: PlannedPartition) -> set[int | None]:
+        if is_written:
+            return {row.new}
+        return {row.before, row.new} if began else {row.before}
+
+    at_source = [row.partition for row in plan.partitions if source.get(row.partition) != row.source]
+    at_target = [row.partition for row in plan.partitions if target.get(row.partition) not in accepted(row)]
+    return at_source, at_target
 
 
 _LASTING: Final = frozenset({"offsets", "missing", "log", "back", "retention", "place", "migrated", "left"})
