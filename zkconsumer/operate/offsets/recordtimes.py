@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -81,4 +82,4 @@ class RecordTimes:
     def _decoder(self) -> BatchDecoder:
         from zkconsumer.decode.batchdecoder import BatchDecoder
 
-        return BatchDecoder(check_crcs=self._config.check_crcs)
+        return BatchDecoder(DecoderSettings.from_config(self._config))
