@@ -17,7 +17,7 @@ from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.testing.ledger import Claimed, Record, Registered, Released, SessionEnded
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.fields import Fields

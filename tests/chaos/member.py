@@ -22,7 +22,7 @@ from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
 from zkconsumer.errors import BrokerUnavailable, ConsumerClosed, ZkConsumerError
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.zookeeper.zookeeperprotocol import ZooKeeperProtocol
+from zkconsumer.group.zookeeper.zookeeperbase import ZooKeeperBase
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
 
@@ -157,7 +157,7 @@ class Application(ConsumerRebalanceListener):
         if self._options.properties.get("group.protocol") in ("kafka", "consumer"):
             return
         protocol = self._connector._member._protocol
-        assert isinstance(protocol, ZooKeeperProtocol)
+        assert isinstance(protocol, ZooKeeperBase)
         identity = protocol.zk._client.client_id
         if identity is not None and identity != self._identity:
             self._identity = identity

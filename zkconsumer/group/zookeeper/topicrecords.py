@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+from zkconsumer.zookeeper.fencedtransaction import Kind, Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Kind, Operation
 
 _log: Final = logging.getLogger(__name__)
 
