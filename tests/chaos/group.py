@@ -19,9 +19,9 @@ from kazoo.retry import KazooRetry
 from tests.chaos.assignments import OwnersAtCoordinator
 from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_history
+from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tests.chaos.environment import ClockSteps
+from tests.chaos.kinds import OF_BROKERS
 from tests.chaos.members import Member, OurMember
-from tests.chaos.rows import OF_BROKERS
 from tests.chaos.schedule import LEADER, Fault, Schedule
 from tests.fixtures.zookeeper import take_over
 from zkconsumer.errors import UsageError

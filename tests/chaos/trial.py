@@ -10,9 +10,11 @@ from dataclasses import replace
 from tests.chaos.feed import LedgerFeed
 from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
+from tests.chaos.kinds import JVM, SESSION_S
 from tests.chaos.members import JvmMember
-from tests.chaos.rows import JVM, SESSION_S, Evidence, Row, Verdict
+from tests.chaos.rows import Row
 from tests.chaos.schedule import Fault, Schedule, shrink
+from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile

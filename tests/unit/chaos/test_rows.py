@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.rows import ROWS, ZOOKEEPER, Evidence
+from tests.chaos.kinds import ZOOKEEPER
+from tests.chaos.rows import ROWS
+from tests.chaos.verdicts import Evidence
 from zkconsumer.testing.checker import check
 from zkconsumer.testing.ledger import (
     Claimed,

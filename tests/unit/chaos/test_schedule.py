@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chaos.injector import KINDS
-from tests.chaos.rows import COORDINATED, ROWS
+from tests.chaos.kinds import COORDINATED
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import LEADER, Fault, Schedule, shrink
 from zkconsumer.errors import UsageError
 
