@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,13 @@ class SteppedClocks:
             self._steps = ClockSteps(**json.loads(self._path.read_text(encoding="utf-8")))
 
 
-def reach_brokers_at(address: str) -> None:
-    """Make every connection of this process to a broker one to ``address`` (``host:port``)."""
-    host, _, port = address.rpartition(":")
+def reach_brokers_at(addresses: Mapping[str, str]) -> None:
+    """Make every connection of this process to a broker one to another address; both are ``host:port``."""
     open_socket = Transport._open
 
-    def open_proxy(self: Transport, sock: socket.socket, _: Any) -> None:
+    def open_proxy(self: Transport, sock: socket.socket, address: Any) -> None:
+        advertised = f"{address[0]}:{address[1]}"
+        host, _, port = addresses.get(advertised, advertised).rpartition(":")
         open_socket(self, sock, (host, int(port)))
 
-    Transport._open = open_proxy  # type: ignore[method-assign, assignment]
+    Transport._open = open_proxy  # type: ignore[method-assign]

@@ -25,19 +25,27 @@ class LedgerFeed:
         ledger: gets a record for each acknowledged one.
         backlog: number of records to append before this returns.
         per_second: records after that.
+        idempotent: True if no record is appended twice; False where a broker may lose what it has acknowledged: then a
+            producer that counts what it has appended fails for good.
 
     Attributes:
         acknowledged: numbers of the records that the brokers have; written by the producer's thread.
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, ledger: LedgerFile, *, backlog: int, per_second: int
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        ledger: LedgerFile,
+        *,
+        backlog: int,
+        per_second: int,
+        idempotent: bool = True,
     ) -> None:
         self.acknowledged: set[int] = set()
         # Without duplicates of its own: what it sends again after a lost answer is recognised.
-        self._producer: Any = Producer(
-            {"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "enable.idempotence": True, "log_level": 3}
-        )
+        settings = {"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "acks": "all", "log_level": 2}
+        self._producer: Any = Producer({**settings, "enable.idempotence": idempotent})
         self._topic = topic
         self._ledger = ledger
         self._each_time = max(1, round(per_second * _EVERY_S))

@@ -57,10 +57,13 @@ KINDS: Final[Mapping[str, str]] = {
     "broker": "the broker is restarted: clean (SIGTERM) or hard (SIGKILL)",
     "zookeeper": "ZooKeeper is restarted: clean (SIGTERM) or hard (SIGKILL)",
     "servers": "ZooKeeper is paused for a while: no member can reach it",
+    "leader": "the broker that leads a partition is stopped (clean) or killed (hard), and started again after a while",
+    "elect": "the preferred replicas lead their partitions again",
+    "unclean": "a broker leads a partition that lacks records of the former leader, which is killed for a while",
 }
 
-
-_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "zookeeper", "servers"})
+_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "zookeeper", "servers", "leader", "elect", "unclean"})
+_OF_SEVERAL_BROKERS: Final = frozenset({"leader", "elect", "unclean"})
 
 
 class Injector:
@@ -89,7 +92,9 @@ class Injector:
                 time.sleep(max(0.0, start + at - time.monotonic()))  # the schedule is the condition
                 act()
         finally:
-            self._group.servers.box.zookeeper.resume()  # the next trial needs it, also if this one has failed here
+            # The next trial needs them, also if this one has failed here.
+            self._group.servers.box.zookeeper.resume()
+            self._group.servers.cluster.restore()
 
     def _actions(self, fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:
         """What begins and what ends a fault."""
@@ -139,6 +144,12 @@ class Injector:
                 group.servers.restart_zookeeper(hard=fault.mode == "hard")
             case "servers":
                 group.servers.box.zookeeper.pause()
+            case "leader":
+                group.servers.cluster.end_leader(group.name, fault.member, hard=fault.mode == "hard")
+            case "elect":
+                group.servers.cluster.elect_preferred(group.name)
+            case "unclean":
+                group.servers.cluster.elect_unclean(group.name, fault.member)
 
     def _begin_at_member(self, fault: Fault, place: int) -> None:
         group = self._group
@@ -146,9 +157,9 @@ class Injector:
             case "expire":
                 self._expire(place)
             case "network":
-                _NETWORK[fault.mode](group.members[place].proxy)
+                group.members[place].zookeeper.hurt(_NETWORK[fault.mode])
             case "fetching":
-                _NETWORK[fault.mode](self._ours(place).brokers)
+                self._ours(place).brokers.hurt(_NETWORK[fault.mode])
             case "clock":
                 self._ours(place).step_clocks(_CLOCKS[fault.mode])
             case "pause":
@@ -172,13 +183,15 @@ class Injector:
 
     def _end(self, fault: Fault, place: int, member: Member) -> None:
         if fault.kind == "network":
-            member.proxy.heal()
+            member.zookeeper.heal()
         elif fault.kind == "fetching" and isinstance(member, OurMember):
             member.brokers.heal()
         elif fault.kind == "pause":
             member.signal(signal.SIGCONT)
         elif fault.kind == "servers":
             self._group.servers.box.zookeeper.resume()
+        elif fault.kind in _OF_SEVERAL_BROKERS:
+            self._group.servers.cluster.complete(self._group.name)
         elif fault.kind in ("kill", "leave") and fault.seconds:
             self._group.replace(place)
         elif fault.kind == "join" and fault.seconds:

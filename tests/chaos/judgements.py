@@ -7,14 +7,22 @@ from collections import Counter
 from typing import Final
 
 from tests.chaos.kinds import HEARTBEAT_S, OF_BROKERS
-from tests.chaos.measures import seconds_until_delivered, seconds_until_reassigned, session_of, stale_deliveries
+from tests.chaos.measures import (
+    longest_wait,
+    seconds_until_delivered,
+    seconds_until_reassigned,
+    session_of,
+    stale_deliveries,
+)
 from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.model import TopicPartition
 from zkconsumer.testing.checker import SLACK_S
-from zkconsumer.testing.ledger import Delivered, Produced, SessionEnded
+from zkconsumer.testing.ledger import Delivered, Gone, Produced, SessionEnded
 
 _LEASE: Final = 0.8
 """Part of the session timeout after which a member that hears nothing hands out nothing more."""
+
+_STUCK_S: Final = 30.0
 
 _RESTART_SLACK_S: Final = 6.0
 """Of a server that was started again: a broker loads its logs and elects leaders, clients connect after a pause."""
@@ -137,6 +145,25 @@ def judge_in_brokers(evidence: Evidence, verdict: Verdict) -> None:
 def judge_clean_bounce(evidence: Evidence, verdict: Verdict) -> None:
     again = [one for one in evidence.findings.duplicates if one.first.owner in evidence.ours]
     verdict.require(not again, f"{len(again)} duplicates: {[str(one) for one in again[:1]]}")
+
+
+def judge_progress(evidence: Evidence, verdict: Verdict) -> None:
+    """No partition is stuck. What retention and unclean elections have removed is counted, and is no failure."""
+    delivered = {one.number for one in evidence.ledger.of(Delivered)}
+    gone = {one.number for one in evidence.ledger.of(Gone)}
+    undelivered = (
+        {one.number for one in evidence.ledger.of(Produced)}
+        - delivered
+        - {one.number for one in evidence.findings.lost}
+    )
+    verdict.figures |= {
+        "gone": len(gone),
+        "gone undelivered": len(undelivered & gone),
+        "removed undelivered": len(undelivered - gone),
+    }
+    waited = longest_wait(evidence.ledger, min((fault.began for fault in evidence.faults), default=0.0))
+    verdict.measure("waited", waited)
+    verdict.require(waited <= _STUCK_S, f"a partition that had records delivered none for {waited:.1f} s")
 
 
 def judge_nothing(evidence: Evidence, verdict: Verdict) -> None:

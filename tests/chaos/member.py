@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Options:
         directory: where they are.
         properties: of the consumer.
         topic: what it reads.
-        brokers: where it reaches the broker, ``host:port``; empty for where the broker is.
+        brokers: of each broker where it is reached, both as ``host:port``; others are reached where they are.
         streams: number of its streams.
         manual: True if it commits explicitly.
         record_s: how long the application works on one record, in seconds.
@@ -51,7 +51,7 @@ class Options:
     directory: str
     properties: Mapping[str, str]
     topic: str
-    brokers: str = ""
+    brokers: Mapping[str, str] = field(default_factory=dict)
     streams: int = 1
     manual: bool = False
     record_s: float = 0.004

@@ -9,6 +9,15 @@ from typing import Final
 from tests.chaos.kinds import COORDINATED, JVM, OF_BROKERS
 from tests.chaos.schedule import LEADER, Fault
 
+LED: Final = 6
+"""Partitions of which a leader is chosen."""
+
+_UNCLEAN: Final = 1 / 3
+"""Part of the trials with leaders that lack records."""
+
+_MOVED_BACK: Final = 2 / 3
+"""Part of the ends of a leader after which an operator lets the preferred replicas lead again."""
+
 
 def _one_of_ours(chance: random.Random, members: tuple[str, ...]) -> int:
     return chance.choice([place for place, kind in enumerate(members) if kind != JVM])
@@ -64,6 +73,30 @@ def plan_churn(chance: random.Random, members: tuple[str, ...], timeout: float) 
         )
         faults.append(fault)
         at = fault.until + chance.uniform(0.0, 1.5)
+    return tuple(faults)
+
+
+def plan_leaders(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """Leaders of partitions end and come back, and records are removed; sometimes a leader lacks what another one had.
+
+    A JVM consumer of 1.1.1 does not notice that a leader lacks records, and skips others.
+    """
+    kinds = chance.sample(["hard", "hard", "clean", "trim"], 3)
+    if JVM not in members and chance.random() < _UNCLEAN:
+        kinds[chance.randrange(len(kinds))] = "unclean"
+    faults, at = [], 0.3
+    for kind in kinds:
+        at += chance.uniform(0.0, 2.0)
+        place, seconds = chance.randrange(LED), chance.uniform(0.5, 8.0)
+        if kind == "trim":
+            faults.append(Fault("trim", at))
+        elif kind == "unclean":
+            faults.append(Fault("unclean", at, place, seconds))
+        else:
+            faults.append(Fault("leader", at, place, seconds, kind))
+            if chance.random() < _MOVED_BACK:
+                faults.append(Fault("elect", faults[-1].until + chance.uniform(0.1, 1.0)))
+        at = faults[-1].until
     return tuple(faults)
 
 

@@ -16,6 +16,7 @@ from tests.chaos.judgements import (
     judge_nothing,
     judge_outage,
     judge_pause,
+    judge_progress,
     judge_restart,
 )
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, IN_BROKERS, JVM, OF_BROKERS, OURS, SESSION_S
@@ -24,6 +25,7 @@ from tests.chaos.plans import (
     plan_expiry,
     plan_in_brokers,
     plan_kill,
+    plan_leaders,
     plan_mixed,
     plan_outage,
     plan_pause,
@@ -48,7 +50,9 @@ class Row:
         judges_overlap: True if no delivery may overlap another member's ownership.
         manual: True if members commit explicitly.
         ours: kind of the members, unless a schedule is made for another one.
-        kafka_version: of the broker.
+        kafka_version: of the brokers.
+        brokers: their number.
+        zookeepers: number of ZooKeeper's servers.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Row:
     manual: bool = False
     ours: str = OURS
     kafka_version: str = DEFAULT_KAFKA_VERSION
+    brokers: int = 1
+    zookeepers: int = 1
 
     def schedule(
         self, seed: int, *, jvm: bool = False, ours: str = "", storage: str = "zookeeper", timeout: float = SESSION_S
@@ -122,6 +128,15 @@ ROWS: Final[Mapping[str, Row]] = {
             plan_restarts,
             judge_restart,
             judges_overlap=False,
+        ),
+        Row(
+            "R6",
+            "leaders of three brokers stopped, killed and moved, records removed, unclean elections",
+            "lost 0 of what a broker still has; no partition stuck for 30 s",
+            plan_leaders,
+            judge_progress,
+            judges_overlap=False,
+            brokers=3,
         ),
         Row(
             "R7-clean",

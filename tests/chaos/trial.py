@@ -52,10 +52,10 @@ def run_trial(
     ``backlog`` records are there when the members start.
     """
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
-    address, failures = servers.box.bootstrap_servers, []
+    address, failures, erases = servers.box.bootstrap_servers, [], schedule.erases
     with (
-        Group(servers, name, manual=schedule.manual, storage=schedule.storage, broken=broken) as group,
-        LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND) as feed,
+        Group(servers, name, manual=schedule.manual, storage=schedule.storage, broken=broken, erases=erases) as group,
+        LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND, idempotent=not erases) as feed,
     ):
         try:
             group.join(schedule.members)
@@ -64,6 +64,8 @@ def run_trial(
         except AssertionError as error:  # a group that does not settle is a result
             failures.append(str(error))
         feed.stop()
+        if erases:
+            group.note_gone()
         await_deliveries(group, _STALLED_BROKEN_S if broken else _STALLED_S)
         try:
             group.leave_all()

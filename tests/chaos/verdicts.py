@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.chaos.kinds import OURS, ZOOKEEPER
-from zkconsumer.testing.checker import Findings
-from zkconsumer.testing.ledger import Faulted, Ledger, Stalled
+from tests.chaos.schedule import ERASING
+from zkconsumer.model import TopicPartition
+from zkconsumer.testing.checker import Findings, MovedBack
+from zkconsumer.testing.ledger import Faulted, Gone, Ledger, Produced, Stalled
 
 _DISTURBING: Final = 0.5
 """Part of the session timeout: a process that is not run for longer may lose its session, or be late."""
+
+_STOPPING_ZOOKEEPER: Final = frozenset({"servers", "zookeeper", "ensemble"})
 
 Figures = dict[str, float | None]
 
@@ -72,11 +76,28 @@ class Verdict:
 def disturbance_of(evidence: Evidence) -> str:
     """The longest time for which a process was not run that no fault had stopped, if that matters."""
     paused = {fault.owner for fault in evidence.faults if fault.kind == "pause"}
-    paused |= {ZOOKEEPER for fault in evidence.faults if fault.kind == "servers"}
+    paused |= {ZOOKEEPER for fault in evidence.faults if fault.kind in _STOPPING_ZOOKEEPER}
     stalls = [one for one in evidence.ledger.of(Stalled) if one.owner not in paused]
     longest = max((one.ended - one.began for one in stalls), default=0.0)
     matters = longest >= _DISTURBING * evidence.timeout
     return f"a process of the trial was not run for {longest:.2f} s" if matters else ""
+
+
+def _has_to_move_back(evidence: Evidence, moved: MovedBack) -> bool:
+    """True if the broker has lost what had been consumed: the group continues with what is in its place.
+
+    Each fault that loses records moves the offset of a partition back once.
+    """
+    faults = [one for one in evidence.faults if one.kind in ERASING and one.began <= moved.commit.at]
+    partition = TopicPartition(moved.commit.topic, moved.commit.partition)
+    gone = {one.number for one in evidence.ledger.of(Gone)}
+    lossy = any(one.number in gone and (one.topic, one.partition) == partition for one in evidence.ledger.of(Produced))
+    former = [
+        one
+        for one in evidence.findings.moved_back
+        if (one.commit.topic, one.commit.partition) == partition and one.commit.at < moved.commit.at
+    ]
+    return lossy and len(former) < len(faults)
 
 
 def judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> None:
@@ -88,7 +109,9 @@ def judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> Non
     # A commit that was not the owner's, by a JVM, may be above ours: then ours is right to move it back.
     # A session that never registered is taken for one of ours: no JVM member commits before it has.
     committers = ours | {""}
-    back = [one for one in findings.moved_back if one.commit.writer in committers and id(one.former) not in foreign]
+    permitted = [one for one in findings.moved_back if _has_to_move_back(evidence, one)]
+    moved_back = [one for one in findings.moved_back if one not in permitted]
+    back = [one for one in moved_back if one.commit.writer in committers and id(one.former) not in foreign]
     by_others = [one for one in findings.foreign if one.commit.writer in committers]
     verdict.figures |= {
         "produced": findings.produced,
@@ -98,7 +121,7 @@ def judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> Non
         "committed duplicates": len(committed),
         "overlaps": len(overlapping),
         "stale commits": len(back) + len(by_others),
-        "stale commits by JVMs": len(findings.moved_back) + len(findings.foreign) - len(back) - len(by_others),
+        "stale commits by JVMs": len(moved_back) + len(findings.foreign) - len(back) - len(by_others),
     }
     verdict.require(findings.produced > 0, "nothing was produced")
     for kind, found in {

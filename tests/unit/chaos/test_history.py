@@ -106,7 +106,7 @@ def test_logs_are_read_in_the_order_of_their_first_transaction(tmp_path):
     directory.mkdir()
     for name, zxid in (("log.10", 16), ("log.9", 9)):
         (directory / name).write_bytes(log(entry(zxid, 7, create("/a"))))
-    assert [one.zxid for one in read_transactions(tmp_path)] == [9, 16]
+    assert [one.zxid for one in read_transactions([tmp_path])] == [9, 16]
 
 
 ROOT = "/consumers/g"
