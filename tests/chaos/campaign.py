@@ -48,6 +48,7 @@ def required() -> list[Wanted]:
     wanted += [Wanted(row, COORDINATED, jvm, 15) for row in _COMMON for jvm in (False, True)]
     wanted += [Wanted(row, protocol, False, 30) for row in _COMMON for protocol in (IN_BROKERS, ASSIGNED_BY_BROKERS)]
     wanted += [Wanted("R5", protocol, False, 30) for protocol in PROTOCOLS]
+    wanted += [Wanted("R5-ensemble", "zookeeper", False, 30), Wanted("R5-ensemble", COORDINATED, False, 10)]
     wanted += [Wanted("R6", "zookeeper", False, 20), Wanted("R6", "zookeeper", True, 20)]
     wanted += [Wanted("R6", protocol, False, 10) for protocol in (COORDINATED, IN_BROKERS, ASSIGNED_BY_BROKERS)]
     wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]

@@ -137,6 +137,30 @@ class Servers:
             server.stop()
         server.start()
 
+    def hurt_ensemble(self, *, everyone: bool) -> None:
+        """Kill the leader of ZooKeeper's servers, or stop all and start them again, and wait until most serve."""
+        ensemble = self.box.ensemble
+        if everyone:
+            ensemble.stop()
+            for server in ensemble.members:
+                server.launch()
+        else:
+            ensemble.leader().kill()
+        ensemble.await_leader()
+
+    def complete_ensemble(self) -> None:
+        """Let all of ZooKeeper's servers serve."""
+        self.box.ensemble.start()
+        for server in self.box.ensemble.members:
+            server.wait_until_serving()
+
+    def restore(self) -> None:
+        """Let all servers run."""
+        for server in self.box.ensemble.members:
+            server.resume()
+        self.box.ensemble.start()
+        self.cluster.restore()
+
     def close(self) -> None:
         """End everything."""
         self.zookeeper.stop()

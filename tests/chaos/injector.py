@@ -56,13 +56,17 @@ KINDS: Final[Mapping[str, str]] = {
     "trim": "the broker removes all records that it has now, as retention does",
     "broker": "the broker is restarted: clean (SIGTERM) or hard (SIGKILL)",
     "zookeeper": "ZooKeeper is restarted: clean (SIGTERM) or hard (SIGKILL)",
+    "ensemble": "of ZooKeeper's servers the leader is killed, and started again after a while (leader), or all are "
+    "restarted (all); it is established when most of them serve",
     "servers": "ZooKeeper is paused for a while: no member can reach it",
     "leader": "the broker that leads a partition is stopped (clean) or killed (hard), and started again after a while",
     "elect": "the preferred replicas lead their partitions again",
     "unclean": "a broker leads a partition that lacks records of the former leader, which is killed for a while",
 }
 
-_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "zookeeper", "servers", "leader", "elect", "unclean"})
+_OF_SERVERS: Final = frozenset(
+    {"grow", "trim", "broker", "zookeeper", "ensemble", "servers", "leader", "elect", "unclean"}
+)
 _OF_SEVERAL_BROKERS: Final = frozenset({"leader", "elect", "unclean"})
 
 
@@ -93,8 +97,7 @@ class Injector:
                 act()
         finally:
             # The next trial needs them, also if this one has failed here.
-            self._group.servers.box.zookeeper.resume()
-            self._group.servers.cluster.restore()
+            self._group.servers.restore()
 
     def _actions(self, fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:
         """What begins and what ends a fault."""
@@ -142,6 +145,8 @@ class Injector:
                 group.servers.restart_broker(hard=fault.mode == "hard")
             case "zookeeper":
                 group.servers.restart_zookeeper(hard=fault.mode == "hard")
+            case "ensemble":
+                group.servers.hurt_ensemble(everyone=fault.mode == "all")
             case "servers":
                 group.servers.box.zookeeper.pause()
             case "leader":
@@ -190,6 +195,8 @@ class Injector:
             member.signal(signal.SIGCONT)
         elif fault.kind == "servers":
             self._group.servers.box.zookeeper.resume()
+        elif fault.kind == "ensemble":
+            self._group.servers.complete_ensemble()
         elif fault.kind in _OF_SEVERAL_BROKERS:
             self._group.servers.cluster.complete(self._group.name)
         elif fault.kind in ("kill", "leave") and fault.seconds:

@@ -66,10 +66,11 @@ def judge_restart(evidence: Evidence, verdict: Verdict) -> None:
     limit = 2 * evidence.timeout + _RESTART_SLACK_S
     following = [fault.began for fault in evidence.faults[1:]] + [math.inf]
     for fault, next_began in zip(evidence.faults, following, strict=True):
-        if next_began < fault.ended + limit:
+        serves = fault.ended if fault.established is None else fault.established
+        if next_began < serves + limit:
             continue
-        produced = [one.at for one in evidence.ledger.of(Produced) if one.at >= fault.ended]
-        since = min(produced, default=fault.ended)
+        produced = [one.at for one in evidence.ledger.of(Produced) if one.at >= serves]
+        since = min(produced, default=serves)
         firsts = [
             next((one.at for one in deliveries if one.at >= since), None)
             for deliveries in evidence.ledger.deliveries.values()

@@ -110,6 +110,16 @@ def plan_restarts(chance: random.Random, members: tuple[str, ...], timeout: floa
     return tuple(faults)
 
 
+def plan_quorum(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """The leader of three ZooKeeper servers is killed, in two of three trials; in others all are restarted."""
+    mode = chance.choice(["leader", "leader", "all"])
+    faults, at = [], chance.uniform(0.3, 1.5)
+    for _ in range(chance.randint(1, 2)):
+        faults.append(Fault("ensemble", at, seconds=chance.uniform(0.2, 3.0) * timeout, mode=mode))
+        at = faults[-1].until + 2 * timeout + chance.uniform(1.0, 6.0)
+    return tuple(faults)
+
+
 _SLOWED: Final = ("half-close", "delay", "throttle", "overtake")
 
 

@@ -29,6 +29,7 @@ from tests.chaos.plans import (
     plan_mixed,
     plan_outage,
     plan_pause,
+    plan_quorum,
     plan_restarts,
     plan_rolling,
 )
@@ -128,6 +129,15 @@ ROWS: Final[Mapping[str, Row]] = {
             plan_restarts,
             judge_restart,
             judges_overlap=False,
+        ),
+        Row(
+            "R5-ensemble",
+            "of three ZooKeeper servers the leader is killed, or all are restarted, once or twice",
+            "lost 0; no offset moves back; every partition delivers within 2 T + 6 s after most servers serve",
+            plan_quorum,
+            judge_restart,
+            judges_overlap=False,
+            zookeepers=3,
         ),
         Row(
             "R6",
