@@ -53,6 +53,7 @@ def required() -> list[Wanted]:
     wanted += [Wanted("R6", protocol, False, 10) for protocol in (COORDINATED, IN_BROKERS, ASSIGNED_BY_BROKERS)]
     wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
+    wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
     return wanted
 

@@ -1,4 +1,4 @@
-"""What a member's process finds around it: brokers that are reached through a proxy, and clocks that step.
+"""What a member's process finds around it: brokers behind a proxy, clocks that step, orders of its application.
 
 Brokers advertise one address for all clients, and a process cannot have a clock of its own; so both are replaced inside
 of the process, where Python asks for them.
@@ -43,6 +43,39 @@ def write_clock_steps(path: Path, steps: ClockSteps) -> None:
     unfinished = path.with_suffix(".clock-new")
     unfinished.write_text(json.dumps(asdict(steps)), encoding="utf-8")
     unfinished.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a member's rebalance listener is to do when it is called.
+
+    Attributes:
+        mode: ``hang`` before partitions are released, or ``late`` before they are fetched; ``commit``; ``shutdown``.
+        until: until when, on the monotonic clock.
+    """
+
+    mode: str
+    until: float
+
+
+def order_file(directory: Path, name: str) -> Path:
+    """Where a member's listener reads its order."""
+    return directory / f"{name}.listener"
+
+
+def write_order(path: Path, order: Order) -> None:
+    """Give a member's listener an order."""
+    unfinished = path.with_suffix(".listener-new")
+    unfinished.write_text(json.dumps(asdict(order)), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_order(path: Path) -> Order | None:
+    """The order that holds now, if there is one."""
+    if not path.exists():
+        return None
+    order = Order(**json.loads(path.read_text(encoding="utf-8")))
+    return order if time.monotonic() < order.until else None
 
 
 class SteppedClocks:

@@ -62,6 +62,13 @@ class LedgerFeed:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def burst(self, records: int) -> None:
+        """Append so many further records at once, as soon as the topic is known."""
+        deadline = time.monotonic() + _FLUSH_S
+        while (left := records - self._produce(records)) > 0 and time.monotonic() < deadline:
+            records = left
+            time.sleep(_EVERY_S)  # a producer does not tell when it knows the topic
+
     def stop(self) -> None:
         """End it; all records are acknowledged then, or have failed. Idempotent."""
         self._ending.set()
@@ -75,8 +82,9 @@ class LedgerFeed:
             self._produce(self._each_time)
             self._producer.poll(0)
 
-    def _produce(self, records: int) -> None:
-        for _ in range(records):
+    def _produce(self, records: int) -> int:
+        """Append records; returns how many were accepted."""
+        for done in range(records):
             number = next(self._numbers)
             # Not in batches to one partition, as librdkafka does by itself: every partition has a steady flow.
             try:
@@ -85,7 +93,8 @@ class LedgerFeed:
                 # A broker that has just been started again does not know its topics at first.
                 if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
                     raise
-                return
+                return done
+        return records
 
     def _delivered(self, error: Any, message: Message) -> None:
         if error is None:

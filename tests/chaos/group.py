@@ -178,6 +178,7 @@ class Group:
         manual: True if members commit explicitly.
         storage: where they commit, ``zookeeper`` or ``kafka``.
         broken: what is switched off in members of ours, see ``tests/chaos/broken.py``.
+        listens: True if rebalance listeners of members of ours follow orders.
         erases: True if the topic is one of which acknowledged records may be lost: on two of its brokers, of which one
             may lead that lacks records.
 
@@ -194,6 +195,7 @@ class Group:
         manual: bool = False,
         storage: str = "zookeeper",
         broken: Sequence[str] = (),
+        listens: bool = False,
         erases: bool = False,
     ) -> None:
         self.servers = servers
@@ -211,6 +213,7 @@ class Group:
         self._paths = GroupPaths(name)
         self._at_coordinator = OwnersAtCoordinator(brokers_of(servers.box.bootstrap_servers), name)
         self.partitions = PARTITIONS
+        self._listens = listens
         self._erases = erases
         self.create_topic()
         servers.zookeeper.retry(servers.zookeeper.exists, "/")
@@ -305,6 +308,7 @@ class Group:
                 self.name,
                 brokers.addresses,
                 manual=self._manual,
+                listens=self._listens,
                 broken=self._broken,
             )
             member = OurMember(options, self.name, zookeeper, brokers)
@@ -377,6 +381,12 @@ class Group:
         replicas = min(len(self.servers.box.brokers), _UNCLEAN_REPLICAS if self._erases else _REPLICAS)
         config = {"unclean.leader.election.enable": "true"} if self._erases else {}
         self.servers.topics.create(self.name, self.partitions, replicas, config)
+
+    def recreate_topic(self) -> None:
+        """Delete the topic, and create it again with two further partitions."""
+        self.servers.topics.delete(self.name)
+        self.partitions += 2
+        self.create_topic()
 
     def note_gone(self) -> None:
         """Record which of the acknowledged records no broker has, when nothing is produced any more."""

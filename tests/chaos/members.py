@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from jvmclients.zookeeperconsumer import ConsumerJvm, JvmConsumer, read_output
-from tests.chaos.environment import ClockSteps, clock_file, write_clock_steps
+from tests.chaos.environment import ClockSteps, Order, clock_file, order_file, write_clock_steps, write_order
 from tests.chaos.member import Options, identity_file
 from tests.chaos.ways import Ways
 from tests.fixtures.waiting import eventually
@@ -128,6 +129,10 @@ class OurMember(Member):
         """Let the clocks of the process step once more."""
         self._clock_steps += steps
         write_clock_steps(clock_file(self.directory, self.name), self._clock_steps)
+
+    def order(self, mode: str, seconds: float) -> None:
+        """Let its rebalance listener do something when it is called in the next seconds."""
+        write_order(order_file(self.directory, self.name), Order(mode, time.monotonic() + seconds))
 
     def identity(self) -> tuple[int, bytes] | None:
         """Id and password of its newest session, as far as is known here; None before it has written any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tests.chaos.kinds import COORDINATED, JVM, OF_BROKERS
@@ -170,6 +171,53 @@ def plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: fl
             )
         )
     return _without_conflicts(faults)
+
+
+def plan_sequences(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """Three of the sequences below, one after the other."""
+    known = (_listening, _recreated, _muted, _leaderless, _listening, _leaderless)
+    faults: list[Fault] = []
+    at = 0.3
+    for sequence in chance.sample(known, 3):
+        faults += sequence(chance, members, timeout, at)
+        at = max(fault.until for fault in faults) + chance.uniform(0.0, 3.0)
+    return tuple(faults)
+
+
+def _listening(chance: random.Random, members: tuple[str, ...], timeout: float, at: float) -> list[Fault]:
+    """A listener hangs, commits or shuts down while another member ends, and while its successor joins."""
+    listening = _one_of_ours(chance, members)
+    other = (listening + chance.randint(1, len(members) - 1)) % len(members)
+    mode, seconds = chance.choice(["hang", "late", "commit", "shutdown"]), chance.uniform(0.5, 4.0) * timeout
+    ends = Fault(chance.choice(["leave", "kill"]), at + chance.uniform(0.0, 0.3), other, chance.uniform(0.1, 1.0))
+    return [Fault("listener", at, listening, seconds, mode), ends]
+
+
+def _recreated(chance: random.Random, members: tuple[str, ...], timeout: float, at: float) -> list[Fault]:
+    """The topic is deleted and created again, in half of the cases while a member is gone or cannot be reached."""
+    faults = [Fault("recreate", at + chance.uniform(0.5, 2.0))]
+    if chance.random() < 1 / 2:
+        place, seconds = chance.randrange(len(members)), chance.uniform(0.5, 2.0) * timeout
+        faults.insert(0, chance.choice([Fault("kill", at, place, seconds), Fault("pause", at, place, seconds)]))
+    return faults
+
+
+def _muted(chance: random.Random, members: tuple[str, ...], timeout: float, at: float) -> list[Fault]:
+    """The broker accepts connections and answers nothing; a member may join meanwhile."""
+    muted = Fault("mute", at, seconds=chance.uniform(0.5, 5.0) * timeout)
+    joins = Fault("join", at + chance.uniform(0.0, 1.0), seconds=muted.seconds + timeout, mode=members[0])
+    return [muted, joins] if chance.random() < 1 / 2 else [muted]
+
+
+def _leaderless(chance: random.Random, members: tuple[str, ...], timeout: float, at: float) -> list[Fault]:
+    """The leader ends or is stopped while a member joins, and a little later the next leader; others lose anyone."""
+    first, second = (LEADER, LEADER) if COORDINATED in members else chance.sample(range(len(members)), 2)
+    joins = Fault("join", at, seconds=chance.uniform(2.0, 4.0) * timeout, mode=members[0])
+    lost = [Fault("kill", 0.0, first, chance.uniform(0.3, 1.5) * timeout)]
+    lost.append(chance.choice([lost[0], Fault("pause", 0.0, second, chance.uniform(0.5, 2.5) * timeout)]))
+    begin = at + chance.uniform(0.0, 2.0)
+    times = (begin, begin + chance.uniform(0.7, 2.0) * timeout + lost[0].seconds)
+    return [joins, *(replace(one, at=when) for one, when in zip(lost, times, strict=True))]
 
 
 _NEED_ZOOKEEPER: Final = frozenset({"broker", "expire", "grow", "trim", "servers"})

@@ -32,6 +32,7 @@ from tests.chaos.plans import (
     plan_quorum,
     plan_restarts,
     plan_rolling,
+    plan_sequences,
 )
 from tests.chaos.schedule import Fault, Schedule, chance_of
 from tests.chaos.verdicts import Evidence, Verdict, disturbance_of, judge_always
@@ -171,6 +172,14 @@ ROWS: Final[Mapping[str, Row]] = {
             "lost 0; stale commits 0",
             plan_mixed,
             judge_nothing,
+            judges_overlap=False,
+        ),
+        Row(
+            "SEQ",
+            "listeners that hang, commit or shut down; topics created again larger; silent brokers; leaders lost twice",
+            "lost 0 of what a broker still has; stale commits 0; no partition stuck for 30 s",
+            plan_sequences,
+            judge_progress,
             judges_overlap=False,
         ),
         Row(

@@ -66,6 +66,11 @@ class Schedule:
         """True if brokers may lose records that they have acknowledged."""
         return any(fault.kind in ERASING for fault in self.faults)
 
+    @property
+    def listens(self) -> bool:
+        """True if rebalance listeners follow orders."""
+        return any(fault.kind == "listener" for fault in self.faults)
+
     def to_json(self) -> str:
         """A text from which :meth:`from_json` makes the same schedule."""
         return json.dumps(asdict(self), separators=(",", ":"))

@@ -113,7 +113,7 @@ def run_soak(protocol: str, hours: float, seed: int, directory: Path) -> tuple[S
                     fault = next_fault(chance, ours)
                     faults.append(elapsed)
                     try:
-                        Injector(group).run(Schedule((ours,) * 3, (fault,)))
+                        Injector(group, feed).run(Schedule((ours,) * 3, (fault,)))
                         group.settle()
                     except AssertionError as error:
                         failures.append(f"after {elapsed:.0f} s, {fault}: {error}")

@@ -54,12 +54,20 @@ def run_trial(
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures, erases = servers.box.bootstrap_servers, [], schedule.erases
     with (
-        Group(servers, name, manual=schedule.manual, storage=schedule.storage, broken=broken, erases=erases) as group,
+        Group(
+            servers,
+            name,
+            manual=schedule.manual,
+            storage=schedule.storage,
+            broken=broken,
+            listens=schedule.listens,
+            erases=erases,
+        ) as group,
         LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND, idempotent=not erases) as feed,
     ):
         try:
             group.join(schedule.members)
-            Injector(group).run(schedule)
+            Injector(group, feed).run(schedule)
             group.settle()
         except AssertionError as error:  # a group that does not settle is a result
             failures.append(str(error))
