@@ -38,6 +38,8 @@ from tests.chaos.schedule import Fault, Schedule, chance_of
 from tests.chaos.verdicts import Evidence, Verdict, disturbance_of, judge_always
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 
+_FEW: Final = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -55,6 +57,8 @@ class Row:
         kafka_version: of the brokers.
         brokers: their number.
         zookeepers: number of ZooKeeper's servers.
+        per_second: records that are produced: where it is judged that no partition is stuck, few enough for one member
+            that is alone on a busy machine. What is there at the beginning is ten times that.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Row:
     kafka_version: str = DEFAULT_KAFKA_VERSION
     brokers: int = 1
     zookeepers: int = 1
+    per_second: int = 150
 
     def schedule(
         self, seed: int, *, jvm: bool = False, ours: str = "", storage: str = "zookeeper", timeout: float = SESSION_S
@@ -148,6 +153,7 @@ ROWS: Final[Mapping[str, Row]] = {
             judge_progress,
             judges_overlap=False,
             brokers=3,
+            per_second=_FEW,
         ),
         Row(
             "R7-clean",
@@ -181,6 +187,7 @@ ROWS: Final[Mapping[str, Row]] = {
             plan_sequences,
             judge_progress,
             judges_overlap=False,
+            per_second=_FEW,
         ),
         Row(
             "KAFKA",

@@ -19,8 +19,7 @@ from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
 
-_BACKLOG = 1500
-_PER_SECOND = 150
+_BACKLOG_S = 10
 _STALLED_S = 40.0
 """After this long without a delivery nothing more is coming: longer than a session, an outage, a rebalance and the
 start of a process on a busy machine together.
@@ -45,11 +44,11 @@ def run_undisturbed_trial(servers: Servers, row: Row, schedule: Schedule, *, bro
 
 
 def run_trial(
-    servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = (), backlog: int = _BACKLOG
+    servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = (), backlog: int | None = None
 ) -> Verdict:
     """Run a schedule and judge it; the files of a trial that failed stay in the directory of the servers.
 
-    ``backlog`` records are there when the members start.
+    ``backlog`` records are there when the members start, by default what the row produces in 10 s.
     """
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures, erases = servers.box.bootstrap_servers, [], schedule.erases
@@ -63,7 +62,14 @@ def run_trial(
             listens=schedule.listens,
             erases=erases,
         ) as group,
-        LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND, idempotent=not erases) as feed,
+        LedgerFeed(
+            address,
+            name,
+            group.ledger,
+            backlog=_BACKLOG_S * row.per_second if backlog is None else backlog,
+            per_second=row.per_second,
+            idempotent=not erases,
+        ) as feed,
     ):
         try:
             group.join(schedule.members)
