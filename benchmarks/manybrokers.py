@@ -125,7 +125,7 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     queue = ChunkQueue(max_bytes=config.queued_max_bytes, max_chunks=config.queued_max_message_chunks)
     brokers = [Broker(number, "127.0.0.1", port) for number, port in enumerate(ports)]
     control = LocalFetchControl("simulation", config, lambda: brokers, lambda *_: queue)
-    reader = ChunkReader.from_config(queue, config)
+    reader = ChunkReader(queue)
     stream = MessageStream(queue, name="simulation", kind=Message, reader=reader)
     thread = ConsumerThreadId("simulation", 0)
     offsets: dict[TopicPartition, int | None] = {TopicPartition(TOPIC, number): 0 for number in range(partitions)}

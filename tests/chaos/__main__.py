@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from tests.chaos.broken import BREAKS
-from tests.chaos.campaign import PROTOCOLS, run_campaign, version_for
-from tests.chaos.group import Servers
-from tests.chaos.rows import ROWS, Row, Verdict
+from tests.chaos.campaign import PROTOCOLS, run_campaign, servers_for
+from tests.chaos.rows import ROWS, Row
 from tests.chaos.schedule import Schedule
 from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
 from tests.chaos.trial import run_trial, shrink_schedule
+from tests.chaos.verdicts import Verdict
 from zkconsumer.sandbox.cache import cache_directory
 from zkconsumer.testing.checker import check
 from zkconsumer.testing.ledgerfile import read_ledger
@@ -80,7 +80,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
         return
     failed, began, ended = 0, time.monotonic(), False
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    servers = Servers(directory, version_for(row, ours))
+    servers = servers_for(directory, row, ours or row.ours)
     try:
         for number in seeds:
             if minutes and time.monotonic() - began > 60 * minutes:

@@ -6,7 +6,7 @@ The coordinator appends each generation of a group, with the assignment of every
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.testing.ledger import Claimed, Record, Registered, Released, SessionEnded
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.fields import Fields
@@ -200,12 +200,12 @@ class OwnersAtCoordinator:
     """What the coordinator of one group answers.
 
     Args:
-        broker: the only one of the cluster; it may be restarted.
+        brokers: of the cluster; each may be restarted.
         group: name of the group.
     """
 
-    def __init__(self, broker: Broker, group: str) -> None:
-        client = BrokerClient(lambda: (broker,), client_id="chaos", timeout_ms=_ANSWER_MS)
+    def __init__(self, brokers: Sequence[Broker], group: str) -> None:
+        client = BrokerClient(lambda: brokers, client_id="chaos", timeout_ms=_ANSWER_MS)
         self._coordinator, self._group = CoordinatorClient(client, group), group
 
     def read(self) -> dict[str, set[int]]:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import click
 
 from tests.chaos.group import Servers
-from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS, ROWS, Row
+from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS
+from tests.chaos.rows import ROWS, Row
 from tests.chaos.store import Trial, TrialStore, code_identity
 from tests.chaos.trial import run_undisturbed_trial
 
@@ -47,8 +48,12 @@ def required() -> list[Wanted]:
     wanted += [Wanted(row, COORDINATED, jvm, 15) for row in _COMMON for jvm in (False, True)]
     wanted += [Wanted(row, protocol, False, 30) for row in _COMMON for protocol in (IN_BROKERS, ASSIGNED_BY_BROKERS)]
     wanted += [Wanted("R5", protocol, False, 30) for protocol in PROTOCOLS]
+    wanted += [Wanted("R5-ensemble", "zookeeper", False, 30), Wanted("R5-ensemble", COORDINATED, False, 10)]
+    wanted += [Wanted("R6", "zookeeper", False, 20), Wanted("R6", "zookeeper", True, 20)]
+    wanted += [Wanted("R6", protocol, False, 10) for protocol in (COORDINATED, IN_BROKERS, ASSIGNED_BY_BROKERS)]
     wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
+    wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
     return wanted
 
@@ -56,6 +61,11 @@ def required() -> list[Wanted]:
 def version_for(row: Row, ours: str) -> str:
     """The release of the broker for members of a kind."""
     return ROWS["CONSUMER"].kafka_version if ours == ASSIGNED_BY_BROKERS else row.kafka_version
+
+
+def servers_for(directory: Path, row: Row, ours: str) -> Servers:
+    """The servers for trials of a row with members of a kind."""
+    return Servers(directory, version_for(row, ours), brokers=row.brokers, zookeepers=row.zookeepers)
 
 
 def missing(done: Collection[tuple[str, str, int]]) -> Iterator[tuple[Wanted, int]]:
@@ -88,7 +98,7 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
     done = {(one.row, one.members, one.seed) for one in (*published, *store) if one.product == product}
     began, failed = time.monotonic(), []
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    servers: dict[str, Servers] = {}
+    servers: dict[tuple[str, int, int], Servers] = {}
     try:
         for number, (wanted, seed) in enumerate(missing(done)):
             if number % parts != part:
@@ -96,11 +106,11 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
             if time.monotonic() - began > 60 * minutes:
                 break
             row, ours = ROWS[wanted.row], OURS if wanted.protocol == "zookeeper" else wanted.protocol
-            version = version_for(row, ours)
-            if version not in servers:
-                servers[version] = Servers(directory / version, version)
+            needed = version_for(row, ours), row.brokers, row.zookeepers
+            if needed not in servers:
+                servers[needed] = servers_for(directory / "-".join(map(str, needed)), row, ours)
             schedule = row.schedule(seed, jvm=wanted.jvm, ours=ours)
-            verdict = run_undisturbed_trial(servers[version], row, schedule)
+            verdict = run_undisturbed_trial(servers[needed], row, schedule)
             text = f"{row.name}{wanted.members} seed {seed}"
             if verdict.failures and verdict.disturbance:
                 click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")

@@ -1,4 +1,4 @@
-"""What a member's process finds around it: brokers that are reached through a proxy, and clocks that step.
+"""What a member's process finds around it: brokers behind a proxy, clocks that step, orders of its application.
 
 Brokers advertise one address for all clients, and a process cannot have a clock of its own; so both are replaced inside
 of the process, where Python asks for them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,39 @@ def write_clock_steps(path: Path, steps: ClockSteps) -> None:
     unfinished.replace(path)
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a member's rebalance listener is to do when it is called.
+
+    Attributes:
+        mode: ``hang`` before partitions are released, or ``late`` before they are fetched; ``commit``; ``shutdown``.
+        until: until when, on the monotonic clock.
+    """
+
+    mode: str
+    until: float
+
+
+def order_file(directory: Path, name: str) -> Path:
+    """Where a member's listener reads its order."""
+    return directory / f"{name}.listener"
+
+
+def write_order(path: Path, order: Order) -> None:
+    """Give a member's listener an order."""
+    unfinished = path.with_suffix(".listener-new")
+    unfinished.write_text(json.dumps(asdict(order)), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_order(path: Path) -> Order | None:
+    """The order that holds now, if there is one."""
+    if not path.exists():
+        return None
+    order = Order(**json.loads(path.read_text(encoding="utf-8")))
+    return order if time.monotonic() < order.until else None
+
+
 class SteppedClocks:
     """Replaces Python's clocks in this process, but for the monotonic one, which never steps.
 
@@ -68,12 +102,13 @@ class SteppedClocks:
             self._steps = ClockSteps(**json.loads(self._path.read_text(encoding="utf-8")))
 
 
-def reach_brokers_at(address: str) -> None:
-    """Make every connection of this process to a broker one to ``address`` (``host:port``)."""
-    host, _, port = address.rpartition(":")
+def reach_brokers_at(addresses: Mapping[str, str]) -> None:
+    """Make every connection of this process to a broker one to another address; both are ``host:port``."""
     open_socket = Transport._open
 
-    def open_proxy(self: Transport, sock: socket.socket, _: Any) -> None:
+    def open_proxy(self: Transport, sock: socket.socket, address: Any) -> None:
+        advertised = f"{address[0]}:{address[1]}"
+        host, _, port = addresses.get(advertised, advertised).rpartition(":")
         open_socket(self, sock, (host, int(port)))
 
-    Transport._open = open_proxy  # type: ignore[method-assign, assignment]
+    Transport._open = open_proxy  # type: ignore[method-assign]

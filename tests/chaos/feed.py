@@ -25,19 +25,27 @@ class LedgerFeed:
         ledger: gets a record for each acknowledged one.
         backlog: number of records to append before this returns.
         per_second: records after that.
+        idempotent: True if no record is appended twice; False where a broker may lose what it has acknowledged: then a
+            producer that counts what it has appended fails for good.
 
     Attributes:
         acknowledged: numbers of the records that the brokers have; written by the producer's thread.
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, ledger: LedgerFile, *, backlog: int, per_second: int
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        ledger: LedgerFile,
+        *,
+        backlog: int,
+        per_second: int,
+        idempotent: bool = True,
     ) -> None:
         self.acknowledged: set[int] = set()
         # Without duplicates of its own: what it sends again after a lost answer is recognised.
-        self._producer: Any = Producer(
-            {"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "enable.idempotence": True, "log_level": 3}
-        )
+        settings = {"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "acks": "all", "log_level": 2}
+        self._producer: Any = Producer({**settings, "enable.idempotence": idempotent})
         self._topic = topic
         self._ledger = ledger
         self._each_time = max(1, round(per_second * _EVERY_S))
@@ -54,6 +62,13 @@ class LedgerFeed:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def burst(self, records: int) -> None:
+        """Append so many further records at once, as soon as the topic is known."""
+        deadline = time.monotonic() + _FLUSH_S
+        while (left := records - self._produce(records)) > 0 and time.monotonic() < deadline:
+            records = left
+            time.sleep(_EVERY_S)  # a producer does not tell when it knows the topic
+
     def stop(self) -> None:
         """End it; all records are acknowledged then, or have failed. Idempotent."""
         self._ending.set()
@@ -67,8 +82,9 @@ class LedgerFeed:
             self._produce(self._each_time)
             self._producer.poll(0)
 
-    def _produce(self, records: int) -> None:
-        for _ in range(records):
+    def _produce(self, records: int) -> int:
+        """Append records; returns how many were accepted."""
+        for done in range(records):
             number = next(self._numbers)
             # Not in batches to one partition, as librdkafka does by itself: every partition has a steady flow.
             try:
@@ -77,7 +93,8 @@ class LedgerFeed:
                 # A broker that has just been started again does not know its topics at first.
                 if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
                     raise
-                return
+                return done
+        return records
 
     def _delivered(self, error: Any, message: Message) -> None:
         if error is None:

@@ -17,26 +17,29 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.retry import KazooRetry
 
 from tests.chaos.assignments import OwnersAtCoordinator
+from tests.chaos.cluster import Cluster
 from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_history
+from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
+from tests.chaos.ways import Ways
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 from zkconsumer.testing.checker import SLACK_S
-from zkconsumer.testing.ledger import Delivered, Ledger, Removed
+from zkconsumer.testing.ledger import Delivered, Gone, Ledger, Produced, Removed
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
-from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 PARTITIONS: Final = 6
 SETTLING_S: Final = 60.0
+_REPLICAS: Final = 3
+_UNCLEAN_REPLICAS: Final = 2
 
 _SETTINGS: Final = {
     "zookeeper.session.timeout.ms": str(round(SESSION_S * 1000)),
@@ -69,6 +72,11 @@ _OF_THE_BROKER: Final = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": str(round(SESSION_S * 1000 / 6)),
 }
+_OF_SEVERAL_BROKERS: Final = {
+    "offsets.topic.replication.factor": "3",
+    # One that is killed is missed soon, and may start again.
+    "zookeeper.session.timeout.ms": "4000",
+}
 
 
 def clock_difference() -> float:
@@ -84,18 +92,26 @@ def clock_difference() -> float:
 
 
 class Servers:
-    """A ZooKeeper, a broker and JVMs that serve one trial after the other.
+    """ZooKeeper, brokers and JVMs that serve one trial after the other.
 
     Args:
         directory: of what members and JVMs write.
-        kafka_version: of the broker.
+        kafka_version: of the brokers.
+        brokers: their number.
+        zookeepers: number of ZooKeeper's servers.
     """
 
-    def __init__(self, directory: Path, kafka_version: str = DEFAULT_KAFKA_VERSION) -> None:
+    def __init__(
+        self, directory: Path, kafka_version: str = DEFAULT_KAFKA_VERSION, *, brokers: int = 1, zookeepers: int = 1
+    ) -> None:
         self.directory = directory
+        properties = _OF_THE_BROKER if brokers == 1 else {**_OF_THE_BROKER, **_OF_SEVERAL_BROKERS}
         # As low as a session in this sandbox's ZooKeeper.
-        self.box = Sandbox(brokers=1, kafka_version=kafka_version, kafka_properties=_OF_THE_BROKER)
+        self.box = Sandbox(
+            zookeepers=zookeepers, brokers=brokers, kafka_version=kafka_version, kafka_properties=properties
+        )
         self.box.start()
+        self.cluster = Cluster(self.box)
         self.jvms = JvmPool(directory)
         # On a slow machine its connection is lost when ZooKeeper is paused; `retry` then reads again.
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SETTLING_S)
@@ -121,6 +137,30 @@ class Servers:
             server.stop()
         server.start()
 
+    def hurt_ensemble(self, *, everyone: bool) -> None:
+        """Kill the leader of ZooKeeper's servers, or stop all and start them again, and wait until most serve."""
+        ensemble = self.box.ensemble
+        if everyone:
+            ensemble.stop()
+            for server in ensemble.members:
+                server.launch()
+        else:
+            ensemble.leader().kill()
+        ensemble.await_leader()
+
+    def complete_ensemble(self) -> None:
+        """Let all of ZooKeeper's servers serve."""
+        self.box.ensemble.start()
+        for server in self.box.ensemble.members:
+            server.wait_until_serving()
+
+    def restore(self) -> None:
+        """Let all servers run."""
+        for server in self.box.ensemble.members:
+            server.resume()
+        self.box.ensemble.start()
+        self.cluster.restore()
+
     def close(self) -> None:
         """End everything."""
         self.zookeeper.stop()
@@ -138,6 +178,9 @@ class Group:
         manual: True if members commit explicitly.
         storage: where they commit, ``zookeeper`` or ``kafka``.
         broken: what is switched off in members of ours, see ``tests/chaos/broken.py``.
+        listens: True if rebalance listeners of members of ours follow orders.
+        erases: True if the topic is one of which acknowledged records may be lost: on two of its brokers, of which one
+            may lead that lacks records.
 
     Attributes:
         members: by place; one that was replaced is not here any more.
@@ -152,6 +195,8 @@ class Group:
         manual: bool = False,
         storage: str = "zookeeper",
         broken: Sequence[str] = (),
+        listens: bool = False,
+        erases: bool = False,
     ) -> None:
         self.servers = servers
         self.name = name
@@ -166,10 +211,11 @@ class Group:
         self._broken = tuple(broken)
         self._numbers = count()
         self._paths = GroupPaths(name)
-        (broker,) = brokers_of(servers.box.bootstrap_servers)
-        self._at_coordinator = OwnersAtCoordinator(broker, name)
+        self._at_coordinator = OwnersAtCoordinator(brokers_of(servers.box.bootstrap_servers), name)
         self.partitions = PARTITIONS
-        servers.topics.create(name, PARTITIONS)
+        self._listens = listens
+        self._erases = erases
+        self.create_topic()
         servers.zookeeper.retry(servers.zookeeper.exists, "/")
         self._after = servers.zookeeper.last_zxid
         self._clock_difference = clock_difference()
@@ -232,10 +278,10 @@ class Group:
 
     def _new(self, kind: str) -> Member:
         name = f"m{next(self._numbers)}"
-        proxy = TcpProxy(self.servers.box.zookeeper_connect)
+        zookeeper = Ways(self.servers.box.zookeeper_connect)
         properties = {
             **_SETTINGS,
-            "zookeeper.connect": proxy.address,
+            "zookeeper.connect": zookeeper.address,
             "group.id": self.name,
             "consumer.id": name,
             "offsets.storage": self._storage,
@@ -244,9 +290,9 @@ class Group:
         member: Member
         if kind == JVM:
             jvm = self.servers.jvms.take()
-            member = JvmMember(jvm, properties, self.name, self.directory, proxy)
+            member = JvmMember(jvm, properties, self.name, self.directory, zookeeper)
         else:
-            brokers = TcpProxy(self.servers.box.bootstrap_servers)
+            brokers = Ways(self.servers.box.bootstrap_servers)
             if kind == COORDINATED:
                 properties["group.protocol"] = "coordinator"
             elif kind in OF_BROKERS:
@@ -260,11 +306,12 @@ class Group:
                 str(self.directory),
                 properties,
                 self.name,
-                brokers.address,
+                brokers.addresses,
                 manual=self._manual,
+                listens=self._listens,
                 broken=self._broken,
             )
-            member = OurMember(options, self.name, proxy, brokers)
+            member = OurMember(options, self.name, zookeeper, brokers)
         self._all.append(member)
         self._alive.add(member.owner)
         return member
@@ -328,6 +375,24 @@ class Group:
         for place, member in enumerate(self.members):
             if member.owner in self._alive:
                 self.leave(place)
+
+    def create_topic(self) -> None:
+        """Create the topic that the members read."""
+        replicas = min(len(self.servers.box.brokers), _UNCLEAN_REPLICAS if self._erases else _REPLICAS)
+        config = {"unclean.leader.election.enable": "true"} if self._erases else {}
+        self.servers.topics.create(self.name, self.partitions, replicas, config)
+
+    def recreate_topic(self) -> None:
+        """Delete the topic, and create it again with two further partitions."""
+        self.servers.topics.delete(self.name)
+        self.partitions += 2
+        self.create_topic()
+
+    def note_gone(self) -> None:
+        """Record which of the acknowledged records no broker has, when nothing is produced any more."""
+        there = self.servers.cluster.numbers(self.name)
+        produced = read_ledger(self.directory).of(Produced)
+        self.ledger.append(*(Gone(one.number, time.monotonic()) for one in produced if one.number not in there))
 
     def grow(self) -> None:
         """Add two partitions."""
@@ -419,7 +484,7 @@ class Group:
     def whole_ledger(self) -> Ledger:
         """All that was recorded, and what ZooKeeper's log has."""
         difference = self._clock_difference
-        transactions = read_transactions(self.servers.box.directory / "zookeeper", self._after)
+        transactions = read_transactions([one.data for one in self.servers.box.ensemble.members], self._after)
         znodes = list(GroupHistory(self.name, difference).records(transactions))
         in_kafka = self._storage == "kafka"
         kafka = read_history(self.servers.box.bootstrap_servers, self.name, difference) if in_kafka else ()

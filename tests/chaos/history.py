@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.txnlog import Change, Transaction, parse
@@ -12,10 +12,16 @@ from zkconsumer.testing.ledger import Claimed, Committed, Record, Registered, Re
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 
-def read_transactions(data: Path, after: int = 0) -> list[Transaction]:
-    """The transactions after a zxid in the data directory of a ZooKeeper server, which may be running."""
-    logs = sorted(data.glob("version-2/log.*"), key=lambda path: int(path.suffix[1:], 16))
-    return [transaction for log in logs for transaction in parse(log.read_bytes(), after)]
+def read_transactions(data: Sequence[Path], after: int = 0) -> list[Transaction]:
+    """The transactions after a zxid in the data directories of ZooKeeper's servers, which may be running.
+
+    Those that most of the servers have: a leader that is killed may have logged one that no other server has got.
+    """
+    logs = [log for directory in data for log in directory.glob("version-2/log.*")]
+    found = [transaction for log in logs for transaction in parse(log.read_bytes(), after)]
+    servers = Counter(transaction.zxid for transaction in found)
+    transactions = {one.zxid: one for one in found if servers[one.zxid] > len(data) // 2}
+    return [transactions[zxid] for zxid in sorted(transactions)]
 
 
 class GroupHistory:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tests.chaos.environment import ClockSteps
+from tests.chaos.kinds import OF_BROKERS
 from tests.chaos.members import Member, OurMember
-from tests.chaos.rows import OF_BROKERS
 from tests.chaos.schedule import LEADER, Fault, Schedule
 from tests.fixtures.zookeeper import take_over
 from zkconsumer.errors import UsageError
@@ -17,11 +17,13 @@ from zkconsumer.testing.ledger import Faulted
 from zkconsumer.testing.proxy import TcpProxy
 
 if TYPE_CHECKING:
+    from tests.chaos.feed import LedgerFeed
     from tests.chaos.group import Group
 
 _DELAY_S: Final = 0.3
 _BYTES_PER_S: Final = 2000.0
 _EXPIRING_S: Final = 60.0
+_LARGER: Final = 1.2
 _STEP_S: Final = 3600.0
 
 _NETWORK: Final[Mapping[str, Callable[[TcpProxy], None]]] = {
@@ -51,16 +53,27 @@ KINDS: Final[Mapping[str, str]] = {
     "clock": "the clocks of a member's process step by an hour, by mode: " + ", ".join(_CLOCKS),
     "pause": "SIGSTOP of a member for a while",
     "bounce": "a member is ended and another one takes its place: clean (SIGTERM) or hard (SIGKILL)",
+    "listener": "for a while a member's rebalance listener hangs before partitions are released (hang) or fetched "
+    "(late), commits (commit), or shuts down (shutdown), by mode; after that another member takes its place",
     "switch": "a member leaves and one of another kind, which is the mode, takes its place",
     "grow": "the topic gets two further partitions",
     "trim": "the broker removes all records that it has now, as retention does",
     "broker": "the broker is restarted: clean (SIGTERM) or hard (SIGKILL)",
     "zookeeper": "ZooKeeper is restarted: clean (SIGTERM) or hard (SIGKILL)",
+    "ensemble": "of ZooKeeper's servers the leader is killed, and started again after a while (leader), or all are "
+    "restarted (all); it is established when most of them serve",
     "servers": "ZooKeeper is paused for a while: no member can reach it",
+    "mute": "all brokers are paused for a while: they accept connections, and answer nothing",
+    "recreate": "the topic is deleted, and created again with two further partitions and more records than it had",
+    "leader": "the broker that leads a partition is stopped (clean) or killed (hard), and started again after a while",
+    "elect": "the preferred replicas lead their partitions again",
+    "unclean": "a broker leads a partition that lacks records of the former leader, which is killed for a while",
 }
 
-
-_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "zookeeper", "servers"})
+_OF_SERVERS: Final = frozenset(
+    {"grow", "trim", "broker", "zookeeper", "ensemble", "servers", "leader", "elect", "unclean", "mute", "recreate"}
+)
+_OF_SEVERAL_BROKERS: Final = frozenset({"leader", "elect", "unclean"})
 
 
 class Injector:
@@ -68,10 +81,12 @@ class Injector:
 
     Args:
         group: the group under test.
+        feed: of its topic.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, feed: LedgerFeed) -> None:
         self._group = group
+        self._feed = feed
         self._planned = len(group.members)
 
     def run(self, schedule: Schedule) -> None:
@@ -89,7 +104,8 @@ class Injector:
                 time.sleep(max(0.0, start + at - time.monotonic()))  # the schedule is the condition
                 act()
         finally:
-            self._group.servers.box.zookeeper.resume()  # the next trial needs it, also if this one has failed here
+            # The next trial needs them, also if this one has failed here.
+            self._group.servers.restore()
 
     def _actions(self, fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:
         """What begins and what ends a fault."""
@@ -133,12 +149,32 @@ class Injector:
                 group.grow()
             case "trim":
                 group.trim()
-            case "broker":
-                group.servers.restart_broker(hard=fault.mode == "hard")
             case "zookeeper":
                 group.servers.restart_zookeeper(hard=fault.mode == "hard")
+            case "ensemble":
+                group.servers.hurt_ensemble(everyone=fault.mode == "all")
             case "servers":
                 group.servers.box.zookeeper.pause()
+            case "recreate":
+                group.recreate_topic()
+                self._feed.burst(round(_LARGER * len(self._feed.acknowledged)))
+            case _:
+                self._begin_at_brokers(fault)
+
+    def _begin_at_brokers(self, fault: Fault) -> None:
+        group = self._group
+        match fault.kind:
+            case "broker":
+                group.servers.restart_broker(hard=fault.mode == "hard")
+            case "mute":
+                for broker in group.servers.box.brokers:
+                    group.servers.cluster.pause(broker)
+            case "leader":
+                group.servers.cluster.end_leader(group.name, fault.member, hard=fault.mode == "hard")
+            case "elect":
+                group.servers.cluster.elect_preferred(group.name)
+            case "unclean":
+                group.servers.cluster.elect_unclean(group.name, fault.member)
 
     def _begin_at_member(self, fault: Fault, place: int) -> None:
         group = self._group
@@ -146,11 +182,13 @@ class Injector:
             case "expire":
                 self._expire(place)
             case "network":
-                _NETWORK[fault.mode](group.members[place].proxy)
+                group.members[place].zookeeper.hurt(_NETWORK[fault.mode])
             case "fetching":
-                _NETWORK[fault.mode](self._ours(place).brokers)
+                self._ours(place).brokers.hurt(_NETWORK[fault.mode])
             case "clock":
                 self._ours(place).step_clocks(_CLOCKS[fault.mode])
+            case "listener":
+                self._ours(place).order(fault.mode, fault.seconds)
             case "pause":
                 group.members[place].signal(signal.SIGSTOP)
             case _:
@@ -171,18 +209,33 @@ class Injector:
                 group.bounce(place, hard=False, kind=fault.mode)
 
     def _end(self, fault: Fault, place: int, member: Member) -> None:
-        if fault.kind == "network":
-            member.proxy.heal()
+        group = self._group
+        if fault.kind in _OF_SERVERS:
+            self._end_at_servers(fault)
+        elif fault.kind == "network":
+            member.zookeeper.heal()
         elif fault.kind == "fetching" and isinstance(member, OurMember):
             member.brokers.heal()
         elif fault.kind == "pause":
             member.signal(signal.SIGCONT)
-        elif fault.kind == "servers":
-            self._group.servers.box.zookeeper.resume()
+        elif fault.kind == "listener" and fault.mode == "shutdown":
+            group.leave(place)
+            group.replace(place)
         elif fault.kind in ("kill", "leave") and fault.seconds:
-            self._group.replace(place)
+            group.replace(place)
         elif fault.kind == "join" and fault.seconds:
-            self._group.withdraw(member)
+            group.withdraw(member)
+
+    def _end_at_servers(self, fault: Fault) -> None:
+        servers = self._group.servers
+        if fault.kind == "servers":
+            servers.box.zookeeper.resume()
+        elif fault.kind == "mute":
+            servers.cluster.restore()
+        elif fault.kind == "ensemble":
+            servers.complete_ensemble()
+        elif fault.kind in _OF_SEVERAL_BROKERS:
+            servers.cluster.complete(self._group.name)
 
     def _ours(self, place: int) -> OurMember:
         member = self._group.members[place]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.testing.checker import SLACK_S, own_tenure
-from zkconsumer.testing.ledger import Claimed, Delivered, Ledger, Registered
+from zkconsumer.testing.ledger import Claimed, Delivered, Ledger, Produced, Registered
 
 
 def session_of(ledger: Ledger, owner: str, at: float) -> int:
@@ -42,6 +42,31 @@ def seconds_until_delivered(ledger: Ledger, session: int, since: float) -> float
         for partition, claim in _successors(ledger, session, since)
     ]
     return max(firsts) - since if firsts else None
+
+
+def longest_wait(ledger: Ledger, since: float) -> float:
+    """The longest time for which a partition delivered nothing although it had a record to deliver, in seconds.
+
+    Records that were never delivered do not count: they are lost, or no broker has them any more.
+
+    Args:
+        ledger: all records of the run.
+        since: what was before is not counted.
+    """
+    acknowledged = {one.number: one.at for one in ledger.of(Produced)}
+    return max((_longest_wait(one, acknowledged, since) for one in ledger.deliveries.values()), default=0.0)
+
+
+def _longest_wait(deliveries: Sequence[Delivered], acknowledged: Mapping[int, float], since: float) -> float:
+    """``deliveries`` of one partition, by time."""
+    firsts = {one.number: index for index, one in reversed([*enumerate(deliveries)])}
+    longest, oldest = 0.0, math.inf
+    for index, one in reversed([*enumerate(deliveries)]):
+        if firsts[one.number] == index:
+            oldest = min(oldest, acknowledged.get(one.number, one.at))
+        before = deliveries[index - 1].at if index else -math.inf
+        longest = max(longest, one.at - max(before, oldest, since))
+    return longest
 
 
 def _delivers(ledger: Ledger, claim: Claimed | None, delivery: Delivered) -> bool:

@@ -11,18 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.broken import break_consumer
-from tests.chaos.environment import SteppedClocks, clock_file, reach_brokers_at
+from tests.chaos.environment import SteppedClocks, clock_file, order_file, reach_brokers_at, read_order
 from tests.chaos.stalls import LOOK_S, StallWatch
 from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
 from zkconsumer.errors import BrokerUnavailable, ConsumerClosed, ZkConsumerError
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
-from zkconsumer.group.zookeeper.zookeeperprotocol import ZooKeeperProtocol
+from zkconsumer.group.zookeeper.zookeeperbase import ZooKeeperBase
+from zkconsumer.model import ConsumerThreadId
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
 
@@ -40,9 +41,10 @@ class Options:
         directory: where they are.
         properties: of the consumer.
         topic: what it reads.
-        brokers: where it reaches the broker, ``host:port``; empty for where the broker is.
+        brokers: of each broker where it is reached, both as ``host:port``; others are reached where they are.
         streams: number of its streams.
         manual: True if it commits explicitly.
+        listens: True if its rebalance listener follows orders.
         record_s: how long the application works on one record, in seconds.
         broken: what is switched off in this consumer, see ``tests/chaos/broken.py``.
     """
@@ -51,9 +53,10 @@ class Options:
     directory: str
     properties: Mapping[str, str]
     topic: str
-    brokers: str = ""
+    brokers: Mapping[str, str] = field(default_factory=dict)
     streams: int = 1
     manual: bool = False
+    listens: bool = False
     record_s: float = 0.004
     broken: tuple[str, ...] = ()
 
@@ -73,10 +76,11 @@ class Application(ConsumerRebalanceListener):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._directory = Path(options.directory)
+        self._orders = order_file(self._directory, options.name)
         self._clocks = SteppedClocks(clock_file(self._directory, options.name))
         self._ledger = LedgerFile(self._directory / f"{options.name}{SUFFIX}")
         self._connector = ConsumerConnector(ConsumerConfig.from_properties(dict(options.properties)))
-        if options.manual:
+        if options.manual or options.listens:
             self._connector.set_rebalance_listener(self)
         self._ending = Ending()
         self._ended = threading.Event()
@@ -84,9 +88,30 @@ class Application(ConsumerRebalanceListener):
         self._pause = threading.Event()  # never set: what the application's work is made of
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
-        """The next owner continues where the application stopped."""
-        if owned:
+        """The next owner continues where the application stopped; and what was ordered."""
+        if owned and self._options.manual:
             self._commit()
+        self._follow("hang")
+
+    def before_starting_fetchers(
+        self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]
+    ) -> Mapping[TopicPartition, int] | None:
+        """What was ordered."""
+        self._follow("late")
+        return None
+
+    def _follow(self, hanging: str) -> None:
+        order = read_order(self._orders)
+        if order is None:
+            return
+        logging.getLogger(__name__).info("the listener follows %s", order)
+        if order.mode == hanging:
+            self._pause.wait(order.until - time.monotonic())
+        elif order.mode == "commit":
+            self._commit()
+        elif order.mode == "shutdown":
+            self._connector.shutdown()
+            self._ending.ask()
 
     def run(self) -> None:
         """Until SIGTERM."""
@@ -157,7 +182,7 @@ class Application(ConsumerRebalanceListener):
         if self._options.properties.get("group.protocol") in ("kafka", "consumer"):
             return
         protocol = self._connector._member._protocol
-        assert isinstance(protocol, ZooKeeperProtocol)
+        assert isinstance(protocol, ZooKeeperBase)
         identity = protocol.zk._client.client_id
         if identity is not None and identity != self._identity:
             self._identity = identity

@@ -8,18 +8,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from jvmclients.zookeeperconsumer import ConsumerJvm, JvmConsumer, read_output
-from tests.chaos.environment import ClockSteps, clock_file, write_clock_steps
+from tests.chaos.environment import ClockSteps, Order, clock_file, order_file, write_clock_steps, write_order
 from tests.chaos.member import Options, identity_file
+from tests.chaos.ways import Ways
 from tests.fixtures.waiting import eventually
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX
-from zkconsumer.testing.proxy import TcpProxy
 
 _ROOT: Final = Path(__file__).parents[2]
 _LEAVING_S: Final = 60.0
@@ -32,7 +33,7 @@ class Member(ABC):
         name: the last part of its consumer id, and of its files.
         group: that it joins.
         directory: of its files.
-        proxy: its way to ZooKeeper.
+        zookeeper: its ways to ZooKeeper's servers.
 
     Attributes:
         owner: its consumer id.
@@ -40,11 +41,11 @@ class Member(ABC):
 
     kind: str
 
-    def __init__(self, name: str, group: str, directory: Path, proxy: TcpProxy) -> None:
+    def __init__(self, name: str, group: str, directory: Path, zookeeper: Ways) -> None:
         self.name = name
         self.owner = f"{group}_{name}"
         self.directory = directory
-        self.proxy = proxy
+        self.zookeeper = zookeeper
 
     @abstractmethod
     def start(self) -> None:
@@ -64,7 +65,7 @@ class Member(ABC):
 
     def close(self) -> None:
         """Close its ways to the servers, when its process has ended."""
-        self.proxy.close()
+        self.zookeeper.close()
 
     @abstractmethod
     def delivered(self) -> int:
@@ -75,11 +76,11 @@ class OurMember(Member):
     """``python -m tests.chaos.member``.
 
     Attributes:
-        brokers: its way to the broker.
+        brokers: its ways to the brokers.
     """
 
-    def __init__(self, options: Options, group: str, proxy: TcpProxy, brokers: TcpProxy) -> None:
-        super().__init__(options.name, group, Path(options.directory), proxy)
+    def __init__(self, options: Options, group: str, zookeeper: Ways, brokers: Ways) -> None:
+        super().__init__(options.name, group, Path(options.directory), zookeeper)
         protocol = options.properties.get("group.protocol", "zookeeper")
         self.kind = "zkconsumer" if protocol == "zookeeper" else protocol
         self.brokers = brokers
@@ -129,6 +130,10 @@ class OurMember(Member):
         self._clock_steps += steps
         write_clock_steps(clock_file(self.directory, self.name), self._clock_steps)
 
+    def order(self, mode: str, seconds: float) -> None:
+        """Let its rebalance listener do something when it is called in the next seconds."""
+        write_order(order_file(self.directory, self.name), Order(mode, time.monotonic() + seconds))
+
     def identity(self) -> tuple[int, bytes] | None:
         """Id and password of its newest session, as far as is known here; None before it has written any."""
         path = identity_file(self.directory, self.name)
@@ -147,9 +152,9 @@ class JvmMember(Member):
     kind = "jvm"
 
     def __init__(
-        self, jvm: ConsumerJvm, properties: Mapping[str, str], topic: str, directory: Path, proxy: TcpProxy
+        self, jvm: ConsumerJvm, properties: Mapping[str, str], topic: str, directory: Path, zookeeper: Ways
     ) -> None:
-        super().__init__(properties["consumer.id"], properties["group.id"], directory, proxy)
+        super().__init__(properties["consumer.id"], properties["group.id"], directory, zookeeper)
         self.jvm = jvm
         self._properties = dict(properties)
         self._topic = topic

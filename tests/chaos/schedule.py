@@ -12,6 +12,9 @@ from zkconsumer.errors import UsageError
 
 T = TypeVar("T")
 
+ERASING = frozenset({"unclean", "recreate"})
+"""Kinds of faults after which no broker has some records that were acknowledged."""
+
 LEADER = -1
 """In place of the index of a member: the one that leads the group when the fault begins."""
 
@@ -23,7 +26,8 @@ class Fault:
     Attributes:
         kind: see ``tests/chaos/injector.py``.
         at: seconds since the group had settled.
-        member: index of the member that it is done to, or ``LEADER``; for faults of servers without a meaning.
+        member: index of the member that it is done to, or ``LEADER``; of ``leader`` and ``unclean`` a partition; for
+            other faults of servers without a meaning.
         seconds: how long it lasts, 0 for an event.
         mode: variant of the kind.
     """
@@ -56,6 +60,16 @@ class Schedule:
     faults: tuple[Fault, ...]
     manual: bool = False
     storage: str = "zookeeper"
+
+    @property
+    def erases(self) -> bool:
+        """True if brokers may lose records that they have acknowledged."""
+        return any(fault.kind in ERASING for fault in self.faults)
+
+    @property
+    def listens(self) -> bool:
+        """True if rebalance listeners follow orders."""
+        return any(fault.kind == "listener" for fault in self.faults)
 
     def to_json(self) -> str:
         """A text from which :meth:`from_json` makes the same schedule."""

@@ -19,11 +19,13 @@ from tests.chaos.feed import LedgerFeed
 from tests.chaos.group import Group, Servers
 from tests.chaos.growth import Usage, growth_per_hour, read_usage
 from tests.chaos.injector import Injector
+from tests.chaos.kinds import OF_BROKERS, OURS, SESSION_S
 from tests.chaos.members import OurMember
-from tests.chaos.rows import OF_BROKERS, OURS, ROWS, SESSION_S, Evidence, Verdict
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.store import code_identity
 from tests.chaos.trial import await_deliveries
+from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.testing.checker import check
 
 SURVIVOR: Final = 0
@@ -111,7 +113,7 @@ def run_soak(protocol: str, hours: float, seed: int, directory: Path) -> tuple[S
                     fault = next_fault(chance, ours)
                     faults.append(elapsed)
                     try:
-                        Injector(group).run(Schedule((ours,) * 3, (fault,)))
+                        Injector(group, feed).run(Schedule((ours,) * 3, (fault,)))
                         group.settle()
                     except AssertionError as error:
                         failures.append(f"after {elapsed:.0f} s, {fault}: {error}")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.chaos.rows import COORDINATED, IN_BROKERS, OURS, ROWS, SESSION_S
+from tests.chaos.kinds import COORDINATED, IN_BROKERS, OURS, SESSION_S
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.trial import run_trial, run_undisturbed_trial, shrink_schedule
 

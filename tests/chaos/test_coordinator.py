@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.rows import COORDINATED, JVM, OURS, ROWS, SESSION_S
+from tests.chaos.kinds import COORDINATED, JVM, OURS, SESSION_S
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import LEADER, Fault, Schedule
 from tests.chaos.trial import run_undisturbed_trial
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.chaos.group import Group
-from tests.chaos.rows import OURS, ROWS, SESSION_S
+from tests.chaos.kinds import OURS, SESSION_S
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.trial import run_undisturbed_trial
 from zkconsumer.testing.ledger import Claimed, Committed, Released
@@ -24,6 +25,7 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
         ("R7-clean", 1, False),
         ("R7-hard", 1, True),
         ("MIX", 1, False),
+        ("SEQ", 3, False),
     ],
 )
 def test_a_group_survives(servers, row, seed, jvm):

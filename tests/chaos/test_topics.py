@@ -1,8 +1,8 @@
 """A topic that is deleted and created again while a group consumes it."""
 
 from tests.chaos.group import PARTITIONS, SETTLING_S, Group
+from tests.chaos.kinds import OURS
 from tests.chaos.members import await_condition
-from tests.chaos.rows import OURS
 from tests.fixtures.sandbox import produce_records
 from zkconsumer.testing.ledger import Delivered, SessionEnded
 

@@ -10,15 +10,16 @@ from dataclasses import replace
 from tests.chaos.feed import LedgerFeed
 from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
+from tests.chaos.kinds import JVM, SESSION_S
 from tests.chaos.members import JvmMember
-from tests.chaos.rows import JVM, SESSION_S, Evidence, Row, Verdict
+from tests.chaos.rows import Row
 from tests.chaos.schedule import Fault, Schedule, shrink
+from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
 
-_BACKLOG = 1500
-_PER_SECOND = 150
+_BACKLOG_S = 10
 _STALLED_S = 40.0
 """After this long without a delivery nothing more is coming: longer than a session, an outage, a rebalance and the
 start of a process on a busy machine together.
@@ -43,25 +44,42 @@ def run_undisturbed_trial(servers: Servers, row: Row, schedule: Schedule, *, bro
 
 
 def run_trial(
-    servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = (), backlog: int = _BACKLOG
+    servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = (), backlog: int | None = None
 ) -> Verdict:
     """Run a schedule and judge it; the files of a trial that failed stay in the directory of the servers.
 
-    ``backlog`` records are there when the members start.
+    ``backlog`` records are there when the members start, by default what the row produces in 10 s.
     """
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
-    address, failures = servers.box.bootstrap_servers, []
+    address, failures, erases = servers.box.bootstrap_servers, [], schedule.erases
     with (
-        Group(servers, name, manual=schedule.manual, storage=schedule.storage, broken=broken) as group,
-        LedgerFeed(address, name, group.ledger, backlog=backlog, per_second=_PER_SECOND) as feed,
+        Group(
+            servers,
+            name,
+            manual=schedule.manual,
+            storage=schedule.storage,
+            broken=broken,
+            listens=schedule.listens,
+            erases=erases,
+        ) as group,
+        LedgerFeed(
+            address,
+            name,
+            group.ledger,
+            backlog=_BACKLOG_S * row.per_second if backlog is None else backlog,
+            per_second=row.per_second,
+            idempotent=not erases,
+        ) as feed,
     ):
         try:
             group.join(schedule.members)
-            Injector(group).run(schedule)
+            Injector(group, feed).run(schedule)
             group.settle()
         except AssertionError as error:  # a group that does not settle is a result
             failures.append(str(error))
         feed.stop()
+        if erases:
+            group.note_gone()
         await_deliveries(group, _STALLED_BROKEN_S if broken else _STALLED_S)
         try:
             group.leave_all()

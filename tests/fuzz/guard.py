@@ -8,6 +8,7 @@ import mmap
 import os
 
 from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.decompress import Scratch
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.memory import ChunkMemory
@@ -57,11 +58,11 @@ class GuardedScratch(Scratch):
         """Do nothing: the buffer fits already."""
 
 
-def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> BatchDecoder:
+def guarded_decoder(settings: DecoderSettings) -> BatchDecoder:
     """A decoder with all columns, which writes values and columns into guarded memory and decompresses into it."""
-    decoder = BatchDecoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    decoder = BatchDecoder(settings, headers=True)
     decoder.memory = GuardedMemory()  # type: ignore[misc]  # only the fuzzer replaces it
-    unpacker = Unpacker(kernels(), ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    unpacker = Unpacker(kernels(), ChunkMemory(), settings)
     unpacker.scratch = GuardedScratch(ChunkMemory())
     decoder._unpacker = unpacker
     return decoder

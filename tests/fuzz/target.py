@@ -15,6 +15,7 @@ from tests.fixtures.fetchresponses import decode_fetch
 from tests.fuzz.frames import frames, seal
 from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.messages import build
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.decode.transactions import AbortedTransaction
@@ -35,8 +36,8 @@ Rows = tuple[list[Message], int]
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 _HEADER = 61
 
-CHECKED = guarded_decoder(check_crcs=True, max_decompressed_bytes=CAP)
-UNCHECKED = guarded_decoder(check_crcs=False, max_decompressed_bytes=CAP)
+CHECKED = guarded_decoder(DecoderSettings(max_decompressed_bytes=CAP))
+UNCHECKED = guarded_decoder(DecoderSettings(check_crcs=False, max_decompressed_bytes=CAP))
 
 
 def run(data: bytes) -> None:

@@ -33,7 +33,7 @@ from zkconsumer import (
 from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited
 from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.findcoordinator import CoordinatorClient

@@ -16,7 +16,7 @@ from zkconsumer.errors import CoordinatorMoved, RetriableError
 from zkconsumer.group.kafka.groupmessages import JoinSettings, join_group, leave_group, sync_group
 from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.subscriptionbytes import encode_assignment, encode_subscription
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_group
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode

@@ -32,7 +32,7 @@ from zkconsumer.group.consumer.heartbeatmessages import HeartbeatSettings, consu
 from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, EpochBeat
 from zkconsumer.group.kafka.describedmembers import group_members
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress

@@ -330,9 +330,9 @@ def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_nam
 
 def test_a_batch_read_by_spark_raises(guarded, unique_name):
     from tests.fixtures.sparkworker import close_connections
-    from zkconsumer.spark.batchread import plan_batch_read
-    from zkconsumer.spark.executor import read_ranges
+    from zkconsumer.spark.batchplan import plan_batch_read
     from zkconsumer.spark.rules.options import parse_options
+    from zkconsumer.spark.taskreading import read_ranges
 
     described = guarded.topic(f"{unique_name}-a", DESCRIBE)
     hidden = guarded.topic(f"{unique_name}-b")

@@ -17,7 +17,7 @@ from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
-from zkconsumer.spark.batchread import plan_batch_read
+from zkconsumer.spark.batchplan import plan_batch_read
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.brokerclient import BrokerClient
 

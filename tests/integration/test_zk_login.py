@@ -108,7 +108,7 @@ def test_znodes_belong_to_who_logged_in(config):
 
 def test_a_package_that_is_missing_is_reported(config, monkeypatch):
     monkeypatch.setattr(
-        "zkconsumer.zookeeper.authentication.find_spec", lambda name: None if name == "kerberos" else name
+        "zkconsumer.zookeeper.zookeepersecurity.find_spec", lambda name: None if name == "kerberos" else name
     )
     with pytest.raises(ConfigError, match=r"needs the package kerberos: pip install 'zkconsumer\[gssapi-zookeeper\]'"):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
@@ -116,7 +116,7 @@ def test_a_package_that_is_missing_is_reported(config, monkeypatch):
 
 @pytest.mark.parametrize(("mechanism", "extra"), [("GSSAPI", "gssapi-zookeeper"), ("DIGEST-MD5", "sasl")])
 def test_the_extra_that_is_advised_has_all_packages(config, monkeypatch, mechanism, extra):
-    monkeypatch.setattr("zkconsumer.zookeeper.authentication.find_spec", lambda _: None)
+    monkeypatch.setattr("zkconsumer.zookeeper.zookeepersecurity.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=rf"pip install 'zkconsumer\[{extra}\]'"):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism=mechanism))
 

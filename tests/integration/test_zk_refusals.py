@@ -9,7 +9,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.ports import free_port
-from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.fencedtransaction import Operation
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,8 @@ from kazoo.security import make_acl
 from tests.fixtures.fork import in_forked_child
 from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SessionExpired
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 pytestmark = pytest.mark.integration

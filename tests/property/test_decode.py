@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from tests.fixtures.batches import CODECS, HEADER, build, compress, seal
 from tests.fixtures.decoding import decode, sent
 from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.sandbox.producer import Record
 
-DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
-UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
+DECODER = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 22), headers=True)
+UNCHECKED = BatchDecoder(DecoderSettings(check_crcs=False, max_decompressed_bytes=1 << 22), headers=True)
 
 optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=4)

@@ -8,6 +8,7 @@ from tests.fixtures.kernels import NATIVE, REFERENCE
 from tests.fixtures.messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set
 from tests.fuzz.frames import seal
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.model import Message
 from zkconsumer.sandbox.producer import Record
@@ -49,9 +50,8 @@ def log_of(pieces):
 def outcome(kernels, data, requested, aborted, *, check_crcs):
     """Everything that the decoder makes of some bytes."""
     decoder = BatchDecoder(
+        DecoderSettings(check_crcs, max_decompressed_bytes=1 << 16),
         headers=True,
-        check_crcs=check_crcs,
-        max_decompressed_bytes=1 << 16,
         limits=ChunkLimits(records=7, batches=64),
         functions=kernels,
     )

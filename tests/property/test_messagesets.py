@@ -10,11 +10,12 @@ from tests.fixtures.batches import build
 from tests.fixtures.decoding import decode, sent
 from tests.fixtures.messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.sandbox.producer import Record
 
-DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
-UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
+DECODER = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 22), headers=True)
+UNCHECKED = BatchDecoder(DecoderSettings(check_crcs=False, max_decompressed_bytes=1 << 22), headers=True)
 APPEND_MS = 1_800_000_000_000
 
 optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)

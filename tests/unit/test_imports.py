@@ -33,7 +33,7 @@ def test_a_circle_is_found():
 
 
 def test_imports_for_type_checkers_count(imports):
-    assert "zkconsumer.decode.batchdecoder" in imports["zkconsumer.spark.executor"]
+    assert "zkconsumer.decode.batchdecoder" in imports["zkconsumer.spark.taskreading"]
 
 
 def test_imports_inside_functions_count(imports):
@@ -83,7 +83,7 @@ UNUSED = {
     "zkconsumer.offsets.offsetcoordinator",
     "zkconsumer.wire.sasl",
     "zkconsumer.operate.groups.grouplist",
-    "zkconsumer.zookeeper.transaction",
+    "zkconsumer.zookeeper.fencedtransaction",
 }
 """What `groups describe` needs only for some groups, options or brokers; its start is most of its time."""
 

@@ -15,6 +15,7 @@ from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, Samp
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.stream import MessageStream
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
@@ -355,7 +356,7 @@ class ConsumerConnector:
                 name=str(ConsumerThreadId(self._consumer_id, number)),
                 kind=kind,
                 timeout_ms=self._config.consumer_timeout_ms,
-                reader=ChunkReader.from_config(queue, self._config, self._pool),
+                reader=ChunkReader(queue, DecoderSettings.from_config(self._config), pool=self._pool),
             )
             for number, queue in enumerate(self._queues[topic])
         ]
@@ -363,7 +364,7 @@ class ConsumerConnector:
     def _start_pool(self, streams: int) -> None:
         threads = threads_for(self._config.decode_threads, available_cpus(), streams)
         if self._pool is None and threads:
-            self._pool = DecodePool.from_config(threads, self._consumer_id, self._config)
+            self._pool = DecodePool(threads, DecoderSettings.from_config(self._config), name=self._consumer_id)
 
     def _name(self) -> str:
         return f"consumer {self._consumer_id}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self,
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker, segment_offsets
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import (
     CorruptRecord,
     LeaderUnknown,
@@ -193,11 +194,7 @@ class SimpleConsumer:
         if self._decoder is None:
             from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            self._decoder = BatchDecoder(
-                check_crcs=self._config.check_crcs,
-                headers=True,
-                max_decompressed_bytes=self._config.decompressed_max_bytes,
-            )
+            self._decoder = BatchDecoder(DecoderSettings.from_config(self._config), headers=True)
         return self._decoder.decode(*partition, offset, answer.records, answer.aborted, answer.high_watermark)
 
     # -- offsets of a log ---------------------------------------------------------------------------------------

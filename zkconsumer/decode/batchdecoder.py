@@ -16,6 +16,7 @@ from zkconsumer.decode.assemble import Assembler, Indexed, memory_of
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.buffers import ALL_COLUMNS, COLUMNS, Columns, Notes
 from zkconsumer.decode.columns import trim as trim_columns
+from zkconsumer.decode.decodersettings import DEFAULT_SETTINGS, DecoderSettings
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.kernels import IndexTask, Kernels, TableSurvey
 from zkconsumer.decode.memory import ChunkMemory
@@ -25,10 +26,6 @@ from zkconsumer.decode.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.decode.unpack import Unpacker
 from zkconsumer.decode.verify import Fault, Verifier, by_format, fault_in
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-
-MAX_DECOMPRESSED_BYTES: Final = 128 << 20
-"""Default limit of the decompressed bytes of one chunk. A chunk with more is cut between two batches; a single batch
-with more is refused."""
 
 _LONGEST_COLUMN: Final = 2**31 - 1
 """Arrow's limit for the bytes of a column, and so for the received and decompressed bytes of a chunk together."""
@@ -194,10 +191,8 @@ class BatchDecoder:
     """Decodes chunks one after the other, and reuses its work buffers. One thread uses a decoder.
 
     Args:
-        check_crcs: whether to verify the checksum of every batch and message.
+        settings: those of the user, or the defaults.
         headers: whether to add the column ``headers``; :meth:`choose_columns` can choose other columns.
-        max_decompressed_bytes: limit of the decompressed bytes of a chunk, at most 1 GiB; None for
-            :data:`MAX_DECOMPRESSED_BYTES`.
         limits: limits of a chunk; None for :data:`CHUNK_LIMITS`.
         functions: the kernels; None for those of this platform.
 
@@ -207,26 +202,21 @@ class BatchDecoder:
 
     def __init__(
         self,
+        settings: DecoderSettings = DEFAULT_SETTINGS,
         *,
-        check_crcs: bool = True,
         headers: bool = False,
-        max_decompressed_bytes: int | None = None,
         limits: ChunkLimits | None = None,
         functions: Kernels | None = None,
     ) -> None:
-        if max_decompressed_bytes is None:
-            max_decompressed_bytes = MAX_DECOMPRESSED_BYTES
         self._k = functions or kernels()
         limits = CHUNK_LIMITS if limits is None else limits
-        longest = _LONGEST_COLUMN - max_decompressed_bytes
+        longest = _LONGEST_COLUMN - settings.max_decompressed_bytes
         self._max_bytes = longest if limits.received_bytes is None else limits.received_bytes
         self._max_records, self._max_rows = limits.records, limits.batches
         self.memory: Final = ChunkMemory()
         """Memory to receive the bytes into that will be decoded."""
-        self._verifier = Verifier(self._k, check_crcs=check_crcs)
-        self._unpacker = Unpacker(
-            self._k, self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
-        )
+        self._verifier = Verifier(self._k, check_crcs=settings.check_crcs)
+        self._unpacker = Unpacker(self._k, self.memory, settings)
         self._assembler = Assembler(self._k, self.memory)
         self._columns: tuple[str, ...] = ALL_COLUMNS if headers else COLUMNS
         self._table = BatchTable.allocate(_FIRST_ROWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.decompress import DecompressError, Scratch, TooLong
 from zkconsumer.decode.kernels import Kernels
 from zkconsumer.decode.memory import ChunkMemory
@@ -16,14 +17,13 @@ class Unpacker:
     Args:
         kernels: the kernels.
         memory: provides the memory for decompressed bytes.
-        check_crcs: whether to verify the checksums of messages inside compressed ones.
-        max_decompressed_bytes: limit for all batches of a chunk together, and so for each batch.
+        settings: whether to verify the checksums of messages inside compressed ones, and the limit for all batches of
+            a chunk together, and so for each batch.
     """
 
-    def __init__(self, kernels: Kernels, memory: ChunkMemory, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
+    def __init__(self, kernels: Kernels, memory: ChunkMemory, settings: DecoderSettings) -> None:
         self._kernels = kernels
-        self._check_crcs = check_crcs
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._check_crcs, self._max_decompressed_bytes = settings
         self.scratch = Scratch(memory)
 
     def unpack(

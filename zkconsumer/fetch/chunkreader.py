@@ -16,9 +16,9 @@ With a pool (``decode.threads``), other threads decode the chunks that follow, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.decodersettings import DEFAULT_SETTINGS, DecoderSettings
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.decodeahead import DecodeAhead, DecodePool, decode_in_place
@@ -34,29 +34,17 @@ class ChunkReader:
 
     Args:
         queue: holds the chunks.
-        check_crcs: whether to verify checksums.
-        max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
+        settings: of the decoder.
         pool: decodes chunks ahead, with the same settings; None: this thread decodes all chunks.
     """
 
     def __init__(
-        self,
-        queue: ChunkQueue,
-        *,
-        check_crcs: bool = True,
-        max_decompressed_bytes: int | None = None,
-        pool: DecodePool | None = None,
+        self, queue: ChunkQueue, settings: DecoderSettings = DEFAULT_SETTINGS, *, pool: DecodePool | None = None
     ) -> None:
         self._queue = queue
-        self._check_crcs = check_crcs
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._settings = settings
         self._decoder: BatchDecoder | None = None
         self._ahead = None if pool is None else DecodeAhead(queue, pool)
-
-    @classmethod
-    def from_config(cls, queue: ChunkQueue, config: ConsumerConfig, pool: DecodePool | None = None) -> Self:
-        """Create a reader with the settings of the consumer's properties."""
-        return cls(queue, check_crcs=config.check_crcs, max_decompressed_bytes=config.decompressed_max_bytes, pool=pool)
 
     def request(self, timeout: float | None) -> Item:
         """See :meth:`ChunkQueue.request`; the chunk is decoded."""
@@ -105,8 +93,6 @@ class ChunkReader:
         if decoder is None:
             from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            decoder = self._decoder = BatchDecoder(
-                check_crcs=self._check_crcs, headers=True, max_decompressed_bytes=self._max_decompressed_bytes
-            )
+            decoder = self._decoder = BatchDecoder(self._settings, headers=True)
         if chunk.scanned is not None:
             decode_in_place(decoder, self._queue, chunk, chunk.scanned)

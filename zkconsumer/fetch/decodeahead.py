@@ -14,9 +14,9 @@ import logging
 import threading
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.decodersettings import DEFAULT_SETTINGS, DecoderSettings
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import WakeUp
@@ -130,16 +130,12 @@ class DecodePool:
     Args:
         threads: number of threads; at least 1.
         name: name of the consumer, part of the threads' names.
-        check_crcs: whether to verify checksums.
-        max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
+        settings: of their decoders.
     """
 
-    def __init__(
-        self, threads: int, *, name: str = "", check_crcs: bool = True, max_decompressed_bytes: int | None = None
-    ) -> None:
+    def __init__(self, threads: int, settings: DecoderSettings = DEFAULT_SETTINGS, *, name: str = "") -> None:
         self.size = threads
-        self._check_crcs = check_crcs
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._settings = settings
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # written in C: an interrupt leaves no lock taken
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-decode-{number}", daemon=True) for number in range(threads)
@@ -150,13 +146,6 @@ class DecodePool:
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def from_config(cls, threads: int, name: str, config: ConsumerConfig) -> Self:
-        """Create a pool with the settings of the consumer's properties."""
-        return cls(
-            threads, name=name, check_crcs=config.check_crcs, max_decompressed_bytes=config.decompressed_max_bytes
-        )
 
     def put(self, job: Job) -> None:
         """Let a thread of the pool decode the job's chunk, unless the reader takes the job first."""
@@ -193,9 +182,7 @@ class DecodePool:
             if decoder is None:
                 from zkconsumer.decode.batchdecoder import BatchDecoder
 
-                decoder = BatchDecoder(
-                    check_crcs=self._check_crcs, headers=True, max_decompressed_bytes=self._max_decompressed_bytes
-                )
+                decoder = BatchDecoder(self._settings, headers=True)
             if job.chunk.scanned is not None:
                 decode_in_place(decoder, job.queue, job.chunk, job.chunk.scanned)
         except Exception as error:  # noqa: BLE001  a failure of this thread must not leave the reader waiting

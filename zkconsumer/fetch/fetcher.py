@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
 from zkconsumer.fetch.chunks import Chunk
@@ -146,9 +147,7 @@ class FetcherThread(threading.Thread):
         try:
             from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            self._decoder = BatchDecoder(
-                check_crcs=self._config.check_crcs, max_decompressed_bytes=self._config.decompressed_max_bytes
-            )
+            self._decoder = BatchDecoder(DecoderSettings.from_config(self._config))
         except Exception as error:  # noqa: BLE001  whatever importing a package raises
             with self._inbox_lock:
                 self._closed = True

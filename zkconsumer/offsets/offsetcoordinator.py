@@ -20,7 +20,7 @@ from zkconsumer.offsets.offsetmessages import (
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.brokerclient import BrokerClient

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import by_topic

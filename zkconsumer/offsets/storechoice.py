@@ -10,7 +10,7 @@ from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.kafkastore import KafkaOffsetStore
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.offsetstore import OffsetStore
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from zkconsumer.errors import MalformedZnode, TopicUnreadable, ZooKeeperRefused
 from zkconsumer.model import Stamp, TopicPartition
-from zkconsumer.offsets.commitstamps import CommitStamps
+from zkconsumer.offsets.querystamps import QueryStamps
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_NODE,
     KnownOffset,
@@ -20,11 +20,11 @@ from zkconsumer.offsets.rules.storedoffsets import (
     written_by_others,
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.zookeeper.fencedtransaction import Kind, Operation, Outcome
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ZooKeeperOffsetStore:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
-        self._stamps = None if stamp is None else CommitStamps(session, self._paths, stamp)
+        self._stamps = None if stamp is None else QueryStamps(session, self._paths, stamp)
         self._known: dict[TopicPartition, KnownOffset] = {}
         self._written = 0
 

@@ -170,7 +170,7 @@ class QueryDriver:
             available_now: "nothing new" would be the end, so attempt until it succeeds or the patience is over.
 
         Raises:
-            NEEDS_AN_OPERATOR: at the fourth refusal in a row, or at once if the member has counted as many.
+            NEEDS_AN_OPERATOR: at the fourth refusal without a plan, or at once if the member has counted as many.
         """
         began, patience, refusals = time.monotonic(), _Patience(self._patience_s), 0
         while True:
@@ -189,7 +189,6 @@ class QueryDriver:
                     continue
                 if available_now:
                     patience.failed(error)
-                refusals = 0
                 self._wait_to_retry(error, self._backoff_s)
                 if not available_now:
                     return None

@@ -199,7 +199,8 @@ class LogEnds:
         """Ask a broker for topics that it may refuse to describe; those that do not exist are no error.
 
         Raises:
-            TopicUnreadable: it refuses one, for example because a permission is missing.
+            TopicUnreadable: it refuses one, for example because a permission is missing. It is not asked again: the
+                view of the cluster, which lacks the topic, would be outdated.
             BrokerUnavailable: no broker answers.
         """
         failed = self._client.ask_any(partial(ask_for_catalog, topics=topics)).failed

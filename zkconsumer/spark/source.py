@@ -2,7 +2,7 @@
 
 Spark creates a reader in two processes, one of which only pickles it and ends, so a constructor must not open any
 connection (notes.md#sparks-data-source-api). Driver side: :mod:`zkconsumer.spark.driver` and
-:mod:`zkconsumer.spark.batchread`. Executor side: :mod:`zkconsumer.spark.executor`.
+:mod:`zkconsumer.spark.batchplan`. Executor side: :mod:`zkconsumer.spark.taskreading`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of one task; runs on an executor."""
-        from zkconsumer.spark.executor import read_ranges
+        from zkconsumer.spark.taskreading import read_ranges
 
         task: RangePartition | None = partition.value
         if task is None:  # Spark passes None if there is no partition
@@ -113,7 +113,7 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
-        from zkconsumer.spark.batchread import plan_batch_read
+        from zkconsumer.spark.batchplan import plan_batch_read
 
         return [InputPartition(task) for task in plan_batch_read(self._options)]
 

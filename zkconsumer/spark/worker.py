@@ -20,6 +20,7 @@ from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -147,7 +148,7 @@ class Worker:
 
 
 _workers: dict[ConsumerConfig, Worker] = {}
-_spare_decoders: dict[tuple[bool, int | None], list[BatchDecoder]] = {}
+_spare_decoders: dict[DecoderSettings, list[BatchDecoder]] = {}
 
 
 def this_worker(config: ConsumerConfig, workers: dict[ConsumerConfig, Worker] = _workers) -> Worker:
@@ -163,22 +164,10 @@ def this_worker(config: ConsumerConfig, workers: dict[ConsumerConfig, Worker] = 
 
 
 @contextmanager
-def borrowed_decoder(
-    *, check_crcs: bool, columns: tuple[str, ...], max_decompressed_bytes: int | None = None
-) -> Iterator[BatchDecoder]:
-    """A decoder for exclusive use.
-
-    Args:
-        check_crcs: whether it verifies checksums.
-        columns: columns of its batches.
-        max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
-    """
-    settings = (check_crcs, max_decompressed_bytes)
+def borrowed_decoder(settings: DecoderSettings, columns: tuple[str, ...]) -> Iterator[BatchDecoder]:
+    """A decoder for exclusive use, whose batches have these columns."""
     spare = _spare_decoders.setdefault(settings, [])
-    if spare:
-        decoder = spare.pop()
-    else:
-        decoder = BatchDecoder(check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    decoder = spare.pop() if spare else BatchDecoder(settings)
     decoder.choose_columns(columns)
     try:
         yield decoder

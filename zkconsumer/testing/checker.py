@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.testing.ledger import Committed, Delivered, Ledger, Produced, Removed, Tenure
+from zkconsumer.testing.ledger import Committed, Delivered, Gone, Ledger, Produced, Removed, Tenure
 
 SLACK_S: Final = 0.01
 """Times of znodes come from a clock of milliseconds, which is read a little apart from the monotonic one."""
@@ -130,8 +130,8 @@ def check(ledger: Ledger) -> Findings:
 
 
 def lost_records(ledger: Ledger) -> tuple[Produced, ...]:
-    """Acknowledged records that were never delivered, without those that their brokers removed."""
-    delivered = {delivery.number for delivery in ledger.of(Delivered)}
+    """Acknowledged records that were never delivered, without those that their brokers do not have any more."""
+    excused = {one.number for one in ledger.of(Delivered)} | {one.number for one in ledger.of(Gone)}
     begins: defaultdict[TopicPartition, int] = defaultdict(int)
     for removed in ledger.of(Removed):
         partition = TopicPartition(removed.topic, removed.partition)
@@ -139,7 +139,7 @@ def lost_records(ledger: Ledger) -> tuple[Produced, ...]:
     return tuple(
         record
         for record in ledger.of(Produced)
-        if record.number not in delivered and record.offset >= begins[TopicPartition(record.topic, record.partition)]
+        if record.number not in excused and record.offset >= begins[TopicPartition(record.topic, record.partition)]
     )
 
 

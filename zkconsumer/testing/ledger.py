@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
@@ -169,6 +169,19 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """No broker has an acknowledged record any more: an unclean election or the end of its topic has removed it.
+
+    Attributes:
+        number: the record's id.
+        at: when it was certain.
+    """
+
+    number: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Faulted:
     """A fault was injected.
 
@@ -205,12 +218,21 @@ class Stalled:
     ended: float
 
 
-Record = Produced | Delivered | Claimed | Released | Committed | Registered | SessionEnded | Removed | Faulted | Stalled
+Record = (
+    Produced
+    | Delivered
+    | Claimed
+    | Released
+    | Committed
+    | Registered
+    | SessionEnded
+    | Removed
+    | Gone
+    | Faulted
+    | Stalled
+)
 
-_KINDS: Final[Mapping[str, type[Record]]] = {
-    kind.__name__.lower(): kind
-    for kind in (Produced, Delivered, Claimed, Released, Committed, Registered, SessionEnded, Removed, Faulted, Stalled)
-}
+_KINDS: Final[Mapping[str, type[Record]]] = {kind.__name__.lower(): kind for kind in get_args(Record)}
 
 
 def encode(record: Record) -> str:

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Conflict, Operation
 
 
 class AbsentZooKeeper(ZkSession):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from zkconsumer.zookeeper.authentication import open_acl
-from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, send
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, Outcome, send
+from zkconsumer.zookeeper.zookeepersecurity import open_acl
 
 
 class Created(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkconsumer.errors import ShareChanged, ZooKeeperRefused
-from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, in_transactions, send_fenced
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, Outcome, in_transactions, send_fenced
 
 _MOST_REFUSED: Final = 10
 """Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""

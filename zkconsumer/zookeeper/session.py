@@ -23,7 +23,6 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.process.forks import Owner
 from zkconsumer.process.threads import start_thread
-from zkconsumer.zookeeper.authentication import client_arguments, open_acl, owned_acl
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -37,12 +36,13 @@ from zkconsumer.zookeeper.kazooadapter import (
     translated_errors,
 )
 from zkconsumer.zookeeper.reads import Znode, ZnodeReads
+from zkconsumer.zookeeper.zookeepersecurity import client_arguments, open_acl, owned_acl
 
 if TYPE_CHECKING:  # what only reads needs no transactions
     from zkconsumer.zookeeper.access import Access
     from zkconsumer.zookeeper.ephemerals import Created
+    from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation
     from zkconsumer.zookeeper.partialtransactions import Outcomes
-    from zkconsumer.zookeeper.transaction import Conflict, Operation
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class ZkSession(ZnodeReads):
             request, if the session timeout is not longer.
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
         authentication: further arguments of kazoo's client, see
-            :func:`zkconsumer.zookeeper.authentication.client_arguments`.
+            :func:`zkconsumer.zookeeper.zookeepersecurity.client_arguments`.
         client: makes kazoo's client.
         acl: ACL of nodes that :meth:`transact` and :meth:`ensure_path` create; None allows all clients everything.
 
@@ -341,7 +341,7 @@ class ZkSession(ZnodeReads):
             ZooKeeperRefused: a parent of them may not be created, or too many are refused.
             ZooKeeperUnavailable: it is unknown which of them are there.
         """
-        from zkconsumer.zookeeper.transaction import Operation
+        from zkconsumer.zookeeper.fencedtransaction import Operation
 
         for parent in sorted({path.rpartition("/")[0] for path in paths}):
             self.ensure_path(parent, data)
@@ -369,7 +369,7 @@ class ZkSession(ZnodeReads):
             ZooKeeperUnavailable: no answer; whether it was done is unknown.
             ZooKeeperRefused: the servers do not allow it, or the node exists.
         """
-        from zkconsumer.zookeeper.transaction import Conflict, Operation, send_fenced
+        from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, send_fenced
 
         operations = [Operation("create-ephemeral", path, data), Operation("delete", path)]
         answer = send_fenced(self._client, fence, operations, open_acl())(self._timeout)
@@ -407,7 +407,7 @@ class ZkSession(ZnodeReads):
             operations: at most one for each path.
             insist: send the rest again; False: stop at the first transaction that cannot be done.
             condition: a check that has to hold as well; otherwise nothing is done.
-            together: see :func:`~zkconsumer.zookeeper.transaction.in_transactions`.
+            together: see :func:`~zkconsumer.zookeeper.fencedtransaction.in_transactions`.
 
         Returns:
             Outcome by path: one for each operation that was done, or was found impossible or refused.
@@ -424,13 +424,13 @@ class ZkSession(ZnodeReads):
         return transactions.run(fence, operations, insist, together)
 
     def commit_changes(self, fence: str, changes: Sequence[Operation]) -> Conflict | None:
-        """See :func:`~zkconsumer.zookeeper.transaction.commit_changes`."""
-        from zkconsumer.zookeeper.transaction import commit_changes
+        """See :func:`~zkconsumer.zookeeper.fencedtransaction.commit_changes`."""
+        from zkconsumer.zookeeper.fencedtransaction import commit_changes
 
         return commit_changes(self._client, fence, changes, self._acl, self._timeout)
 
     def commit_independent(self, fence: str, parts: Iterable[Sequence[Operation]]) -> list[Conflict | None]:
-        """See :func:`~zkconsumer.zookeeper.transaction.commit_independent`."""
-        from zkconsumer.zookeeper.transaction import commit_independent
+        """See :func:`~zkconsumer.zookeeper.fencedtransaction.commit_independent`."""
+        from zkconsumer.zookeeper.fencedtransaction import commit_independent
 
         return commit_independent(self._client, fence, parts, self._acl, self._timeout)

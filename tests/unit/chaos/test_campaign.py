@@ -14,6 +14,8 @@ def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
         assert trials[row, "zookeeper"] == 100
         assert [trials[row, protocol] for protocol in ("coordinator", "kafka", "consumer")] == [30] * 3
     assert trials["MIX", "zookeeper"] == 20
+    assert trials["R6", "zookeeper"] == 40
+    assert trials["R5-ensemble", "zookeeper"] == 30
     assert {row for row, _ in trials} == set(ROWS)
 
 

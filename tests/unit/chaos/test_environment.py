@@ -1,9 +1,18 @@
-"""Clocks that step, in a process of its own: they are replaced for good."""
+"""Clocks that step, in a process of its own: they are replaced for good; and orders."""
 
 import subprocess
 import sys
+import time
 
-from tests.chaos.environment import ClockSteps, clock_file, write_clock_steps
+from tests.chaos.environment import (
+    ClockSteps,
+    Order,
+    clock_file,
+    order_file,
+    read_order,
+    write_clock_steps,
+    write_order,
+)
 
 SCRIPT = """
 import sys, time
@@ -24,3 +33,11 @@ def test_each_clock_of_a_process_steps_by_itself(tmp_path):
     write_clock_steps(path, ClockSteps(real=-5000.0) + ClockSteps(real=2000.0, boot=7000.0))
     ran = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["-3", "7", "0"]
+
+
+def test_an_order_holds_until_its_time(tmp_path):
+    path, now = order_file(tmp_path, "m"), time.monotonic()
+    assert read_order(path) is None
+    for until, holds in ((now + 60.0, True), (now - 1.0, False)):
+        write_order(path, order := Order("hang", until))
+        assert read_order(path) == (order if holds else None)

@@ -106,7 +106,16 @@ def test_logs_are_read_in_the_order_of_their_first_transaction(tmp_path):
     directory.mkdir()
     for name, zxid in (("log.10", 16), ("log.9", 9)):
         (directory / name).write_bytes(log(entry(zxid, 7, create("/a"))))
-    assert [one.zxid for one in read_transactions(tmp_path)] == [9, 16]
+    assert [one.zxid for one in read_transactions([tmp_path])] == [9, 16]
+
+
+def test_of_several_servers_most_have_a_transaction(tmp_path):
+    """A leader that is killed may have logged one that no other server has got."""
+    for server, zxids in (("1", (1, 2, 4)), ("2", (1, 3)), ("3", (1, 2, 3))):
+        (tmp_path / server / "version-2").mkdir(parents=True)
+        entries = [entry(zxid, 7, create("/a")) for zxid in zxids]
+        (tmp_path / server / "version-2" / "log.1").write_bytes(log(*entries))
+    assert [one.zxid for one in read_transactions([tmp_path / name for name in "123"])] == [1, 2, 3]
 
 
 ROOT = "/consumers/g"

@@ -4,8 +4,14 @@ import math
 
 import pytest
 
-from tests.chaos.measures import seconds_until_delivered, seconds_until_reassigned, session_of, stale_deliveries
-from zkconsumer.testing.ledger import Claimed, Delivered, Ledger, Registered, Released
+from tests.chaos.measures import (
+    longest_wait,
+    seconds_until_delivered,
+    seconds_until_reassigned,
+    session_of,
+    stale_deliveries,
+)
+from zkconsumer.testing.ledger import Claimed, Delivered, Ledger, Produced, Registered, Released
 
 A, B = "a", "b"
 SESSIONS = {A: 10, B: 20}
@@ -35,6 +41,22 @@ def taken_over(at=9.0):
         delivered(0, B, 6.5, partition=0),
         delivered(0, B, at + 1.0, partition=1),
     ]
+
+
+def test_a_partition_waits_from_when_it_has_a_record_until_it_delivers_one():
+    def waited(*deliveries, since=0.0):
+        produced = [Produced(0, "t", 0, 0, 1.0), Produced(1, "t", 0, 1, 10.0), Produced(2, "t", 0, 2, 11.0)]
+        return longest_wait(Ledger([*produced, *deliveries]), since)
+
+    first = delivered(0, A, 2.0)
+    assert waited() == 0.0
+    assert waited(first) == 1.0
+    assert waited(first, delivered(1, A, 14.0)) == 4.0, "until 10 there was nothing to deliver"
+    assert waited(first, delivered(2, A, 13.0), delivered(1, B, 20.0)) == 7.0, (
+        "one that came later was delivered before"
+    )
+    assert waited(first, delivered(0, B, 9.0)) == 1.0, "nobody has waited for a duplicate"
+    assert waited(first, delivered(1, A, 14.0), since=12.0) == 2.0
 
 
 def test_recovery_ends_with_the_last_partition():

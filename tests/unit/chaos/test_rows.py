@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.rows import ROWS, ZOOKEEPER, Evidence
+from tests.chaos.kinds import ZOOKEEPER
+from tests.chaos.rows import ROWS
+from tests.chaos.verdicts import Evidence
 from zkconsumer.testing.checker import check
 from zkconsumer.testing.ledger import (
     Claimed,
     Committed,
     Delivered,
     Faulted,
+    Gone,
     Ledger,
     Produced,
     Registered,
@@ -123,6 +126,36 @@ def test_an_expired_session_delivers_no_longer_than_its_lease():
     late = run(delivered(0, "a", 13.9), kind="expire", began=11.9, ended=12.1, claimed_again=13.95)
     assert "after the lease had ended" in verdict("R2", late).failures[0]
     assert "did not end" in verdict("R2", run(kind="expire", began=11.0, ended=11.5)).failures[0]
+
+
+def test_an_ensemble_recovers_from_when_it_serves():
+    def judged(established):
+        fault = Faulted("ensemble", "", 3.0, 30.0, established, 30.0)
+        return verdict("R5-ensemble", Ledger([*(one for one in run().records if not isinstance(one, Faulted)), fault]))
+
+    assert judged(8.0).figures["delivering"] == 1.0
+    late = Produced(5, "t", 0, 5, 12.0), delivered(5, "b", 25.0)
+    serves = Faulted("ensemble", "", 10.0, 10.0, 14.5)
+    assert "delivered again after 10.5 s" in verdict("R5-ensemble", run(*late, serves)).failures[0]
+
+
+def test_a_partition_that_waits_for_long_fails_where_progress_is_judged():
+    late = Produced(5, "t", 0, 5, 20.0), delivered(5, "b", 51.0)
+    assert verdict("MIX", run(*late)).failures == []
+    assert verdict("R6", run(*late)).failures == ["a partition that had records delivered none for 31.0 s"]
+    assert verdict("R6", run(*late[:1], delivered(5, "b", 49.0))).failures == []
+
+
+def test_what_no_broker_has_is_counted_and_moves_the_offset_back_once_for_each_fault():
+    back = replace(STALE, writer="b", session=2)
+    gone = Produced(7, "t", 0, 7, 2.0), Gone(7, 20.0)
+    assert "offsets moved back" in verdict("R6", run(back)).failures[0]
+    found = verdict("R6", run(*gone, back, kind="unclean"))
+    assert found.failures == []
+    assert (found.figures["gone"], found.figures["gone undelivered"], found.figures["lost"]) == (1, 1, 0)
+    assert "offsets moved back" in verdict("R6", run(*gone, back)).failures[0], "no fault has removed it"
+    again = replace(back, offset=3, mzxid=10, at=15.0), replace(back, offset=1, mzxid=11, at=16.0)
+    assert "1 offsets moved back" in verdict("R6", run(*gone, back, *again, kind="unclean")).failures[0]
 
 
 def test_one_batch_may_arrive_after_a_pause():

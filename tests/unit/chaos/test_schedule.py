@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chaos.injector import KINDS
-from tests.chaos.rows import COORDINATED, ROWS
+from tests.chaos.kinds import COORDINATED, IN_BROKERS
+from tests.chaos.rows import ROWS
 from tests.chaos.schedule import LEADER, Fault, Schedule, shrink
 from zkconsumer.errors import UsageError
 
@@ -46,6 +47,21 @@ def test_a_leader_is_killed_and_stopped_where_there_is_one():
     made = [ROWS["R8"].schedule(seed, ours=COORDINATED) for seed in range(30)]
     assert {fault.kind for one in made for fault in one.faults if fault.member == LEADER} == {"kill", "leave", "pause"}
     assert {fault.mode for one in made for fault in one.faults if fault.kind == "join"} == {COORDINATED}
+
+
+def test_an_unclean_election_is_only_where_all_members_notice_it():
+    def unclean(**members):
+        return [ROWS["R6"].schedule(seed, **members).erases for seed in range(60)]
+
+    assert 0.2 < sum(unclean()) / 60 < 0.5
+    assert any(unclean(ours=COORDINATED))
+    assert not any(unclean(jvm=True))
+    assert not any(unclean(ours=IN_BROKERS))
+
+
+def test_nobody_listens_without_orders():
+    assert any(ROWS["SEQ"].schedule(seed).listens for seed in range(10))
+    assert not any(ROWS["MIX"].schedule(seed).listens for seed in range(10))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"members":["jvm"]}', '{"members":[],"faults":[{"kind":"kill"}]}'])

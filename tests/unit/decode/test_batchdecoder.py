@@ -15,6 +15,7 @@ from tests.fixtures.chunks import offsets
 from tests.fixtures.decoding import decode, rows, sent
 from tests.fixtures.messagesets import message, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.messages import records
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
@@ -340,12 +341,12 @@ def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
     data[data.index(b"first")] ^= 0x20
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 0 .*checksum 0x"):
         decoder.decode("t", 0, 0, memoryview(data))
-    assert rows(BatchDecoder(check_crcs=False).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
+    assert rows(BatchDecoder(DecoderSettings(check_crcs=False)).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-raw", "lz4", "zstd"])
 def test_a_decompression_bomb_is_refused_without_allocating_memory(codec):
-    decoder = BatchDecoder(max_decompressed_bytes=1 << 20)
+    decoder = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 20))
     bomb = build([Record(bytes(50 << 20))], codec=codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         decoder.decode("t", 0, 0, memoryview(bomb))
@@ -354,7 +355,7 @@ def test_a_decompression_bomb_is_refused_without_allocating_memory(codec):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_chunk_that_decompresses_to_too_much_is_cut_between_batches(codec):
-    decoder = BatchDecoder(max_decompressed_bytes=1 << 20)
+    decoder = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 20))
     data = b"".join(build([Record(bytes(300_000), b"%d" % i)], offset=i, codec=codec) for i in range(10))
     seen, position = [], 0
     while position < 10:
@@ -492,7 +493,9 @@ def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
     body = HEADER
     claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # 4 GiB
     with pytest.raises(CorruptRecord, match="announces 4294967295"):
-        BatchDecoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))
+        BatchDecoder(DecoderSettings(check_crcs=False)).decode(
+            "t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :])
+        )
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

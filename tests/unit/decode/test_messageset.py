@@ -17,6 +17,7 @@ from tests.fixtures.messagesets import (
     wrap,
 )
 from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.messages import records
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
@@ -229,7 +230,7 @@ def test_a_fault_ends_the_chunk_and_is_raised_when_fetched_first(decoder, magic,
 
 @FORMATS
 def test_checksums_are_not_verified_if_disabled(magic):
-    unchecked = BatchDecoder(check_crcs=False)
+    unchecked = BatchDecoder(DecoderSettings(check_crcs=False))
     for name in ("checksum", "checksum inside"):
         chunk = unchecked.decode("t", 0, 0, memoryview(bad_messages(magic)[name]))
         assert chunk.next_offset in (5, 8)
@@ -259,7 +260,7 @@ def test_of_a_run_of_messages_one_with_a_raised_offset_is_corrupt(decoder, magic
 @FORMATS
 @CODECS
 def test_a_decompression_bomb_is_refused_without_allocating_memory(magic, codec):
-    small = BatchDecoder(max_decompressed_bytes=1 << 20)
+    small = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 20))
     bomb = compressed_set([Record(bytes(50 << 20))], magic, [0], codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         small.decode("t", 0, 0, memoryview(bomb))
@@ -268,7 +269,7 @@ def test_a_decompression_bomb_is_refused_without_allocating_memory(magic, codec)
 
 @FORMATS
 def test_a_chunk_that_decompresses_to_too_much_is_cut_between_messages(magic):
-    small = BatchDecoder(max_decompressed_bytes=1 << 20)
+    small = BatchDecoder(DecoderSettings(max_decompressed_bytes=1 << 20))
     data = b"".join(compressed_set([Record(bytes(300_000), b"%d" % n)], magic, [n], "gzip") for n in range(10))
     seen, position = [], 0
     while position < 10:

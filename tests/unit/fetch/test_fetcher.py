@@ -13,6 +13,7 @@ from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode import library
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
@@ -221,13 +222,13 @@ def test_a_batch_that_is_too_long_is_not_skipped_as_corrupt(fetched):
     long = build([Record(bytes(2 << 20))], offset=5, codec="gzip")
     info = fetched({5: [long], 6: [build([Record(b"next")], offset=6)]}, on_corrupt="skip", refresh_leader_backoff_ms=1)
     with pytest.raises(RecordTooLarge, match=r"t-0 at offset 5 .* raise decompressed\.max\.bytes"):
-        ChunkReader(info.queue, max_decompressed_bytes=1 << 20).request(60)
+        ChunkReader(info.queue, DecoderSettings(max_decompressed_bytes=1 << 20)).request(60)
     assert info.position(handed_out=True) == 5
 
 
 def test_a_long_batch_is_read_under_a_higher_limit(fetched):
     info = fetched(build([Record(bytes(2 << 20))], offset=5, codec="gzip"))
-    assert ChunkReader(info.queue, max_decompressed_bytes=4 << 20).request(60).batch.num_rows == 1
+    assert ChunkReader(info.queue, DecoderSettings(max_decompressed_bytes=4 << 20)).request(60).batch.num_rows == 1
 
 
 class OldBroker(threading.Thread):

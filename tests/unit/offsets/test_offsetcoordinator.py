@@ -8,7 +8,7 @@ from zkconsumer.errors import InstanceIdInUse, MembershipLost, ProtocolError, Re
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.offsets.offsetmessages import uuid_of
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, unmarked
 from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.brokersecurity import PLAINTEXT

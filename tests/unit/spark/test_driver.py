@@ -796,6 +796,17 @@ def test_the_fourth_refusal_in_a_row_ends_the_query(query, log, refusal):
         running.trigger()
 
 
+def test_brokers_that_do_not_answer_do_not_interrupt_a_row_of_refusals(query, log):
+    log(A, 0, 5)
+    running = query({A: 0})
+    running.driver.prepare_available_now()
+    running.trigger()
+    refusal = GroupAuthorizationFailed("no", "Read")
+    running.member.refusals = [refusal, refusal, BrokerUnavailable("gone"), refusal, refusal]
+    with pytest.raises(GroupAuthorizationFailed):
+        running.trigger()
+
+
 def test_a_query_that_does_not_share_its_group_joins_no_other_member(log, query):
     log(A, 0, 10)
     ours = query({A: None, B: None, C: None}, **{"group.share": "false", "zookeeper.session.timeout.ms": "1"})

@@ -5,6 +5,7 @@ import pytest
 from tests.fixtures.batches import build
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import worker
@@ -14,8 +15,8 @@ P = TopicPartition("t", 0)
 
 
 def test_a_decoder_has_one_user_at_a_time_and_is_reused():
-    def borrow(**changes):
-        return worker.borrowed_decoder(**{"check_crcs": True, "columns": ("value",), **changes})
+    def borrow(columns=("value",), **settings):
+        return worker.borrowed_decoder(DecoderSettings(**settings), columns)
 
     with borrow() as first, borrow() as second:
         assert first is not second

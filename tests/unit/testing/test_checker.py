@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.testing.checker import check
-from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Ledger, Produced, Released, Removed
+from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Gone, Ledger, Produced, Released, Removed
 
 A, B = "a", "b"
 SESSIONS = {A: 10, B: 20}
@@ -73,7 +73,10 @@ def test_a_lost_record_is_found():
     assert findings.errors() == ["record 3 (t-0 offset 3) was not delivered"]
 
 
-@pytest.mark.parametrize(("removed", "lost"), [(Removed("t", 0, 4, 1.0), []), (Removed("t", 0, 3, 1.0), [3])])
+@pytest.mark.parametrize(
+    ("removed", "lost"),
+    [(Removed("t", 0, 4, 1.0), []), (Removed("t", 0, 3, 1.0), [3]), (Gone(3, 1.0), []), (Gone(4, 1.0), [3])],
+)
 def test_a_record_that_its_broker_removed_is_not_lost(removed, lost):
     records = [one for one in run() if not (isinstance(one, Delivered) and one.offset == 3)]
     assert [one.number for one in check(Ledger([*records, removed])).lost] == lost

@@ -13,6 +13,7 @@ from zkconsumer.testing.ledger import (
     Committed,
     Delivered,
     Faulted,
+    Gone,
     Ledger,
     Produced,
     Registered,
@@ -25,7 +26,7 @@ from zkconsumer.testing.ledger import (
 )
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 
-KINDS = (Claimed, Committed, Delivered, Faulted, Produced, Registered, Released, Removed, SessionEnded, Stalled)
+KINDS = (Claimed, Committed, Delivered, Faulted, Gone, Produced, Registered, Released, Removed, SessionEnded, Stalled)
 TIMES = st.floats(allow_nan=False)  # NaN equals nothing
 RECORDS = st.one_of(
     [st.builds(kind, **{one.name: TIMES for one in fields(kind) if one.type == "float"}) for kind in KINDS]

@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
-from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.fencedtransaction import Operation
 
 
 @pytest.fixture

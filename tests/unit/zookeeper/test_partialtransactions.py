@@ -9,7 +9,7 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
-from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.fencedtransaction import Operation
 
 FENCE = "/zookeeper-fence"
 

@@ -13,7 +13,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     leave_beat,
 )
 from zkconsumer.group.consumer.rules.epochmember import LEAVING
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import broker_release

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from zkconsumer.group.consumer.rules.epochmember import EpochBeat, IdPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import Fields, encode_compact_array, encode_compact_string, reporting_malformed
 

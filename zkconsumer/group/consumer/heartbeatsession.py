@@ -24,7 +24,7 @@ from zkconsumer.group.consumer.rules.epochmember import LEAVING, EpochBeat, Epoc
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import group_settings

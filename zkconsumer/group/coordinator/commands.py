@@ -22,10 +22,10 @@ from zkconsumer.group.coordinator.rules.coordinatorznodes import (
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.access import OPEN
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Conflict, Operation, in_transactions
 
 _log: Final = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """CoordinatorGroup: the group protocol in which one elected member decides, and the others obey (adr/0017).
 
 A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`. Joining, owner znodes and the lease are those of
-``group.protocol=zookeeper`` (:class:`~zkconsumer.group.zookeeper.zookeeperprotocol.ZooKeeperProtocol`); what this
+``group.protocol=zookeeper`` (:class:`~zkconsumer.group.zookeeper.zookeeperbase.ZooKeeperBase`); what this
 member has to own is read from its command.
 """
 
@@ -29,11 +29,11 @@ from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.registration import MemberRegistration
-from zkconsumer.group.zookeeper.zookeeperprotocol import SessionParts, ZooKeeperProtocol
+from zkconsumer.group.zookeeper.zookeeperbase import SessionParts, ZooKeeperBase
 from zkconsumer.model import Broker, Topic, TopicPartition
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _NAMED_S: Final = 3.0
@@ -57,11 +57,11 @@ class _NamedBrokers(NamedTuple):
     until: float
 
 
-class CoordinatorGroup(ZooKeeperProtocol):
+class CoordinatorGroup(ZooKeeperBase):
     """One member's registration, command, claims and lease. Threads and errors are those of the protocol.
 
     Args:
-        config, consumer_id, signal, parts: see :class:`ZooKeeperProtocol`.
+        config, consumer_id, signal, parts: see :class:`ZooKeeperBase`.
         make_coordinator: makes the member's part in leading the group.
 
     Attributes:

@@ -17,12 +17,12 @@ from zkconsumer.group.coordinator.rules.candidacy import (
     runs,
 )
 from zkconsumer.group.coordinator.rules.coordinatorznodes import LeaderNode, StatusNode
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.coordinatorpaths import LEADER, CoordinatorPaths, candidate_name
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log: Final = logging.getLogger("zkconsumer.events")

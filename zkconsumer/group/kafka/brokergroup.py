@@ -32,7 +32,7 @@ from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 

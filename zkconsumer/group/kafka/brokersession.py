@@ -25,7 +25,7 @@ from zkconsumer.group.rules.subscribedtopics import read_subscribed
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Topic
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.brokerclient import BrokerClient

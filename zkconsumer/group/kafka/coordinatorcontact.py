@@ -13,7 +13,7 @@ from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerErr
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.membershipanswers import membership_answer
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.process.deadline import Deadline
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity

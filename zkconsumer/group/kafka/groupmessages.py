@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.group.kafka.subscriptionbytes import PROTOCOL_TYPE
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.kafkapython import load_kafka_python
 

@@ -14,7 +14,7 @@ from zkconsumer.group.kafka.rules.generationmember import Beat, GenerationMember
 from zkconsumer.group.kafka.rules.heartbeattimes import heartbeat_pause
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.findcoordinator import expect_coordinator

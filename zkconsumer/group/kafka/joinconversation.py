@@ -14,7 +14,7 @@ from zkconsumer.group.kafka.rules.generationmember import JoinIntent
 from zkconsumer.group.kafka.rules.strategies import STRATEGIES, GroupStrategy
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription, encode_assignment, encode_subscription
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection

@@ -23,7 +23,7 @@ from zkconsumer.group.kafka.rules.strategies import configured_strategies
 from zkconsumer.group.kafka.subscriptionbytes import decode_assignment
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name

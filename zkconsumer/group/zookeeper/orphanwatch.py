@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Shares(Protocol):
-    """The methods of :class:`~zkconsumer.group.zookeeper.assignmentreader.AssignmentReader` that are used here."""
+    """The methods of :class:`~zkconsumer.group.zookeeper.sharecomputer.ShareComputer` that are used here."""
 
     def nudges(self) -> bool:
         """True if this member is the one that nudges."""

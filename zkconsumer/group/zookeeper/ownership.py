@@ -13,13 +13,13 @@ from typing import Final
 
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
 from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode, MigratedNode, SessionNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 _log: Final = logging.getLogger(__name__)
 

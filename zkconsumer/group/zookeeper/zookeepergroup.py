@@ -23,19 +23,19 @@ from zkconsumer.group.rules.rebalancetimes import (
     settle_seconds,
 )
 from zkconsumer.group.rules.reconcile import Share
-from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
-from zkconsumer.group.zookeeper.zookeeperprotocol import SessionParts, ZooKeeperProtocol
+from zkconsumer.group.zookeeper.sharecomputer import ShareComputer
+from zkconsumer.group.zookeeper.zookeeperbase import SessionParts, ZooKeeperBase
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.transaction import lost_fence
+from zkconsumer.zookeeper.fencedtransaction import lost_fence
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
-class ZooKeeperGroup(ZooKeeperProtocol):
-    """One member's registration, claims and lease; for the arguments see :class:`ZooKeeperProtocol`.
+class ZooKeeperGroup(ZooKeeperBase):
+    """One member's registration, claims and lease; for the arguments see :class:`ZooKeeperBase`.
 
     Threads and errors are those of the protocol.
     """
@@ -54,7 +54,7 @@ class ZooKeeperGroup(ZooKeeperProtocol):
             WatchedReads(self.zk, signal.raise_flag),
             read_cluster=None if cluster is None else partial(read_if_any, cluster),
         )
-        self._shares = AssignmentReader(config, consumer_id, self._group_reader, signal, self._changes)
+        self._shares = ShareComputer(config, consumer_id, self._group_reader, signal, self._changes)
         self._orphans = OrphanWatch(
             config.group_id,
             retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
@@ -70,13 +70,13 @@ class ZooKeeperGroup(ZooKeeperProtocol):
         return len(self._group_reader.member_ids(self._group)) > 1
 
     def pause(self, failure: Exception | None = None, *, starting: bool = False) -> None:
-        """As of :class:`ZooKeeperProtocol`; after a conflict the view is valid: only former owners have to release."""
+        """As of :class:`ZooKeeperBase`; after a conflict the view is valid: only former owners have to release."""
         if not isinstance(failure, OwnershipConflict):
             self._shares.forget_view()
         super().pause(failure, starting=starting)
 
     def _settle(self, *, unless_alone: bool = False) -> None:
-        """As of :class:`ZooKeeperProtocol`, at most for the longest time allowed (adr/0005)."""
+        """As of :class:`ZooKeeperBase`, at most for the longest time allowed (adr/0005)."""
         super()._settle(unless_alone=unless_alone)
         backoff_ms = self._config.rebalance_backoff_ms
         deadline = self._clock() + longest_settling_seconds(backoff_ms)

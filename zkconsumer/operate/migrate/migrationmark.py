@@ -11,10 +11,10 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.writereport import WriteReport
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MarkState, MigratedNode, MigrationMark
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 

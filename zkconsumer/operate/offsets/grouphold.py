@@ -18,10 +18,10 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.snapshot import NodeState
 from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
 from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Conflict, Operation, in_transactions
 
 _log = logging.getLogger(__name__)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.decode.decodersettings import DecoderSettings
+from zkconsumer.errors import CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.errorcodes import verdict_on
 from zkconsumer.wire.fetchmessages import FetchedPartition
+from zkconsumer.wire.rules.fetchanswers import Verdict
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder
@@ -43,15 +47,18 @@ class RecordTimes:
     def look_up(self, wanted: Collection[Position]) -> Mapping[Position, int]:
         """The timestamps of the first records from these offsets on, in ms since the epoch, as far as they are known.
 
-        At most 64 of them are fetched; the others follow at the next calls. Absent are those of partitions whose leader
-        does not answer, and of records without a timestamp (message format 0).
+        At most 64 of them are fetched; the others follow at the next calls, and so do partitions whose leader does not
+        answer or has moved, and records that arrive damaged. Absent are also those of records without a timestamp
+        (message format 0), and of what the leader refuses.
         """
         self._written_ms = {position: ms for position, ms in self._written_ms.items() if position in wanted}
         if chosen := self._choose(wanted):
             for fetched in self._client.records_at(chosen, partition_bytes=_PARTITION_BYTES, all_bytes=_BYTES):
                 partition = TopicPartition(fetched.topic, fetched.partition)
-                if fetched.records or fetched.error:  # the answer was full otherwise
-                    self._written_ms[partition, chosen[partition]] = self._timestamp(fetched, chosen[partition])
+                # Without records and without an error, the answer was full.
+                if fetched.records or verdict_on(fetched.error) in (Verdict.REFUSED, Verdict.OUT_OF_RANGE):
+                    with suppress(CorruptRecord):  # it may have been damaged in transit
+                        self._written_ms[partition, chosen[partition]] = self._timestamp(fetched, chosen[partition])
             self._unanswered.update(chosen.items() - self._written_ms.keys())
         return {position: ms for position, ms in self._written_ms.items() if ms is not None}
 
@@ -71,8 +78,10 @@ class RecordTimes:
         from zkconsumer.decode.messages import records
 
         try:
-            chunk = self._decoder.decode(fetched.topic, fetched.partition, offset, fetched.records)
-        except ZkConsumerError:  # whoever consumes it reports it
+            chunk = self._decoder.decode(
+                fetched.topic, fetched.partition, offset, fetched.records, fetched.aborted, fetched.high_watermark
+            )
+        except (DecoderUnavailable, RecordTooLarge):  # whoever consumes it reports it
             return None
         first = None if chunk.records is None else next(records(chunk.records), None)
         return None if first is None else first.timestamp
@@ -81,4 +90,4 @@ class RecordTimes:
     def _decoder(self) -> BatchDecoder:
         from zkconsumer.decode.batchdecoder import BatchDecoder
 
-        return BatchDecoder(check_crcs=self._config.check_crcs)
+        return BatchDecoder(DecoderSettings.from_config(self._config))

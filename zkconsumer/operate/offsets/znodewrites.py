@@ -9,10 +9,10 @@ from typing import Final, Literal
 from zkconsumer.errors import TRANSIENT, ZkConsumerError, name_some
 from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
 from zkconsumer.operate.offsets.writereport import UnderHold
+from zkconsumer.zookeeper.fencedtransaction import Operation, in_transactions
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation, in_transactions
 
 _READ_BACK_ROUNDS: Final = 3
 _RECONNECT_S: Final = 10.0

@@ -101,8 +101,9 @@ class GroupSnapshot:
     def line(self) -> Mapping[str, Any]:
         """The group in the list of the API.
 
-        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions, None if one is unknown;
-        ``stale`` is true if the newest sample could not read the group, for the ``reason``.
+        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions whose lag is known, None
+        if it is known of none, or the age of one is unknown; ``stale`` is true if the newest sample could not read the
+        group, for the ``reason``.
         """
         observed, lag = self.observed, self.lag
         ages = [evaluated.lag_s for evaluated in lag.partitions.values() if evaluated.lag]
@@ -113,7 +114,7 @@ class GroupSnapshot:
             "severity": listing.status.severity,
             "is_problem": lag.is_problem,
             "stale": self.unread is not None,
-            "lag_s": None if None in ages else max(filter(None, ages), default=0.0),
+            "lag_s": None if lag.lag is None or None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,
             "partitions": len(observed.partitions),
             "owned": sum(map(observed.is_live, observed.partitions)),

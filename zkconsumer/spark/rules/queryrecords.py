@@ -59,7 +59,7 @@ class QueryPartition(NamedTuple):
         choice: where to continue, and why.
         position: next offset to plan.
         committable: the offset that may be committed in this generation; None for no commit.
-        confirmed: the offset that Spark's thread has committed in this generation, unless the store refused it.
+        confirmed: the offset that Spark's thread has sent to the store in this generation, also if that refused it.
         target: AvailableNow reads up to this offset; None before its log end was seen.
         log_end: last known end of its log.
     """

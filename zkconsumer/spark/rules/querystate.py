@@ -95,7 +95,7 @@ class QueryState:
 
     @property
     def confirmed(self) -> dict[TopicPartition, int]:
-        """The offsets that Spark's thread has committed in this generation, unless the store refused them."""
+        """The offsets that Spark's thread has sent to the store in this generation, also those that it refused."""
         return {p: partition.confirmed for p, partition in self.partitions.items() if partition.confirmed is not None}
 
     def to_commit(self, finished: SourceOffset) -> dict[TopicPartition, int]:
@@ -233,7 +233,7 @@ class QueryState:
         return replace(self._with(changed), stamp=stamp)
 
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
-        """These offsets are stored; those that the store refused wait for the member's timer, or for the next batch."""
+        """The store has answered for these offsets; those it refused wait for the member's timer, or the next batch."""
         self._require(generation)
         return self._with({p: partition._replace(confirmed=offsets.get(p)) for p, partition in self.owned.items()})
 

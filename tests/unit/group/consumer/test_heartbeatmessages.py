@@ -11,7 +11,7 @@ from zkconsumer.group.consumer.heartbeatmessages import (
     leave_beat,
 )
 from zkconsumer.group.consumer.rules.epochmember import EpochBeat, IdPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 
 ONE, TWO = "AQIDBAUGBwgJCgsMDQ4PEA", "__________4AAAAAAAAAAw"
 OWNED = frozenset({IdPartition(ONE, 2), IdPartition(ONE, 0), IdPartition(TWO, 1)})

@@ -31,12 +31,12 @@ from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths, candidate_name
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import SessionNode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 PATHS, GROUP = CoordinatorPaths("g"), GroupPaths("g")
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

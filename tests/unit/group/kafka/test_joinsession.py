@@ -24,7 +24,7 @@ from zkconsumer.group.kafka.subscriptionbytes import decode_subscription
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode

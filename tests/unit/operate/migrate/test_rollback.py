@@ -16,7 +16,7 @@ from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
-from zkconsumer.zookeeper import transaction
+from zkconsumer.zookeeper import fencedtransaction
 
 FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
 
@@ -59,7 +59,7 @@ def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_a
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_run_that_was_killed_and_resumed_is_undone(servers, ends, monkeypatch):
     """The second run finds offsets that the first has written, which are not those to restore."""
-    monkeypatch.setattr(transaction, "MOST_OPERATIONS", 2)  # as many as in a commit
+    monkeypatch.setattr(fencedtransaction, "MOST_OPERATIONS", 2)  # as many as in a commit
     begin(servers, ends)
     servers.run(3)  # after the first of three requests
     assert FORMER != at_target(servers) != OFFSETS

@@ -24,8 +24,8 @@ from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.writeplan import Guards
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import HOLD
-from zkconsumer.zookeeper.transaction import Operation
 
 HELD = {TopicPartition("t", number) for number in range(2)}
 WRITERS = frozenset(

@@ -1,11 +1,11 @@
 """When records were written, as a broker's answers to Fetch tell it."""
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.fixtures.batches import Record, build
-from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.batches import ABORT, Record, build, control, spoil
+from tests.fixtures.stubbroker import InTransit, running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
@@ -26,11 +26,18 @@ def stub():
         yield running
 
 
+@contextmanager
+def times_with(stub, **changes):
+    config = CONFIG.replace(**changes)
+    with closing(BrokerOffsets(config, lambda: [stub.broker])) as asked:
+        asked.logs(P)
+        yield RecordTimes(asked.client, config)
+
+
 @pytest.fixture
 def times(stub):
-    with closing(BrokerOffsets(CONFIG, lambda: [stub.broker])) as asked:
-        asked.logs(P)
-        yield RecordTimes(asked.client, CONFIG)
+    with times_with(stub) as made:
+        yield made
 
 
 def asked_for(stub):
@@ -77,3 +84,46 @@ def test_partitions_that_are_not_answered_do_not_stand_in_the_way_of_others(stub
 
 def test_a_partition_without_a_known_leader_is_not_asked_for(times):
     assert times.look_up({(TopicPartition("other", 0), 1)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_final"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.REQUEST_TIMED_OUT, False),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, True),
+    ],
+)
+def test_a_leader_that_moved_or_failed_is_asked_again(stub, times, code, is_final):
+    stub.fetch_errors[P[0]] = code
+    assert times.look_up({(P[0], 1)}) == {}
+    del stub.fetch_errors[P[0]]
+    assert times.look_up({(P[0], 1)}) == ({} if is_final else {(P[0], 1): 1000})
+
+
+def test_records_that_arrive_damaged_are_fetched_again(stub, times):
+    good = stub.log(P[0]).batches
+    stub.log(P[0]).batches = InTransit(good, {0: spoil(good[0])})
+    assert [times.look_up({(P[0], 1)}) for _ in range(2)] == [{}, {(P[0], 1): 1000}]
+
+
+def test_what_is_too_large_once_decompressed_is_unknown(stub):
+    stub.log(P[0]).batches = {0: build([Record(bytes(2000), None, 7, ())], codec="gzip")}
+    for most, found in ((1000, {}), (4000, {(P[0], 0): 7})):
+        with times_with(stub, decompressed_max_bytes=most) as times:
+            assert times.look_up({(P[0], 0)}) == found
+
+
+@pytest.mark.parametrize(("isolation", "ms"), [("read_committed", 20), ("read_uncommitted", 10)])
+def test_an_aborted_record_counts_only_for_who_reads_it(stub, isolation, ms):
+    log = stub.log(P[0])
+    log.batches = {
+        0: build([Record(b"aborted", None, 10, ())], producer=5, attributes=0x10),
+        1: control(1, ABORT, producer=5),
+        2: build([Record(b"v", None, 20, ())], offset=2),
+    }
+    if isolation == "read_committed":
+        log.aborted = [(5, 0)]
+    with times_with(stub, isolation_level=isolation) as times:
+        assert times.look_up({(P[0], 0)}) == {(P[0], 0): ms}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.groups import group_znodes
-from tests.unit.operate.serve.conftest import Sampled, lag_sample, snapshot
+from tests.unit.operate.serve.conftest import Sampled, group_snapshot, lag_sample, snapshot
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder, rebalance_between
@@ -38,6 +38,14 @@ def test_the_history_is_bounded(sampled):
 def test_unknown_lag_stays_unknown(sampled):
     found = record(LagRecorder(2, 3, 1.0), sampled, None, 7)
     assert [found.history[0].lag(index) for index in (0, 1)] == [None, 2]
+
+
+@pytest.mark.parametrize(
+    ("ends", "lag", "lag_s"), [((None,), None, None), ((5,), 0, 0.0), ((None, 5), 0, 0.0), ((None, 8), 3, None)]
+)
+def test_what_is_known_of_no_partition_is_unknown_of_the_group(ends, lag, lag_s):
+    line = group_snapshot({f"t-{number}": [lag_sample(log_end=end)] for number, end in enumerate(ends)}).line
+    assert (line["lag"], line["lag_s"]) == (lag, lag_s)
 
 
 def test_rows_share_the_partitions_that_stay(sampled):

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 
 JOINING: Final = 0
 """Member epoch of a heartbeat that joins."""

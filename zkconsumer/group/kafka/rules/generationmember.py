@@ -24,7 +24,7 @@ from typing import NamedTuple
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 
 
 class JoinStep(Enum):

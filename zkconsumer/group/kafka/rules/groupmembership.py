@@ -14,7 +14,7 @@ from enum import Enum
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.kafka.rules.brokerlease import ENDED, NOTHING_TO_LOSE, BrokerLease, LeaseTerm
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 
 
 class MembershipState(Enum):

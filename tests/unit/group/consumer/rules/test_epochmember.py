@@ -7,7 +7,7 @@ from zkconsumer.group.consumer.rules.epochmember import JOINING, LEAVING, LEAVIN
 from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 
 THREAD = ConsumerThreadId("g_a", 0)
 TOPICS = ("t",)

@@ -9,7 +9,7 @@ from zkconsumer.group.kafka.rules.brokerlease import BrokerLease
 from zkconsumer.group.kafka.rules.generationmember import Assigned, Beat, GenerationMember, JoinStep
 from zkconsumer.group.kafka.rules.groupmembership import MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.rules.commitidentity import CommitIdentity
+from zkconsumer.offsets.rules.commitfence import CommitIdentity
 
 THREAD = ConsumerThreadId("g_a", 0)
 SESSION_S, REBALANCE_S = 10, 100

@@ -1,4 +1,4 @@
-"""CommitStamps: znodes that show which plan of a Spark query an offset in ZooKeeper was committed by (adr/0029)."""
+"""QueryStamps: znodes that show which plan of a Spark query an offset in ZooKeeper was committed by (adr/0029)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import Stamp, TopicPartition
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import StampNode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 
 
-class CommitStamps:
+class QueryStamps:
     """Writes the stamp of each offset in the transaction that writes the offset, so both have the same mzxid.
 
     An offset whose stamp has another mzxid was written by another client. Where stamps may not be written, offsets are

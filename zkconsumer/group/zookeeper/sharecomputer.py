@@ -1,4 +1,4 @@
-"""AssignmentReader: reads a group from ZooKeeper and computes from it what this member should own.
+"""ShareComputer: reads a group from ZooKeeper and computes from it what this member should own.
 
 See jvm-consumer.md#assignment.
 """
@@ -29,7 +29,7 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 _log: Final = logging.getLogger(__name__)
 
 
-class AssignmentReader:
+class ShareComputer:
     """The group as this member last read it, and the resulting share. Used by the rebalance thread only.
 
     Args:

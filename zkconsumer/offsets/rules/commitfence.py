@@ -1,4 +1,8 @@
-"""CommitIdentity: whom a commit to a coordinator names."""
+"""CommitIdentity: what fences a commit to a coordinator of brokers (architecture.md#fencing).
+
+A commit to ZooKeeper is fenced by its transaction (:mod:`~zkconsumer.zookeeper.fencedtransaction`); one to Kafka of a
+group in ZooKeeper cannot be: the lease is asked right before it is sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ZooKeeperProtocol: what the protocols over ZooKeeper share: the session, registration, ownership and the lease."""
+"""ZooKeeperBase: what the protocols over ZooKeeper share: the session, registration, ownership and the lease."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.process.boottime import boot_seconds
+from zkconsumer.zookeeper.fencedtransaction import lost_fence
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import lost_fence
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ MakeLease = Callable[[ZkSession, Registered, Callable[[], str], Callable[[], Non
 
 
 class SessionParts(TypedDict, total=False):
-    """The optional arguments of :class:`ZooKeeperProtocol`."""
+    """The optional arguments of :class:`ZooKeeperBase`."""
 
     zk: ZkSession | None
     make_lease: MakeLease
@@ -56,7 +56,7 @@ class SessionParts(TypedDict, total=False):
     cluster: ClusterSource | None
 
 
-class ZooKeeperProtocol(ABC):
+class ZooKeeperBase(ABC):
     """The part of a :class:`~zkconsumer.group.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
 
     Args:

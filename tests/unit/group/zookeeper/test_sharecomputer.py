@@ -1,4 +1,4 @@
-"""AssignmentReader over groups in memory: what a member should own, why, and what JVM members gave up."""
+"""ShareComputer over groups in memory: what a member should own, why, and what JVM members gave up."""
 
 import logging
 
@@ -10,7 +10,7 @@ from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.group.zookeeper.assignmentreader import AssignmentReader
+from zkconsumer.group.zookeeper.sharecomputer import ShareComputer
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 
 ME, JVM = "g_me", "g_jvm"
@@ -57,7 +57,7 @@ class Reader:
         self.group_reader = GroupReaderInMemory(view)
         self.signal = RebalanceSignal()
         properties = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
-        self.shares = AssignmentReader(properties, ME, self.group_reader, self.signal)
+        self.shares = ShareComputer(properties, ME, self.group_reader, self.signal)
 
     def settle(self):
         """Rebalance successfully to the present group."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, RetriableError, ThreadLimit
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.threads import start_thread
@@ -169,14 +170,8 @@ class _TaskReading:
             del self._waiting[partition]
 
     def _borrow_decoder(self, borrowed: ExitStack) -> BatchDecoder:
-        options = self._options
-        return borrowed.enter_context(
-            borrowed_decoder(
-                check_crcs=options.config.check_crcs,
-                columns=self._columns,
-                max_decompressed_bytes=options.config.decompressed_max_bytes,
-            )
-        )
+        settings = DecoderSettings.from_config(self._options.config)
+        return borrowed.enter_context(borrowed_decoder(settings, self._columns))
 
     def _ended(self, ended: FetcherEnded) -> None:
         fetcher = ended.fetcher

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, UsageError
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.batchread import committed_offsets, plan_spans
+from zkconsumer.spark.batchplan import committed_offsets, plan_spans
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.rules.microbatch import Span

@@ -1,4 +1,4 @@
-"""Authentication of this consumer to ZooKeeper, and the ACLs of its znodes (jvm-consumer.md#acls)."""
+"""TLS and logins of the connection to ZooKeeper, and the ACLs of this consumer's znodes (jvm-consumer.md#acls)."""
 
 from __future__ import annotations
 

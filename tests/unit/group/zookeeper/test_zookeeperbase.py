@@ -22,9 +22,9 @@ from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
 
 
 @pytest.mark.parametrize(
