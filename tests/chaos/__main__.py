@@ -13,8 +13,9 @@ import click
 
 from tests.chaos.broken import BREAKS
 from tests.chaos.campaign import PROTOCOLS, run_campaign, version_for
+from tests.chaos.everyrow import EVERY_ROW
 from tests.chaos.group import Servers
-from tests.chaos.rows import ROWS, Row, Verdict
+from tests.chaos.rows import Row, Verdict
 from tests.chaos.schedule import Schedule
 from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
@@ -173,7 +174,7 @@ def check_again(directory: Path) -> None:
         click.echo(error)
 
 
-for _row in ROWS.values():
+for _row in EVERY_ROW.values():
     main.add_command(
         click.Command(_row.name, callback=partial(run, _row), params=row_options.params, help=f"Trials: {_row.fault}.")
     )

@@ -11,6 +11,7 @@ from tests.chaos.feed import LedgerFeed
 from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
 from tests.chaos.members import JvmMember
+from tests.chaos.ownrow import OwnRow
 from tests.chaos.rows import JVM, SESSION_S, Evidence, Row, Verdict
 from tests.chaos.schedule import Fault, Schedule, shrink
 from zkconsumer.testing.checker import check, lost_records
@@ -49,6 +50,8 @@ def run_trial(
 
     ``backlog`` records are there when the members start.
     """
+    if isinstance(row, OwnRow):
+        return row.run(servers, schedule)
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures = servers.box.bootstrap_servers, []
     with (

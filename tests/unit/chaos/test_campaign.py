@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.chaos.campaign import missing, required
-from tests.chaos.rows import ROWS
+from tests.chaos.everyrow import EVERY_ROW
 
 
 def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
@@ -14,7 +14,7 @@ def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
         assert trials[row, "zookeeper"] == 100
         assert [trials[row, protocol] for protocol in ("coordinator", "kafka", "consumer")] == [30] * 3
     assert trials["MIX", "zookeeper"] == 20
-    assert {row for row, _ in trials} == set(ROWS)
+    assert {row for row, _ in trials} == set(EVERY_ROW)
 
 
 def test_what_is_done_is_not_repeated_and_each_kind_comes_once_before_the_second():

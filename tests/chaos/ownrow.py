@@ -1,0 +1,30 @@
+"""Rows whose trials are no group of three processes: each runs its trials itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.chaos.group import Servers
+from tests.chaos.rows import Evidence, Row, Verdict
+from tests.chaos.schedule import Schedule
+
+
+def judge_no_ledger(evidence: Evidence, verdict: Verdict) -> None:
+    """Such a row has no ledger: its run has the verdict."""
+    raise AssertionError(f"nothing to judge of {evidence}, {verdict}")
+
+
+def _run_nothing(servers: Servers, schedule: Schedule) -> Verdict:
+    raise AssertionError(f"no trial for {schedule} on {servers}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRow(Row):
+    """A row that runs its trials itself.
+
+    Attributes:
+        run: runs a schedule, and judges it.
+    """
+
+    run: Callable[[Servers, Schedule], Verdict] = _run_nothing
