@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.chaos.group import Servers
-from tests.chaos.rows import Evidence, Row, Verdict
+from tests.chaos.rows import OURS, Evidence, Row, Verdict
 from tests.chaos.schedule import Schedule
+from zkconsumer.errors import UsageError
 
 
 def judge_no_ledger(evidence: Evidence, verdict: Verdict) -> None:
@@ -25,6 +26,19 @@ class OwnRow(Row):
 
     Attributes:
         run: runs a schedule, and judges it.
+        kinds: of members that its trials can have.
     """
 
     run: Callable[[Servers, Schedule], Verdict] = _run_nothing
+    kinds: frozenset[str] = frozenset({OURS})
+
+    def trial(self, servers: Servers, schedule: Schedule) -> Verdict:
+        """Run a schedule and judge it.
+
+        Raises:
+            UsageError: the row has no trials with such members.
+        """
+        if not set(schedule.members) <= self.kinds or schedule.storage != "zookeeper":
+            members = f"members {', '.join(schedule.members)} that commit to {schedule.storage}"
+            raise UsageError(f"row {self.name} has no trials with {members}; use another --protocol")
+        return self.run(servers, schedule)

@@ -31,7 +31,7 @@ from tests.chaos.ownrow import OwnRow, judge_no_ledger
 from tests.chaos.rows import Verdict
 from tests.chaos.schedule import Fault, Schedule
 from tests.fixtures.sandbox import produce_records
-from tests.fixtures.spark import ObservedGroup
+from tests.fixtures.spark import TOO_LATE, ObservedGroup
 from tests.fixtures.sparkjob import EXECUTORS, PATIENCE_S, TASK_WORKERS, DeliveryJob, job_settings
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
@@ -284,6 +284,10 @@ def run_spark_trial(servers: Servers, schedule: Schedule) -> Verdict:
     verdict = judge(trial.produced, [job.deliveries() for job in trial.jobs], trial.handed_out, alone=trial.alone)
     verdict.figures["unexpected ends of the query"] = trial.failed
     verdict.failures = [*failures, *verdict.failures]
+    late = sum(job.log.read_text(encoding="utf-8").count(TOO_LATE) for job in trial.jobs)
+    verdict.disturbance = (
+        f"Spark gave up a source process that had not started within 10 s, {late} times" if late else ""
+    )
     if verdict.failures:
         Path(trial.directory / "schedule.json").write_text(schedule.to_json(), encoding="utf-8")
     else:

@@ -51,7 +51,7 @@ def run_trial(
     ``backlog`` records are there when the members start.
     """
     if isinstance(row, OwnRow):
-        return row.run(servers, schedule)
+        return row.trial(servers, schedule)
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures = servers.box.bootstrap_servers, []
     with (
