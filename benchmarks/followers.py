@@ -95,6 +95,14 @@ class _QueuedSignal(RebalanceSignal):
         self._served.put(self._serve)
 
 
+class _FollowerGroup(CoordinatorGroup):
+    """It is not opened: its session is open already, and nobody asks for the state of a thread that it has not."""
+
+    def join(self, subscription: Subscription) -> None:
+        """Register, without the states and waits of a member's own thread."""
+        self._register(subscription)
+
+
 class _Follower:
     """One member without a session and without threads of its own."""
 
@@ -106,7 +114,7 @@ class _Follower:
         self.error: Exception | None = None
         self._subscription = Subscription.static({})
         self._signal = _QueuedSignal(served, self.react)
-        self.group = CoordinatorGroup(config, consumer_id, self._signal, zk=session)
+        self.group = _FollowerGroup(config, consumer_id, self._signal, zk=session)
         store = ZooKeeperOffsetStore(session, config.group_id, self.group.fence)
         committer = OffsetCommitter(config, consumer_id, self.group, self.fetch, store, self._signal)
         self._rebalancer = Rebalancer(config, consumer_id, self.group, committer, self.fetch, lambda _: None)
@@ -157,7 +165,7 @@ class _Hosted:
         for one in self._followers:
             if one.error is not None:
                 raise one.error
-        partitions = tuple(len(one.group.held) for one in self._followers)
+        partitions = tuple(len(one.group.held.partitions) for one in self._followers)
         return Held(partitions, sum(one.fetch.stops for one in self._followers))
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ import click
 
 from tests.chaos.broken import BREAKS
 from tests.chaos.campaign import PROTOCOLS, run_campaign, servers_for
-from tests.chaos.rows import ROWS, Row
+from tests.chaos.everyrow import EVERY_ROW
+from tests.chaos.rows import Row
 from tests.chaos.schedule import Schedule
 from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
@@ -173,7 +174,7 @@ def check_again(directory: Path) -> None:
         click.echo(error)
 
 
-for _row in ROWS.values():
+for _row in EVERY_ROW.values():
     main.add_command(
         click.Command(_row.name, callback=partial(run, _row), params=row_options.params, help=f"Trials: {_row.fault}.")
     )

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 import click
 
+from tests.chaos.everyrow import EVERY_ROW
 from tests.chaos.group import Servers
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS
-from tests.chaos.rows import ROWS, Row
+from tests.chaos.rows import Row
 from tests.chaos.store import Trial, TrialStore, code_identity
 from tests.chaos.trial import run_undisturbed_trial
 
@@ -55,12 +56,14 @@ def required() -> list[Wanted]:
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
     wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
+    wanted += [Wanted("R9", protocol, False, 5) for protocol in ("zookeeper", COORDINATED)]
+    wanted.append(Wanted("R11", "zookeeper", False, 50))
     return wanted
 
 
 def version_for(row: Row, ours: str) -> str:
     """The release of the broker for members of a kind."""
-    return ROWS["CONSUMER"].kafka_version if ours == ASSIGNED_BY_BROKERS else row.kafka_version
+    return EVERY_ROW["CONSUMER"].kafka_version if ours == ASSIGNED_BY_BROKERS else row.kafka_version
 
 
 def servers_for(directory: Path, row: Row, ours: str) -> Servers:
@@ -105,7 +108,7 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
                 continue
             if time.monotonic() - began > 60 * minutes:
                 break
-            row, ours = ROWS[wanted.row], OURS if wanted.protocol == "zookeeper" else wanted.protocol
+            row, ours = EVERY_ROW[wanted.row], OURS if wanted.protocol == "zookeeper" else wanted.protocol
             needed = version_for(row, ours), row.brokers, row.zookeepers
             if needed not in servers:
                 servers[needed] = servers_for(directory / "-".join(map(str, needed)), row, ours)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.rows import ROWS
+from tests.chaos.everyrow import EVERY_ROW
 
 _ROOT: Final = Path(__file__).parents[2]
 PUBLISHED: Final = _ROOT / "benchmarks" / "results" / "trials.jsonl"
@@ -120,7 +120,7 @@ def write_page(trials: Iterable[Trial], page: Path = PAGE) -> None:
 
 def publish(trials: Iterable[Trial], file: Path = PUBLISHED) -> None:
     """Replace the published trials, from which the table of docs/reliability.md is made."""
-    ordered = sorted(trials, key=lambda one: (list(ROWS).index(one.row), one.members, one.seed))
+    ordered = sorted(trials, key=lambda one: (list(EVERY_ROW).index(one.row), one.members, one.seed))
     file.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in ordered), encoding="utf-8")
 
 
@@ -175,7 +175,10 @@ def table(trials: Iterable[Trial]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        _line(name, members, found[name, members]) for name in ROWS for members in _MEMBERS if (name, members) in found
+        _line(name, members, found[name, members])
+        for name in EVERY_ROW
+        for members in _MEMBERS
+        if (name, members) in found
     ]
     return "\n".join(lines)
 
@@ -187,7 +190,7 @@ def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
     duplicates = [trial.figures.get("duplicates") or 0 for trial in trials]
     cells = [
         name,
-        ROWS[name].fault,
+        EVERY_ROW[name].fault,
         _MEMBERS[members],
         str(len(trials)),
         str(sum(not trial.failures for trial in trials)),

@@ -12,6 +12,7 @@ from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
 from tests.chaos.kinds import JVM, SESSION_S
 from tests.chaos.members import JvmMember
+from tests.chaos.ownrow import OwnRow
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Fault, Schedule, shrink
 from tests.chaos.verdicts import Evidence, Verdict
@@ -50,6 +51,8 @@ def run_trial(
 
     ``backlog`` records are there when the members start, by default what the row produces in 10 s.
     """
+    if isinstance(row, OwnRow):
+        return row.trial(servers, schedule)
     name = f"{row.name}-{uuid.uuid4().hex[:8]}"
     address, failures, erases = servers.box.bootstrap_servers, [], schedule.erases
     with (

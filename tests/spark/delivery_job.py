@@ -2,7 +2,8 @@
 
 Each delivery of a batch is written atomically to a separate file, ``<batch id>.<time in ns>.json``: rows as
 ``[partition, offset]``. So a test can determine the content of an idempotent sink, and of any other. The query is
-started again where it ended because Spark did not wait long enough for its source process.
+started again where it ended because Spark did not wait long enough for its source process. A file ``stop`` among the
+deliveries stops it.
 """
 
 import json
@@ -51,12 +52,19 @@ def main(settings: dict) -> None:
     partial.rename(output / "pids")
     while True:
         try:
-            start().awaitTermination()
+            await_end(start(), output / "stop")
             break
         except Exception as error:
             if settings["too_late"] not in str(error):
                 raise
     spark.stop()
+
+
+def await_end(query: StreamingQuery, stop: Path) -> None:
+    """Return when the query has ended; it is stopped as soon as the file exists."""
+    while not query.awaitTermination(0.2):
+        if stop.exists():
+            query.stop()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.chaos.campaign import missing, required
-from tests.chaos.rows import ROWS
+from tests.chaos.everyrow import EVERY_ROW
 
 
 def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
@@ -16,7 +16,7 @@ def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
     assert trials["MIX", "zookeeper"] == 20
     assert trials["R6", "zookeeper"] == 40
     assert trials["R5-ensemble", "zookeeper"] == 30
-    assert {row for row, _ in trials} == set(ROWS)
+    assert {row for row, _ in trials} == set(EVERY_ROW)
 
 
 def test_what_is_done_is_not_repeated_and_each_kind_comes_once_before_the_second():

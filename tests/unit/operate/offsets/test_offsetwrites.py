@@ -16,12 +16,8 @@ from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
-<<<<<<< HEAD
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
-from zkconsumer.zookeeper.transaction import Operation
-=======
 from zkconsumer.zookeeper.fencedtransaction import Operation
->>>>>>> main
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
 
