@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import click
 
 from tests.chaos.everyrow import EVERY_ROW
-from tests.chaos.group import Servers
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS
 from tests.chaos.rows import Row
+from tests.chaos.servers import Servers
 from tests.chaos.store import Trial, TrialStore, code_identity
 from tests.chaos.trial import run_undisturbed_trial
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.group import Servers
+from tests.chaos.servers import Servers
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from benchmarks.followers import CountingFetch
 from benchmarks.hostprocess import HostProcess
-from tests.chaos.group import Servers
 from tests.chaos.history import read_transactions
 from tests.chaos.kinds import COORDINATED, OURS
 from tests.chaos.ownrow import OwnRow, judge_no_ledger
 from tests.chaos.schedule import Fault, Schedule
+from tests.chaos.servers import Servers
 from tests.chaos.txnlog import Transaction
 from tests.chaos.verdicts import Verdict
 from tests.fixtures.members import Cluster

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos.group import Servers
 from tests.chaos.kinds import OURS
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Schedule
+from tests.chaos.servers import Servers
 from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.errors import UsageError
 

@@ -57,7 +57,7 @@ class Row:
         kafka_version: of the brokers.
         brokers: their number.
         zookeepers: number of ZooKeeper's servers.
-        per_second: records that are produced: where it is judged that no partition is stuck, few enough for one member
+        per_second: records that are produced: where it is judged how long partitions wait, few enough for one member
             that is alone on a busy machine. What is there at the beginning is ten times that.
     """
 
@@ -144,6 +144,7 @@ ROWS: Final[Mapping[str, Row]] = {
             judge_restart,
             judges_overlap=False,
             zookeepers=3,
+            per_second=_FEW,
         ),
         Row(
             "R6",

@@ -16,13 +16,14 @@ import click
 
 from tests.chaos.campaign import PROTOCOLS, version_for
 from tests.chaos.feed import LedgerFeed
-from tests.chaos.group import Group, Servers
+from tests.chaos.group import Group
 from tests.chaos.growth import Usage, growth_per_hour, read_usage
 from tests.chaos.injector import Injector
 from tests.chaos.kinds import OF_BROKERS, OURS, SESSION_S
 from tests.chaos.members import OurMember
 from tests.chaos.rows import ROWS
 from tests.chaos.schedule import Fault, Schedule
+from tests.chaos.servers import Servers
 from tests.chaos.store import code_identity
 from tests.chaos.trial import await_deliveries
 from tests.chaos.verdicts import Evidence, Verdict

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from tests.chaos.group import Servers
 from tests.chaos.ownrow import OwnRow, judge_no_ledger
 from tests.chaos.schedule import Fault, Schedule
+from tests.chaos.servers import Servers
 from tests.chaos.verdicts import Verdict
 from tests.fixtures.sandbox import produce_records
 from tests.fixtures.spark import TOO_LATE, ObservedGroup

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.chaos.feed import LedgerFeed
-from tests.chaos.group import Group, Servers
+from tests.chaos.group import Group
 from tests.chaos.injector import Injector
 from tests.chaos.kinds import JVM, SESSION_S
 from tests.chaos.members import JvmMember
 from tests.chaos.ownrow import OwnRow
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Fault, Schedule, shrink
+from tests.chaos.servers import Servers
 from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
