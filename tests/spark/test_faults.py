@@ -26,7 +26,7 @@ def spread(count: int) -> list[dict]:
 
 def test_a_killed_python_worker_repeats_its_task_only(sandbox, group, topic_factory, produce, make_job):
     topic = topic_factory(partitions=PARTITIONS)
-    produced = produce(topic, spread(400))
+    produced = produce(topic, spread(280))  # seven batches
     job = make_job(sandbox, topic)
     for batches in (1, 3, 5):
         job.await_batches(batches, group)
@@ -53,7 +53,7 @@ def test_a_killed_driver_repeats_the_batch_that_was_not_finished(sandbox, group,
     produced = []
     job = make_job(sandbox, topic, options=group.connection)
     for _ in range(2):
-        produced += produce(topic, spread(200))  # five batches; each run of the query processes at least two
+        produced += produce(topic, spread(120))  # three batches: the third is in flight when the driver is killed
         job.await_batches(len(job.deliveries()) + 2, group)
         job.kill_driver()
         job.require_not_ahead(group)
