@@ -87,6 +87,7 @@ def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
     for listed in answer.groups or ():
         if listed.group_id == group:
             return KafkaGroup(listed.group_state, listed.protocol_type, None)
+    expect_coordinator(answer.error_code, f"{connection} does not list all its groups")
     _expect_listed(connection, answer.error_code)
     return None
 
@@ -110,7 +111,6 @@ def list_groups(connection: BrokerConnection) -> dict[str, str]:
 
 def _expect_listed(connection: BrokerConnection, code: int) -> None:
     """Refuse a list that may lack groups: while a broker loads some of its groups, it lists the others."""
-    expect_coordinator(code, f"{connection} does not list all its groups")
     if code:
         raise ProtocolError(f"{connection} does not list groups: {error_name(code)}")
 

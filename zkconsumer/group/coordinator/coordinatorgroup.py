@@ -101,7 +101,7 @@ class CoordinatorGroup(ZooKeeperBase):
 
     def connection_changed(self) -> None:
         """Called on kazoo's thread: watches are lost, so both threads read again."""
-        self._signal.raise_flag()
+        super().connection_changed()
         self.coordinator.look()
 
     def cluster_changed(self) -> None:

@@ -74,7 +74,8 @@ class SessionLease:
         self._missing = ""  # written by kazoo's thread: the path that the last answered probe did not find
         self._alive_session = 0
         self._on_change = on_change
-        self._proven = -math.inf
+        self._proven = -math.inf  # when the newest probe was sent that was answered, and found the node
+        self._deadline = -math.inf
         self._stands_alone = False
         self._revivals = 0
         self._next_revival = 0.0
@@ -99,6 +100,16 @@ class SessionLease:
         """
         self._alive_session = self._session.session_id
         self._last_answer = self._proven = asked_for_session
+        self._deadline = lease_deadline(self._proven, self._registration.session_timeout)
+
+    def connected(self) -> None:
+        """Shorten the lease if the server of a new connection has granted less; on kazoo's thread.
+
+        1. A probe is answered by a server that grants 40 s; 2. the next server grants 6 s, and is cut off before it has
+        answered a probe; 3. the session expires after these 6 s. A server that grants more does not extend the lease.
+        """
+        self._deadline = min(self._deadline, lease_deadline(self._proven, self._registration.session_timeout))
+        self.watch.look()
 
     def misses(self, path: str) -> bool:
         """True if the last answered probe asked for this path, and there was no such node; for any thread."""
@@ -115,11 +126,6 @@ class SessionLease:
     def holds(self) -> bool:
         """True while the session that the member is registered in cannot have expired on the servers."""
         return self._stands_alone or self._is_alive()
-
-    @property
-    def _deadline(self) -> float:
-        """By the timeout of now: a server negotiates at each connection, also before it has answered a probe."""
-        return lease_deadline(self._proven, self._registration.session_timeout)
 
     def _is_alive(self) -> bool:
         return self._clock() < self._deadline and self._registration.registered_session in (0, self._alive_session)
@@ -187,7 +193,7 @@ class SessionLease:
         sent, path = self._clock(), self._probed()
 
         def answered(answer: ProbeAnswer | None) -> None:
-            # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
+            # On kazoo's thread. There is one probe at a time.
             former_deadline, former_session = self._deadline, self._alive_session
             if answer is not None:
                 self._alive_session = answer.session_id
@@ -195,6 +201,7 @@ class SessionLease:
                 self._last_answer = sent
                 if answer.exists:
                     self._proven = sent
+                    self._deadline = lease_deadline(sent, self._registration.session_timeout)
             self._outstanding.clear()
             if self.holds() and (self._clock() >= former_deadline or self._alive_session != former_session):
                 self.watch.look(was_lapsed=True)

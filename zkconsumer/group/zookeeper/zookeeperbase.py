@@ -136,6 +136,7 @@ class ZooKeeperBase(ABC):
 
     def connection_changed(self) -> None:
         """Called on kazoo's thread when the connection came back or the session was lost; never blocks."""
+        self._lease.connected()
         self._signal.raise_flag()
 
     def cluster_changed(self) -> None:

@@ -149,7 +149,7 @@ class BrokerOffsets:
             answer = self.client.ask_any(partial(ask_for_catalog, topics=topics))
         except ZkConsumerError as error:
             return BrokersAnswer(set(), (str(error),), error)
-        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in sorted(answer.undescribed))
+        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in sorted(answer.undescribed & set(topics)))
         problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if reasons else ()
         described = answer.snapshot.describe_topics(topics)
         return BrokersAnswer(

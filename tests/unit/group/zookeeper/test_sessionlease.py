@@ -82,8 +82,20 @@ def test_a_server_that_grants_less_shortens_the_lease_at_once(holder):
     holder.round(7)
     assert holder.lease.remaining() == pytest.approx(LEASE_S - INTERVAL_S)
     holder.session.negotiated_timeout = 4.0
+    holder.lease.connected()
     assert holder.lease.remaining() == pytest.approx(0.8 * 4.0 - INTERVAL_S)
     holder.time += 0.8 * 4.0
+    assert not holder.lease.holds()
+
+
+def test_a_server_that_grants_more_does_not_extend_the_lease(holder):
+    """The session may have expired: 3. it ends on the servers; 4. another server makes a new one of 40 s."""
+    holder.round(7)
+    holder.session.negotiated_timeout = 4.0
+    holder.lease.connected()
+    holder.time += 0.8 * 4.0
+    holder.session.negotiated_timeout, holder.session.session_id = 40.0, 8
+    holder.lease.connected()
     assert not holder.lease.holds()
 
 
