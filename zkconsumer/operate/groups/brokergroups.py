@@ -212,7 +212,7 @@ class BrokerGroups:
         client, problems = self.asked.client, []
         self.asked.begin_round()
         self._has_begun = True
-        metadata = client.metadata([OFFSETS_TOPIC])
+        metadata = client.metadata([OFFSETS_TOPIC] if self.asked.has_offsets_topic() else ())
         brokers = metadata.brokers.values()
         # 1. A broker ends; 2. it is not in the metadata any more; 3. no broker lists the groups that it coordinated.
         if missing := sorted(metadata.leaderless):

@@ -7,17 +7,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from zkconsumer.cluster.brokercatalog import ask_for_catalog
+from zkconsumer.cluster.brokercatalog import CatalogAnswer, ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
-from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
-from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, metadata_version
+from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.describegroups import list_groups
+from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.listoffsetsmessages import Offsets
+from zkconsumer.wire.metadatamessages import TOPIC_ID_VERSIONS
 from zkconsumer.wire.rules.retrypolicy import is_answer
 
 if TYPE_CHECKING:
@@ -99,6 +102,7 @@ class BrokerOffsets:
     ) -> None:
         self._coordinator_attempts = coordinator_attempts
         self._coordinators: dict[str, OffsetCoordinator] = {}
+        self._knows_offsets_topic = False
         self.client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
         self.begin_round()
 
@@ -149,7 +153,8 @@ class BrokerOffsets:
             answer = self.client.ask_any(partial(ask_for_catalog, topics=topics))
         except ZkConsumerError as error:
             return BrokersAnswer(set(), (str(error),), error)
-        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in sorted(answer.undescribed & set(topics)))
+        refused = sorted(answer.undescribed & set(topics))
+        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in refused)
         problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if reasons else ()
         described = answer.snapshot.describe_topics(topics)
         return BrokersAnswer(
@@ -157,14 +162,28 @@ class BrokerOffsets:
         )
 
     def has_offsets_topic(self) -> bool:
-        """True if there is a topic of offsets, or may be: a broker that is asked for a coordinator would create it.
+        """True if there is a topic of offsets, or may be. The question creates none.
 
         Raises:
             ZkConsumerError: no broker answers.
         """
-        # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
-        failed = self.client.metadata([OFFSETS_TOPIC]).failed_topics
-        return all(code not in NO_SUCH_TOPIC for code in failed.values())
+        if not self._knows_offsets_topic:
+            answer = self.client.ask_any(_ask_for_offsets_topic)
+            # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
+            is_named = OFFSETS_TOPIC in (answer.snapshot.described.keys() | answer.undescribed)
+            self._knows_offsets_topic = is_named or (
+                answer.snapshot.asked_for is None and any(map(self._coordinates, answer.snapshot.brokers))
+            )
+        return self._knows_offsets_topic
+
+    def _coordinates(self, broker: Broker) -> bool:
+        """True if a broker has groups, or does not say so because of a missing permission."""
+        try:
+            return bool(self.client.ask(broker, list_groups))
+        except (BrokerUnavailable, NoCommonVersion):
+            return False
+        except ZkConsumerError:
+            return True
 
     def committed(
         self, groups: Mapping[str, Collection[TopicPartition] | None], *, with_others: bool = False
@@ -228,6 +247,15 @@ class BrokerOffsets:
     def close(self) -> None:
         """Close all connections. Idempotent."""
         self.client.close()
+
+
+def _ask_for_offsets_topic(connection: BrokerConnection) -> CatalogAnswer:
+    """Ask about the topic of offsets; brokers before 2.8, which create it when it is named, about all topics.
+
+    These leave out a topic that may not be described.
+    """
+    creates_none = metadata_version(connection) >= TOPIC_ID_VERSIONS[0]
+    return ask_for_catalog(connection, [OFFSETS_TOPIC] if creates_none else None)
 
 
 def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartition, int | None]]:

@@ -38,6 +38,7 @@ def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinate
     with BrokerGroups(config) as groups:
         groups.asked.client.close()
         groups.asked.client = client
+        groups.asked.has_offsets_topic = lambda: True
         client.close = lambda: None
         client.listed = {1: ["a"], 2: ["b", "c"]}
         assert (groups.names(), groups.unlisted) == (["a", "b", "c"], ())
@@ -57,6 +58,7 @@ def test_brokers_that_coordinate_no_groups_are_told_from_those_that_do_not_answe
     with BrokerGroups(config) as groups:
         groups.asked.client.close()
         groups.asked.client = client
+        groups.asked.has_offsets_topic = lambda: True
         client.close = lambda: None
         client.listed = {1: old, 2: old}
         with pytest.raises(NoCommonVersion):

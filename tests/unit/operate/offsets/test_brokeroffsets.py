@@ -105,6 +105,16 @@ def test_the_question_which_topics_exist_creates_none(stub):
     assert stub.described == [None]
 
 
+def test_brokers_before_2_8_are_not_asked_by_name_for_the_topic_of_offsets(stub):
+    """They would create it."""
+    stub.versions[MetadataRequest.API_KEY] = 7
+    assert not asked(lambda offsets: offsets.has_offsets_topic(), stub.broker)
+    assert stub.described == [None]
+    stub.versions[MetadataRequest.API_KEY] = 10
+    assert not asked(lambda offsets: offsets.has_offsets_topic(), stub.broker)
+    assert stub.described == [None, frozenset({"__consumer_offsets"})]
+
+
 def test_offsets_of_groups_come_with_the_metadata_of_their_commits(stub):
     stub.coordinator, stub.committed[P[0]] = stub.broker, 8
     found = asked(lambda offsets: offsets.committed({"g": P[:2], "h": []}), stub.broker)
