@@ -1,5 +1,6 @@
 """Every request of the consumer, to brokers of every release, in the versions that these support."""
 
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,9 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import CoordinatorMoved, ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, list_offsets
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.epochendmessages import EpochEnd, EpochQuestion, epoch_ends
@@ -69,6 +72,16 @@ def when_coordinated(question):
 
     eventually(answered)
     return answers[0]
+
+
+def test_the_question_for_the_topic_of_offsets_does_not_create_it(broker):
+    """The first test of a broker, which has no such topic yet: those before 2.8 create it when it is named."""
+    servers = broker.sandbox.bootstrap_servers
+    config = ConsumerConfig(group_id="unused", zookeeper_connect="unused:1", bootstrap_servers=servers)
+    existed = OFFSETS_TOPIC in BrokerCatalog(config).read(None).described
+    with closing(BrokerOffsets(config, lambda: brokers_of(servers))) as offsets:
+        assert offsets.has_offsets_topic() == existed
+    assert (OFFSETS_TOPIC in BrokerCatalog(config).read(None).described) == existed
 
 
 def test_the_newest_common_version_of_fetch(broker, connection):
