@@ -29,8 +29,8 @@ class GroupSharing:
     def await_admission(self) -> ClusterView:
         """The state of the group, as soon as the query may join it.
 
-        A member that was killed stays in the group for its session timeout, so it is waited for: for its own where it
-        has written it, since servers have a least and a longest session, else for this query's.
+        A member that was killed stays in the group for its session timeout, so it is waited for: for the longest of
+        this query's, what the servers grant now, and what the member has written; brokers report none of the last two.
 
         Raises:
             UsageError: the query does not share the group, but the group has live members; or one of the live members

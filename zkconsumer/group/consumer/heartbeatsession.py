@@ -151,7 +151,7 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         if not means.ends:
             raise error
         with self.membership.changing() as member:
-            removed = member.refused(keeps_id=means.keeps_id, stopped=self._why_stopped(answer.code))
+            removed = member.refused(keeps_id=means.keeps_id, stopped=self._why_stopped(answer.code) and error)
         if removed:
             self._contact.removed(beat.member, answer.code)
 

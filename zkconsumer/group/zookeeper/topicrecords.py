@@ -172,7 +172,7 @@ class TopicRecords:
                 writes.append(write)
         if self._fence is None:
             return origins
-        # One that was written since it was read was written by another member, for the same topic.
+        # One that was written since it was read was written by another member, or a tool, for the same topic.
         for refusal in self._session.try_transact(self._fence(), writes).refused.values():
             self._report(refusal)
         return origins
