@@ -151,18 +151,22 @@ def duplicates(ledger: Ledger) -> tuple[Duplicate, ...]:
     repeated = []
     for partition, deliveries in ledger.deliveries.items():
         before: dict[tuple[int, int], Delivered] = {}
+        since: dict[tuple[int, int], float] = {}
         for delivery in deliveries:
             place = (delivery.offset, delivery.number)
+            known_at = since.setdefault(place, delivery.at)
             if (first := before.get(place)) is not None:
-                repeated.append(Duplicate(first, delivery, _started_after(ledger, partition, delivery)))
+                was_committed = _started_after(ledger, partition, delivery, known_at)
+                repeated.append(Duplicate(first, delivery, was_committed))
             before[place] = delivery
     return tuple(repeated)
 
 
-def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> bool:
+def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivered, since: float) -> bool:
     """True if the stored offset was after a record when its deliverer became the owner, or asked if that is unknown.
 
-    A member that delivers too late began to read before: that is an overlap.
+    A member that delivers too late began to read before: that is an overlap. What was stored before the record was
+    delivered for the first time, at ``since``, is an offset of an earlier topic of the name.
     """
     tenures = [
         candidate
@@ -171,6 +175,8 @@ def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivere
     ]
     tenure, stored = tenures[-1] if tenures else None, 0
     for commit in ledger.commits.get(partition, ()):
+        if commit.at + SLACK_S < since:
+            continue
         if tenure is not None and commit.mzxid:
             counts = commit.mzxid < tenure.claim.zxid
         else:

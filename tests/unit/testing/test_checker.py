@@ -96,6 +96,14 @@ def test_a_duplicate_of_a_committed_record_is_an_error(strip):
     assert "although it was committed" in findings.errors()[0]
 
 
+def test_an_offset_of_an_earlier_topic_commits_no_record_of_the_present_one():
+    """1. Offset 500 is stored; 2. the topic is created again; 3. A delivers record 4, and is killed; 4. B does."""
+    former = committed(500, A, 2, 0.5)
+    records = [one for one in run() if not isinstance(one, Committed)]
+    findings = check(Ledger([former, *records, delivered(4, B, 7.5)]))
+    assert [one.was_committed for one in findings.duplicates] == [False]
+
+
 def test_a_record_that_was_appended_twice_is_no_duplicate():
     again = replace(delivered(9, B, 18.0), offset=10)
     assert found([*run(), again]) == {}
