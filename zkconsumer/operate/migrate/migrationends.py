@@ -73,7 +73,7 @@ class _EndReader(Protocol):
         """The offsets of partitions, and whether they may be written; ``own`` are those that a mirror has written."""
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
-        """See :meth:`MigrationEnds.offsets_of_source`."""
+        """See :meth:`MigrationEnds.offsets_of_target`."""
 
 
 class _GroupInZooKeeper:
@@ -283,19 +283,17 @@ class MigrationEnds:
         """The target alone, with its conditions, such as that it has no members; raises as :meth:`observe`."""
         return self._target.as_target(partitions)
 
-    def offsets_of_source(
-        self, partitions: Collection[TopicPartition], *, with_others: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The source's offsets now, by partition; those without one are absent.
-
-        ``with_others`` adds those of all other partitions, which brokers before 0.10.2 do not list.
-        """
-        return self._source.offsets(partitions, with_others=with_others)
+    def offsets_of_source(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The source's offsets now, by partition; those without one are absent."""
+        return self._source.offsets(partitions, with_others=False)
 
     def offsets_of_target(
         self, partitions: Collection[TopicPartition], *, with_others: bool = False
     ) -> dict[TopicPartition, int]:
-        """The target's offsets now, as :meth:`offsets_of_source`."""
+        """The target's offsets now, as :meth:`offsets_of_source`.
+
+        ``with_others`` adds those of all other partitions, which brokers before 0.10.2 do not list.
+        """
         return self._target.offsets(partitions, with_others=with_others)
 
 
