@@ -14,6 +14,7 @@ from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, offsets_of
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -53,6 +54,7 @@ class SeenEnd:
         warnings: what the operator should know.
         outdated: partitions whose offset was stored for an earlier topic of the same name.
         certain: those whose offset was certainly stored for the topic that exists; of a target.
+        before_topic: see :func:`.before_their_topics`.
     """
 
     topics: set[str]
@@ -61,6 +63,7 @@ class SeenEnd:
     warnings: tuple[str, ...] = ()
     outdated: frozenset[TopicPartition] = frozenset()
     certain: frozenset[TopicPartition] = frozenset()
+    before_topic: frozenset[TopicPartition] = frozenset()
 
 
 class _EndReader(Protocol):
@@ -233,6 +236,7 @@ class MigrationEnds:
             warnings.append(
                 f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
             )
+        warnings += describe_before((source.before_topic & existing) - outdated)
         if copies := sorted((outdated & target.offsets.keys()) - target.certain):
             warnings.append(
                 f"offsets of {self.target} may be copies of such offsets, and are not used either: {name_some(copies)}"
@@ -303,11 +307,11 @@ def _of_topics(
     group: str | None,
     topics: Collection[str],
     marks: Mapping[TopicPartition, Mark | None],
-) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """See ``outdated`` and ``certain`` of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
+) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition], frozenset[TopicPartition]]:
+    """The last three attributes of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
     identities = topic_identities(session, cluster, topics)
     judged = (judge(session, group, identities, marks) for judge in (outdated_offsets, certain_offsets))
-    return next(judged), next(judged)
+    return next(judged), next(judged), before_their_topics(identities, marks)
 
 
 def _those(
