@@ -82,6 +82,17 @@ def test_offsets_of_earlier_topics_in_kafka_are_none(offset_group, topic, survey
     assert (found.facts.missing, "kafka-ahead" in codes(found)) == ([TopicPartition(topic, 1)], False)
 
 
+def test_offsets_before_their_topic_are_a_warning(group_nodes, unique_name, filled_topic, surveyed):
+    """The group has no record of the topic, since JVM members alone have committed."""
+    for partition in range(2):
+        group_nodes.commit(f"{unique_name}-t0", partition, 4)
+    topic = filled_topic(10)
+    group_nodes.commit(topic, 1, 10)
+    found = surveyed(group_nodes.name)
+    (warning,) = [one.text for one in found.findings if one.code == "before-topic"]
+    assert (found.verdict, warning.partition(" were ")[0]) == (SurveyVerdict.READY, f"offsets of {topic}-0")
+
+
 def test_a_group_that_lives_in_kafka_is_found(offset_group, topic, surveyed, sandbox):
     from confluent_kafka import Consumer
 

@@ -14,7 +14,6 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate import mirror as tools_mirror
 from zkconsumer.operate.migrate import rollback as migrationrollback
 from zkconsumer.operate.migrate import run as migrationrun
-from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules import migrationplan
 from zkconsumer.operate.migrate.rules import mirrorplan as core_mirror
 from zkconsumer.operate.migrate.rules import waysback as migrationback
@@ -57,13 +56,12 @@ def decides_what_only_the_target_knows(monkeypatch):
 
 
 def mirrors_topics_of_the_plan_only(monkeypatch):
-    of_source = MigrationEnds.offsets_of_source
+    counting = tools_mirror._counting_in_kafka
 
-    def of_these(self, partitions, *, with_others=False):
-        del with_others
-        return of_source(self, partitions)
+    def of_these(ends, group, planned):
+        return {p: offset for p, offset in counting(ends, group, planned).items() if p in planned}
 
-    monkeypatch.setattr(MigrationEnds, "offsets_of_source", of_these)
+    monkeypatch.setattr(tools_mirror, "_counting_in_kafka", of_these)
 
 
 def rolls_back_although_consumers_run_on_a_new_topic(monkeypatch):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupoptions import warn
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
@@ -67,6 +68,7 @@ def export(
         click.echo(text, nl=False)
     else:
         write_whole(output, text)
+    warn(exported.warnings)
     for problem in problems:
         click.echo(escaped(f"not exported: {problem}"), err=True)
     if problems:

@@ -57,6 +57,7 @@ class DualOffsetStore:
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""
+        self._zookeeper.consume(topics)
         self._kafka.consume(topics)
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:

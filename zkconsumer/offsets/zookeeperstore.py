@@ -19,7 +19,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     changed_offsets,
     written_by_others,
 )
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
 from zkconsumer.zookeeper.fencedtransaction import Kind, Operation, Outcome
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -56,6 +56,7 @@ class ZooKeeperOffsetStore:
         self._fence = fence
         self._stamps = None if stamp is None else QueryStamps(session, self._paths, stamp)
         self._known: dict[TopicPartition, KnownOffset] = {}
+        self._of_earlier_topics: frozenset[TopicPartition] = frozenset()
         self._written = 0
 
     def fetch(
@@ -110,8 +111,12 @@ class ZooKeeperOffsetStore:
         that were read: no other member writes those while this member owns them. If another client did, that is
         logged, and our offset stays, as with the JVM consumer; an error would stop commits of 500 partitions for one.
         """
-        # Not compared with what an unanswered write may have replaced.
-        certain = {p: known.offset for p, known in self._known.items() if known.version is not None}
+        # Not compared with what an unanswered write may have replaced, nor with what the next member would ignore.
+        certain = {
+            p: known.offset
+            for p, known in self._known.items()
+            if known.version is not None and p not in self._of_earlier_topics
+        }
         todo = changed_offsets(offsets, certain)
         done = offsets.keys() - todo.keys()
         kinds: dict[TopicPartition, Kind] = {p: "create" if self._is_missing(p) else "set" for p in todo}
@@ -119,6 +124,7 @@ class ZooKeeperOffsetStore:
             outcomes = self._write({p: (kinds[p], offset) for p, offset in todo.items()})
             written = {p for p, outcome in outcomes.items() if outcome == "done"}
             self._written += len(written)
+            self._of_earlier_topics -= written
             done |= written
             todo = {p: offset for p, offset in todo.items() if outcomes[p] not in ("done", "refused")}
             if not todo:
@@ -138,7 +144,8 @@ class ZooKeeperOffsetStore:
         return known is not None and known.version == NO_NODE
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
-        """See :meth:`.OffsetStore.consume`: a znode's mzxid shows it."""
+        """See :meth:`.OffsetStore.consume`: a znode's mzxid shows it, so that an equal offset is written again."""
+        self._of_earlier_topics |= of_earlier_topics(topics, {p: known.mzxid for p, known in self._known.items()})
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`.OffsetStore.invalidate`."""

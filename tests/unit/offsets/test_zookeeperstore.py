@@ -4,8 +4,9 @@ import pytest
 
 from tests.fixtures.znodes import ZnodesInMemory
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.model import Stamp, TopicPartition
+from zkconsumer.model import Stamp, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -73,6 +74,19 @@ def test_only_changed_offsets_are_written(store, stored, znodes):
     store.commit({T0: 5, T1: 7})
     assert len(znodes.transactions) == 1
     assert store.commits() == {"zookeeper": 1}
+
+
+@pytest.mark.parametrize("after", [0, 1 << 63], ids=["created", "record replaced by this member"])
+def test_an_offset_of_an_earlier_topic_is_written_once_again(store, stored, znodes, after):
+    stored({T0: b"5", U0: b"5"})
+    store.fetch([T0, U0])
+    created = after or znodes.nodes[path_of(T0)].mzxid + 1
+    znodes.write("/brokers/topics/t", b"")
+    store.consume({"t": TopicOrigin(TopicIdentity("new", created), created), "u": TopicOrigin(TopicIdentity("u", 1))})
+    for _ in range(2):
+        assert store.commit({T0: 5, U0: 5}) == {T0, U0}
+    assert [[operation.path for operation in written] for written in znodes.transactions] == [[path_of(T0)]]
+    assert znodes.nodes[path_of(T0)].mzxid >= created or after, "the next member does not ignore it"
 
 
 def test_an_offset_of_zero_is_written_where_there_is_none(store, stored):

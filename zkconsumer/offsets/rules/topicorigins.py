@@ -6,10 +6,10 @@ A group has one znode for each topic that its zkconsumer members have consumed, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
 from zkconsumer.zookeeper.rules.znodes import parse_json
@@ -56,6 +56,28 @@ def of_earlier_topics(
         marks: of the stored offsets.
     """
     return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_older(mark))
+
+
+def before_their_topics(
+    identities: Mapping[str, TopicIdentity], marks: Mapping[TopicPartition, Mark | None]
+) -> frozenset[TopicPartition]:
+    """The partitions whose offset znode was written before the znode of the topic that exists was created.
+
+    Where the group has no record of the topic, that is a sign of an earlier topic, and no proof: an ensemble that was
+    filled by copying has both in any order.
+    """
+    created = {topic: TopicOrigin(identity, identity.czxid) for topic, identity in identities.items()}
+    return of_earlier_topics(created, marks)
+
+
+def describe_before(partitions: Collection[TopicPartition]) -> tuple[str, ...]:
+    """What operators should know of :func:`before_their_topics`; empty without any."""
+    text = (
+        f"offsets of {name_some(sorted(partitions))} were stored before the topic was created, so they are of an "
+        "earlier topic of that name, unless ZooKeeper was filled by copying or restored; they are used all the same, "
+        "and consumers skip the records before them: where that is wrong, reset them first (`zkconsumer offsets reset`)"
+    )
+    return (text,) if partitions else ()
 
 
 class TopicRecord(NamedTuple):

@@ -13,6 +13,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused, n
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
@@ -253,7 +254,8 @@ def plan_rename(
             "topics of that name, which the new offsets would not show; reset them first (`zkconsumer offsets reset`)"
         )
     target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
-    made = plan_offsets(session, cluster, Guards(session), target)
+    guards = Guards(session, warnings=[*describe_before(before_their_topics(identities, marks))])
+    made = plan_offsets(session, cluster, guards, target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
     creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)
     return WritePlan(f"rename {source} to {destination}", (creation, deletion))

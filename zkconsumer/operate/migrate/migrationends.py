@@ -14,6 +14,7 @@ from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, offsets_of
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -53,6 +54,7 @@ class SeenEnd:
         warnings: what the operator should know.
         outdated: partitions whose offset was stored for an earlier topic of the same name.
         certain: those whose offset was certainly stored for the topic that exists; of a target.
+        before_topic: see :func:`.before_their_topics`.
     """
 
     topics: set[str]
@@ -61,6 +63,7 @@ class SeenEnd:
     warnings: tuple[str, ...] = ()
     outdated: frozenset[TopicPartition] = frozenset()
     certain: frozenset[TopicPartition] = frozenset()
+    before_topic: frozenset[TopicPartition] = frozenset()
 
 
 class _EndReader(Protocol):
@@ -73,7 +76,7 @@ class _EndReader(Protocol):
         """The offsets of partitions, and whether they may be written; ``own`` are those that a mirror has written."""
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
-        """See :meth:`MigrationEnds.offsets_of_source`."""
+        """See :meth:`MigrationEnds.offsets_of_target`."""
 
 
 class _GroupInZooKeeper:
@@ -233,6 +236,7 @@ class MigrationEnds:
             warnings.append(
                 f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
             )
+        warnings += describe_before((source.before_topic & existing) - outdated)
         if copies := sorted((outdated & target.offsets.keys()) - target.certain):
             warnings.append(
                 f"offsets of {self.target} may be copies of such offsets, and are not used either: {name_some(copies)}"
@@ -283,19 +287,17 @@ class MigrationEnds:
         """The target alone, with its conditions, such as that it has no members; raises as :meth:`observe`."""
         return self._target.as_target(partitions)
 
-    def offsets_of_source(
-        self, partitions: Collection[TopicPartition], *, with_others: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The source's offsets now, by partition; those without one are absent.
-
-        ``with_others`` adds those of all other partitions, which brokers before 0.10.2 do not list.
-        """
-        return self._source.offsets(partitions, with_others=with_others)
+    def offsets_of_source(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The source's offsets now, by partition; those without one are absent."""
+        return self._source.offsets(partitions, with_others=False)
 
     def offsets_of_target(
         self, partitions: Collection[TopicPartition], *, with_others: bool = False
     ) -> dict[TopicPartition, int]:
-        """The target's offsets now, as :meth:`offsets_of_source`."""
+        """The target's offsets now, as :meth:`offsets_of_source`.
+
+        ``with_others`` adds those of all other partitions, which brokers before 0.10.2 do not list.
+        """
         return self._target.offsets(partitions, with_others=with_others)
 
 
@@ -305,11 +307,11 @@ def _of_topics(
     group: str | None,
     topics: Collection[str],
     marks: Mapping[TopicPartition, Mark | None],
-) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """See ``outdated`` and ``certain`` of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
+) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition], frozenset[TopicPartition]]:
+    """The last three attributes of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
     identities = topic_identities(session, cluster, topics)
     judged = (judge(session, group, identities, marks) for judge in (outdated_offsets, certain_offsets))
-    return next(judged), next(judged)
+    return next(judged), next(judged), before_their_topics(identities, marks)
 
 
 def _those(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import offsets_of
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan
@@ -41,7 +42,13 @@ from zkconsumer.operate.offsets.snapshot import (
     partition_of,
     snapshot_of_plan,
 )
-from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, offset_changes
+from zkconsumer.operate.offsets.writeplan import (
+    GroupPlan,
+    WritePlan,
+    offset_changes,
+    outdated_offsets,
+    topic_identities,
+)
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode, mark_verdict
 from zkconsumer.zookeeper.session import ZkSession
@@ -75,6 +82,20 @@ def mirrored(file: SnapshotFile) -> Mirrored:
                 states = (change.after,) if file.state is WriteState.COMPLETE else (change.before, change.after)
                 known[partition] = frozenset(stored_offset(change.path, state) for state in states)
     return known
+
+
+def _counting_in_kafka(
+    ends: MigrationEnds, group: str, planned: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offsets of all topics, since consumers may have begun with new ones, without those of earlier topics.
+
+    A copy would be newer than the topic, and count: 1. the topic is created again; 2. a commit of the earlier one
+    arrives late, and members ignore it; 3. it is copied; 4. the old consumers begin there.
+    """
+    stored = ends.cluster.committed_known(group, planned)
+    identities = topic_identities(ends.session, ends.cluster, {partition.topic for partition in stored})
+    outdated = outdated_offsets(ends.session, None, identities, {p: one.mark for p, one in stored.items()})
+    return {p: offset for p, offset in offsets_of(stored).items() if p not in outdated}
 
 
 def _is_marked_as_done(session: ZkSession, group: str) -> Guard:
@@ -127,7 +148,7 @@ class Mirror:
     def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
         """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
         planned = [row.partition for row in self._plan.partitions]
-        in_kafka = ends.offsets_of_source(planned, with_others=True)  # consumers may have begun with new topics
+        in_kafka = _counting_in_kafka(ends, self._plan.target.group, planned)
         existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
         target = ends.observe_target(existing)

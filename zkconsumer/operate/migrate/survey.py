@@ -11,6 +11,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.offsets.rules.topicorigins import before_their_topics
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
@@ -105,7 +106,9 @@ def _facts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(znodes, kept, surroundings, outdated, certain),
+        partitions=_partitions(
+            znodes, kept, surroundings, outdated, before_their_topics(identities, marks) - outdated, certain
+        ),
         newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
@@ -169,6 +172,7 @@ def _partitions(
     in_kafka: Mapping[TopicPartition, int],
     surroundings: _Surroundings,
     outdated: Collection[TopicPartition],
+    before_topic: Collection[TopicPartition],
     certain: Collection[TopicPartition],
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
@@ -182,6 +186,7 @@ def _partitions(
             surroundings.logs.get(partition),
             is_known=partition not in znodes.unreadable,
             is_outdated=partition in outdated,
+            is_before_topic=partition in before_topic,
             is_certain_in_kafka=partition in certain,
         )
         for partition in sorted(existing.union(znodes.partitions))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import topic_id_of
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.observedgroup import unread_groups
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
@@ -29,10 +30,12 @@ class Export:
         offsets: by group, topic and partition.
         problems: groups and znodes that hold no offset, or may not be read, and offsets of earlier topics of the same
             name, which members ignore; they are not in the export, one sentence each.
+        warnings: what the operator should know of those that are in the export, one sentence each.
     """
 
     offsets: tuple[GroupOffset, ...]
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Export:
@@ -57,7 +60,8 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
         problems += group.problems
         marks = {p: one.mark for p, one in group.offsets.items() if topic_id_of(one.mark) is not None}
         offsets = {p: one.offset for p, one in sorted(group.offsets.items()) if one.offset is not None}
-        rows += _current(name, offsets, _outdated(session, group_reader, None, marks), problems)
+        outdated = outdated_offsets(session, None, _identities(group_reader, marks), marks)
+        rows += _current(name, offsets, outdated, problems)
     return Export(tuple(rows), tuple(problems))
 
 
@@ -84,6 +88,7 @@ def export_offsets(
     group_reader = open_group_reader(session, config, without_brokers=True)
     rows: list[GroupOffset] = []
     problems: list[str] = []
+    warnings: list[str] = []
     failures: dict[str, ZkConsumerError] = {}
     names = sorted(set(groups)) or group_reader.groups()
     for number, group in enumerate(names):
@@ -93,7 +98,8 @@ def export_offsets(
             if not stored.nodes and groups and not group_reader.group_exists(group):
                 raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
             marks = {partition: node.mzxid for partition, node in stored.nodes.items()}
-            outdated = _outdated(session, group_reader, group, marks)
+            identities = _identities(group_reader, marks)
+            outdated = outdated_offsets(session, group, identities, marks)
         except (GroupMissing, ZooKeeperRefused) as error:
             failures[group] = error
             continue
@@ -104,18 +110,16 @@ def export_offsets(
             f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
         )
         rows += _current(group, offsets, outdated, problems)
+        before = before_their_topics(identities, marks) & offsets.keys() - outdated
+        warnings += (f"group {group}: {text}" for text in describe_before(before))
     found = [group for group in names if group not in failures]
-    return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems))
+    return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems), tuple(warnings))
 
 
-def _outdated(
-    session: ZkSession, group_reader: GroupReader, group: str | None, marks: Mapping[TopicPartition, Mark | None]
-) -> frozenset[TopicPartition]:
-    """See :func:`outdated_offsets`."""
-    if not marks:
-        return frozenset()
-    described = group_reader.describe_topics(sorted({partition.topic for partition in marks}))
-    return outdated_offsets(session, group, {topic: one.identity for topic, one in described.items()}, marks)
+def _identities(group_reader: GroupReader, partitions: Iterable[TopicPartition]) -> dict[str, TopicIdentity]:
+    topics = sorted({partition.topic for partition in partitions})
+    described = group_reader.describe_topics(topics) if topics else {}
+    return {topic: one.identity for topic, one in described.items()}
 
 
 def _current(

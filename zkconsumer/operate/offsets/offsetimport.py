@@ -9,6 +9,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
@@ -166,7 +167,8 @@ def plan_copy(
         )
     marks = {partition: one.mark for partition, one in stored.items()}
     in_zookeeper = None if session.is_absent else source
-    if outdated := outdated_offsets(session, in_zookeeper, topic_identities(session, cluster, existing), marks):
+    identities = topic_identities(session, cluster, existing)
+    if outdated := outdated_offsets(session, in_zookeeper, identities, marks):
         raise WriteRefused(
             f"offsets of group {source} were stored for earlier topics of that name, so nothing is copied: "
             f"{name_some(sorted(outdated))}; reset those of group {destination} (`zkconsumer offsets reset`), and name "
@@ -182,6 +184,7 @@ def plan_copy(
     of_source = Guards(session)
     if not session.is_absent:
         of_source.warn_of_mark(source)
+    of_source.warnings += describe_before(before_their_topics(identities, marks))
     return WritePlan(f"copy {source} to {destination}", (plan,), live, remarks=tuple(of_source.warnings))
 
 

@@ -305,7 +305,9 @@ def _kafka(
             wanted = logs.nearest(offset.partition, wanted)
         if stored.offset not in (offset.before, offset.after, wanted):
             foreign.append(name_in_kafka(offset.partition))
-        if stored.offset != wanted or (how.commits_again and wanted is not None):
+        # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
+        is_left = how.complete and stored.mark == offset.former not in ("", offset.metadata)
+        if stored.offset != wanted or is_left or (how.commits_again and wanted is not None):
             metadata = offset.metadata if how.commits_again else _fresh(offset, how, logs)
             changes.append(KafkaChange(offset.partition, stored.offset, wanted, metadata, str(stored.mark or "")))
     if any(offset.after is None for offset in changes) and not cluster.can_delete(change.group):

@@ -97,6 +97,8 @@ def choose_starts(
         offset = read if read.offset == usable_offset(read.offset) else NO_OFFSET
         if partition.topic in recreated:
             choices[partition] = Choice(EARLIEST, Reason.RECREATED)
+        elif partition in finished.spans and partition in outdated and offset.offset is not None:
+            choices[partition] = Choice(finished.spans[partition].until, Reason.OLDER_THAN_TOPIC)
         elif partition in finished.spans:
             choices[partition] = _after_a_batch(offset, partition, finished)
         else:

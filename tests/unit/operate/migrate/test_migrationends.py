@@ -103,6 +103,16 @@ def test_a_copy_of_an_offset_is_written_again_by_a_run_that_is_resumed(recreated
     assert recreated.verified()
 
 
+def test_offsets_before_their_topic_are_reported_where_no_record_proves_it(servers):
+    """1. JVM members commit; 2. the topic is created again: no record of the group shows it."""
+    servers.store(OFFSETS)
+    servers.create_topic_again(is_recorded=False)
+    servers.begin(*TO_KAFKA, {PARTITIONS[0]: 10})
+    (warning,) = servers.plan.warnings
+    assert warning.startswith("offsets of t-1, t-2, t-3, t-4 were stored before the topic was created")
+    assert servers.plan.refusals == ()
+
+
 def test_a_late_commit_to_kafka_of_an_earlier_topic_is_not_kept(servers):
     """ZooKeeper has no offset of it."""
     servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0],"1":[0]}}')

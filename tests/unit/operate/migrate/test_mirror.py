@@ -8,6 +8,7 @@ from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate.mirror import CopyReport, Mirror, run_mirror
 from zkconsumer.operate.offsets import offsetwrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -62,6 +63,15 @@ def test_topics_that_began_after_the_plan_are_copied(migrated):
     assert migrated.stored() == {**MOVED, NEW: 7}
     migrated.brokers.store("g", {**MOVED, NEW: 8})
     assert copy(migrated).copied == {NEW: 8}
+
+
+def test_an_offset_in_kafka_of_an_earlier_topic_is_not_copied(migrated):
+    """New consumers ignore it; its copy would be newer than the topic, so old consumers would begin there."""
+    topic = b'{"version":3,"topic_id":"new","partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}'
+    migrated.write("/brokers/topics/t", topic)
+    late = {PARTITIONS[1]: StoredOffset(50, "zkconsumer:late:old"), PARTITIONS[2]: StoredOffset(51, "zkconsumer:x:new")}
+    migrated.brokers.groups["g"] |= late
+    assert copy(migrated).copied == {PARTITIONS[0]: 40, PARTITIONS[2]: 51, PARTITIONS[3]: 41}
 
 
 def test_an_offset_of_such_a_topic_in_zookeeper_ends_the_mirror(migrated):

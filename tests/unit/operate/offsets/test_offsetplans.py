@@ -62,6 +62,7 @@ def test_an_import_replaces_it_with_a_warning(servers, session):
 
 
 def test_a_group_that_a_typo_would_create_is_named(servers, session):
+    servers.store(OFFSETS)
     file = parse_offsets("f", b"/consumers/gg/offsets/t/1:7\n", None)
     for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
         assert plan.warnings == ("group gg does not exist, and is created",)
@@ -127,6 +128,18 @@ def test_offsets_of_an_earlier_topic_are_not_exported(servers, session):
     assert exported.offsets == (GroupOffset("g", P1, 5),)
     (problem,) = exported.problems
     assert problem == "offsets of group g were stored for earlier topics of that name: t-0, t-2, t-3, t-4"
+
+
+def test_offsets_before_their_topic_are_written_with_a_warning(servers, session):
+    """No record of the group proves that they are of an earlier topic; what is written would hide it."""
+    servers.create_topic_again(is_recorded=False)
+    servers.write("/consumers/g/offsets/t/1", 5)
+    exported = export_offsets(session, servers.brokers.config, ["g"])
+    assert ([row.partition for row in exported.offsets], exported.problems) == (PARTITIONS, ())
+    plans = [plan_copy(session, servers.brokers, "g", "h"), plan_rename(session, servers.brokers, "g", "h")]
+    for warnings in (exported.warnings, *(plan.warnings for plan in plans)):
+        (warning,) = [one for one in warnings if "before the topic" in one]
+        assert "offsets of t-0, t-2, t-3, t-4 were stored before the topic was created" in warning
 
 
 def test_a_negative_offset_is_none(servers, session):

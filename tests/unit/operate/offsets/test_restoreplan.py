@@ -148,6 +148,19 @@ def test_an_offset_in_kafka_names_the_topic_that_it_is_of(servers, session, writ
     assert stored() == (0, "newer")
 
 
+def test_an_offset_in_kafka_that_equals_one_of_an_earlier_topic_is_written(servers, session, write):
+    """1. A tool has written its snapshot; 2. it is killed; 3. what it would have written is completed."""
+    former = {P0: StoredOffset(100, "zkconsumer:x:old")}
+    servers.brokers.groups["g"] = dict(former)
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="kafka"))
+    servers.brokers.groups["g"] = dict(former)
+    write(plan_restore(session, servers.brokers, reset, complete=True))
+    one = servers.brokers.groups["g"][P0]
+    assert (one.offset, topic_id_of(one.mark)) == (100, "new")
+    assert plan_restore(session, servers.brokers, reset, complete=True).groups[0].is_empty
+
+
 def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):
     deleted = write(plan_delete(session, servers.brokers, ["g"], None))
     servers.brokers.logs.clear()

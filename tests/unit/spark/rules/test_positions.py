@@ -156,16 +156,20 @@ def test_a_topic_that_was_created_again_starts_at_its_beginning(stored):
 
 
 def test_an_offset_that_the_member_found_to_be_another_topics_is_ignored():
-    """Only where the checkpoint does not decide."""
+    """1. The query reads the topic that was created again; 2. a commit of the earlier one arrives late."""
     chosen = choose_starts(
-        {T0: StoredOffset(7, OURS), T1: StoredOffset(7, OURS)},
+        {T0: StoredOffset(7, OURS), T1: StoredOffset(7, OURS), T2: StoredOffset(None)},
         TOPICS,
-        finished({T0: Span(0, 5)}),
+        finished({T0: Span(0, 5), T2: Span(0, 3)}),
         starting="group",
         reset="largest",
-        outdated={T0, T1},
+        outdated={T0, T1, T2},
     )
-    assert chosen == {T0: Choice(7, Reason.MOVED), T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)}
+    assert chosen == {
+        T0: Choice(5, Reason.OLDER_THAN_TOPIC),
+        T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC),
+        T2: Choice(3, Reason.NOT_STORED),
+    }
 
 
 def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
+from zkconsumer.offsets.rules.topicorigins import describe_before
 from zkconsumer.operate.migrate.rules.migrationplan import choose_new
 from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
@@ -88,6 +89,7 @@ class SurveyedPartition:
         log: the offsets of its log; None if unknown.
         is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
         is_outdated: the offset in ZooKeeper was stored for an earlier topic of this name, so it counts as none.
+        is_before_topic: it was stored before the topic was created, see :func:`.before_their_topics`.
         is_certain_in_kafka: that in Kafka was certainly stored for the topic that exists.
     """
 
@@ -98,6 +100,7 @@ class SurveyedPartition:
     log: LogRange | None = None
     is_known: bool = True
     is_outdated: bool = False
+    is_before_topic: bool = False
     is_certain_in_kafka: bool = False
 
     @property
@@ -267,6 +270,21 @@ def _earlier(facts: SurveyFacts) -> str:
     return f" (those of {name_some(outdated)} were stored for earlier topics of that name)" if outdated else ""
 
 
+def _before_topic(facts: SurveyFacts) -> Iterator[SurveyFinding]:
+    before = [
+        partition.partition
+        for partition in facts.partitions
+        if partition.is_before_topic and partition.exists and partition.planned == usable_offset(partition.in_zookeeper)
+    ]
+    for text in describe_before(before if facts.storage != "kafka" else ()):
+        yield SurveyFinding(
+            Level.WARNING,
+            "before-topic",
+            text,
+            f"zkconsumer offsets reset --group {_quoted(facts)} {_topic_options(before)} --to-earliest",
+        )
+
+
 def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     # If all offsets are in Kafka, nothing is planned.
     existing = [partition for partition in facts.partitions if partition.exists and facts.storage != "kafka"]
@@ -420,6 +438,7 @@ _RULES: Final[Sequence[Callable[[SurveyFacts], Iterator[SurveyFinding]]]] = (
     _layout,
     _problems,
     _unknown,
+    _before_topic,
     _outside,
     _stores,
     _kafka_group,

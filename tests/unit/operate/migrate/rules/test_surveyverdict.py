@@ -152,6 +152,7 @@ def test_what_has_to_be_decided_first_makes_it_not_ready(changes, code):
         ({"retention_minutes": {0: None}}, "retention", "not every broker reports"),
         ({"retention_minutes": {}}, "retention", "not every broker reports"),
         ({"releases": {0: (3, 9), 1: (2, 8)}}, "brokers", "1 has 2.8"),
+        ({"partitions": partitions(is_before_topic=True)}, "before-topic", "offsets of t-0 were stored before"),
         (
             {"partitions": (*GOOD.partitions, SurveyedPartition(TopicPartition("u", 0), False, 5))},
             "no-partition",
