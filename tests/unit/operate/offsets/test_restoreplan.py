@@ -74,7 +74,7 @@ def test_an_offset_that_the_log_no_longer_has_is_refused(servers, session, write
     brokers.logs[P0] = log(50, 100)
     undo = plan_restore(session, brokers, reset)
     assert "offsets of t-0 are outside their logs" in undo.refusals[0]
-    assert restored(undo) == (P0, 100, 10, 90)
+    assert restored(undo) == (P0, 100, 10, 50)
     clamped = plan_restore(session, brokers, reset, outside="clamp")
     assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 50, 50))
     write(clamped)
