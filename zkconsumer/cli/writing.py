@@ -80,7 +80,11 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
     )
-    @click.option("--force-live", is_flag=True, help="Write although members live; their next commit overwrites it.")
+    @click.option(
+        "--force-live",
+        is_flag=True,
+        help="Write although members live; their next commit overwrites it. Brokers accept no such write.",
+    )
     @json_option
     @functools.wraps(function)
     def command(connection: ToolConnection, **options: Any) -> None:
@@ -230,11 +234,13 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
     """
     for warning in report.warnings:
         click.echo(escaped(f"warning: {warning}"), err=True)
+    restore = connection.complete(shlex.join(["zkconsumer", "offsets", "restore", str(report.snapshot)]))
+    is_of_migration = plan.snapshot is not None and plan.snapshot.plan is not None  # `offsets restore` refuses the file
     if report.is_complete:
+        end = "written" if is_of_migration else f"written; `{restore}` undoes it"
         for line in done:
             click.echo(escaped(line))
-        if report.snapshot is None:
-            click.echo("nothing had to be written", err=True)
+        click.echo("nothing had to be written" if report.snapshot is None else escaped(end), err=True)
         return
     for fault in report.faults:
         click.echo(escaped(f"error: {fault}"), err=True)
@@ -243,8 +249,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
         lists.append(("unknown whether written", report.unknown))
     for heading, names in lists:
         click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
-    restore = connection.complete(shlex.join(["zkconsumer", "offsets", "restore", str(report.snapshot)]))
-    if plan.snapshot is not None and plan.snapshot.plan is not None:  # `offsets restore` refuses the file
+    if is_of_migration:
         click.echo(escaped(f"what was written stays: {plan.resume}"), err=True)
     elif report.written or report.unknown:
         click.echo(escaped(f"`{restore}` undoes what was written, with --complete it completes it"), err=True)

@@ -147,6 +147,12 @@ def test_the_command_that_lists_groups_can_be_pasted_where_one_does_not_exist():
     assert "(`zkconsumer groups list --bootstrap-server h:1`), or give --zookeeper" in str(ended.exception)
 
 
+@pytest.mark.parametrize("name", ["describe", "status"])
+def test_a_command_for_all_groups_names_the_option(name):
+    ended = CliRunner().invoke(command, ["groups", name, "--bootstrap-server", "h:1"])
+    assert (ended.exit_code, "give --group, --all, or --config FILE" in ended.output) == (2, True)
+
+
 def test_a_missing_setting_names_its_option():
     with pytest.raises(ConfigError) as refused:
         consumer_config(None, None, ())

@@ -151,7 +151,7 @@ def test_what_live_members_keep_is_not_done(tmp_path):
     assert (ended.exit_code, "Deleted" in ended.stdout, "not written: /b" in ended.stderr) == (3, False, True)
 
 
-def test_the_advice_after_a_fault_is_what_works(tmp_path):
+def test_the_advice_after_a_write_is_what_works(tmp_path):
     """`offsets restore` refuses the file of a migration."""
     of_migration = replace(plan(), snapshot=Snapshot("rollback", "h:1", 1, (), plan="abc"), resume="roll back again")
 
@@ -164,6 +164,9 @@ def test_the_advice_after_a_fault_is_what_works(tmp_path):
     assert advice(plan()).startswith(restore)
     assert advice(plan(), written=(), unknown=("/c",)).startswith(restore)
     assert advice(plan(), written=()) == "not written: /b", "there is nothing to undo"
+    done = WriteReport(tmp_path / "s", ["/a"])
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), done, (), HERE)))
+    assert ended.stderr == f"written; `zkconsumer offsets restore {tmp_path / 's'} --bootstrap-server b:1` undoes it\n"
     assert advice(of_migration) == "what was written stays: roll back again"
 
 
