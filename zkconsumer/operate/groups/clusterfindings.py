@@ -92,7 +92,7 @@ def _topics(group: ObservedGroup) -> Iterator[Finding]:
             "unknown-topic",
             topic,
             "a member subscribes to it, and it does not exist",
-            "create the topic, or correct the subscription and the chroot",
+            "create the topic, or correct the subscription; in ZooKeeper check the chroot, too",
         )
 
 
