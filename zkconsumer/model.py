@@ -109,7 +109,8 @@ class Broker(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"broker {self.id} ({self.host}:{self.port})"
+        address = f"{self.host}:{self.port}"
+        return f"broker {address}" if self.id < 0 else f"broker {self.id} ({address})"  # as of bootstrap_brokers
 
 
 class Message(NamedTuple):

@@ -121,6 +121,15 @@ def commands(sandbox, topic_factory, produce, unique_name, zookeeper, tmp_path):
     return prepare
 
 
+@contextlib.contextmanager
+def group_of_brokers(sandbox, unique_name, topic):
+    """Group ``archive``, whose offsets are in Kafka."""
+    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": f"{unique_name}-archive"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.commit(offsets=[KafkaPartition(topic, 0, 4)], asynchronous=False)
+        yield lambda: [one.offset for one in consumer.committed([KafkaPartition(topic, n) for n in (0, 1)])]
+
+
 @pytest.mark.slow
 def test_the_commands_of_operations_do_what_the_page_promises(commands, sandbox, unique_name):
     page = commands("docs/operations.md")
@@ -137,14 +146,13 @@ def test_the_commands_of_operations_do_what_the_page_promises(commands, sandbox,
     assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
     page.until("groups delete", "--execute")
     assert page.orders.tree() == {}
-    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": f"{unique_name}-archive"}
-    with closing(Consumer(settings)) as of_brokers:  # the page ends with groups of brokers
-        of_brokers.commit(offsets=[KafkaPartition(page.topic, 0, 4)], asynchronous=False)
+    with group_of_brokers(sandbox, unique_name, page.topic):  # the page ends with groups of brokers
+        pass
     page.to_the_end()
 
 
 @pytest.mark.slow
-def test_the_commands_of_offsets_do_what_the_page_promises(commands):
+def test_the_commands_of_offsets_do_what_the_page_promises(commands, sandbox, unique_name):
     page = commands("docs/offsets.md")
     page.until("offsets export")
     page.orders.client.set(page.orders.path("offsets", page.topic, 1), b"7")
@@ -158,7 +166,12 @@ def test_the_commands_of_offsets_do_what_the_page_promises(commands):
     assert page.canary.offsets(page.topic) == {0: 4, 1: 4}
     page.until("groups delete")
     assert page.canary.tree() == {}
-    page.to_the_end()
+    page.until("groups clean")
+    with group_of_brokers(sandbox, unique_name, page.topic) as committed:
+        page.until("offsets reset", "--execute")
+        assert committed() == [0, 0]
+        page.to_the_end()
+        assert committed()[0] == 4
 
 
 def test_the_command_of_serve_prints_an_address(commands):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig, is_broker_list, load_properties
-from zkconsumer.errors import ConfigError, MissingProperty
+from zkconsumer.errors import ConfigError, GroupMissing, MissingProperty
 
 if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
@@ -39,7 +39,7 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 _TOOL_GROUP = "zkconsumer-tools"
 
 _COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
-_QUOTED = re.compile("`(zkconsumer (?!migrate fleet )[^`]* --[^`]*)`")
+_QUOTED = re.compile("`(zkconsumer (?:groups list|(?!migrate fleet )[^`]* --[^`]*))`")
 
 
 def connection_options(function: F) -> F:
@@ -260,7 +260,7 @@ class ToolConnection:
         return " ".join((text, *map(shlex.quote, self._options())))
 
     def completed(self, reasons: Iterable[str]) -> list[str]:
-        """Reasons whose commands in backquotes, if they have options, but none for servers, get these, too."""
+        """Reasons whose commands in backquotes, if nothing else is missing in them, get the servers, too."""
         return [_QUOTED.sub(lambda quoted: f"`{self.complete(quoted[1])}`", reason) for reason in reasons]
 
     def _options(self) -> Iterator[str]:
@@ -301,6 +301,10 @@ def tool_options(function: Callable[..., None]) -> Callable[..., None]:
         bootstrap_servers: str | None,
         **options: object,
     ) -> None:
-        function(ToolConnection(zookeeper, config_file, properties, bootstrap_servers), **options)
+        connection = ToolConnection(zookeeper, config_file, properties, bootstrap_servers)
+        try:
+            function(connection, **options)
+        except GroupMissing as missing:
+            raise GroupMissing(*connection.completed(missing.args)) from None
 
     return command

@@ -67,6 +67,8 @@ def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all
     """
     if of_all and groups:
         raise click.UsageError("give --group or --all, not both")
+    if not (of_all or groups or connection.names_property("group.id")):
+        raise click.UsageError("give --group, --all, or --config FILE with group.id")
     return () if of_all else connection.group_names(groups)
 
 

@@ -36,7 +36,9 @@ def require_kafka_version(version: str | None) -> str:
 
 
 @click.command(name="sandbox")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready, nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="When ready, print one line of JSON; progress is on standard error."
+)
 @kafka_version_option
 @click.option(
     "--zookeepers",
@@ -68,6 +70,9 @@ def sandbox(
 
     Nothing is installed. The first run downloads Kafka's jars (36 MB) into the user's cache and checks them against
     pinned SHA-256 sums; later runs need no network. ZooKeeper is part of pyspark's jars.
+
+    If a server ends, the sandbox ends, with all servers; its directory stays until a sandbox is started again. To try
+    what happens when a server fails, stop its java process with SIGSTOP, and let it continue with SIGCONT.
     """
     from zkconsumer.sandbox import JarSource, Sandbox
     from zkconsumer.sandbox.progress import Progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields
@@ -79,7 +80,11 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
     )
-    @click.option("--force-live", is_flag=True, help="Write although members live; their next commit overwrites it.")
+    @click.option(
+        "--force-live",
+        is_flag=True,
+        help="Write although members live; their next commit overwrites it. Brokers accept no such write.",
+    )
     @json_option
     @functools.wraps(function)
     def command(connection: ToolConnection, **options: Any) -> None:
@@ -179,7 +184,7 @@ def run(
     if report is None:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
         return
-    show_end(plan, report, () if options.as_json else done)
+    show_end(plan, report, () if options.as_json else done, options.connection)
 
 
 def _execute(
@@ -214,13 +219,14 @@ def refuse(reasons: Iterable[str]) -> NoReturn:
     raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
+def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connection: ToolConnection) -> None:
     """Print what became of a write.
 
     Args:
         plan: what was to be written.
         report: of the write.
         done: lines to print if all is written.
+        connection: the servers, for the command that undoes it.
 
     Raises:
         click.exceptions.Exit: with 1 if there is a fault, with 3 if something was not written all the same, such as
@@ -228,11 +234,13 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
     """
     for warning in report.warnings:
         click.echo(escaped(f"warning: {warning}"), err=True)
+    restore = connection.complete(shlex.join(["zkconsumer", "offsets", "restore", str(report.snapshot)]))
+    is_of_migration = plan.snapshot is not None and plan.snapshot.plan is not None  # `offsets restore` refuses the file
     if report.is_complete:
+        end = "written" if is_of_migration else f"written; `{restore}` undoes it"
         for line in done:
             click.echo(escaped(line))
-        if report.snapshot is None:
-            click.echo("nothing had to be written", err=True)
+        click.echo("nothing had to be written" if report.snapshot is None else escaped(end), err=True)
         return
     for fault in report.faults:
         click.echo(escaped(f"error: {fault}"), err=True)
@@ -241,10 +249,10 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str]) -> None:
         lists.append(("unknown whether written", report.unknown))
     for heading, names in lists:
         click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
-    advice = f"`zkconsumer offsets restore {report.snapshot}` undoes what was written, with --complete it completes it"
-    if plan.snapshot is not None and plan.snapshot.plan is not None:  # `offsets restore` refuses the file
-        advice = f"what was written stays: {plan.resume}"
-    click.echo(escaped(advice), err=True)
+    if is_of_migration:
+        click.echo(escaped(f"what was written stays: {plan.resume}"), err=True)
+    elif report.written or report.unknown:
+        click.echo(escaped(f"`{restore}` undoes what was written, with --complete it completes it"), err=True)
     raise click.exceptions.Exit(EXIT_FAILED if report.faults else EXIT_PROBLEM)
 
 

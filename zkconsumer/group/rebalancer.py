@@ -367,8 +367,8 @@ class Rebalancer:
         ignored = [f"{partition} (offset {n})" for partition, n in sorted(former.items()) if n is not None]
         if ignored:
             _log.warning(
-                "group %s: the stored offsets of %s are ignored, since they were written before the topic was created; "
-                "these partitions start at the beginning of their logs",
+                "group %s: the stored offsets of %s are ignored, since the topic was created again and they may be of "
+                "the earlier one; these partitions start at the beginning of their logs",
                 self._config.group_id,
                 name_some(ignored),
             )

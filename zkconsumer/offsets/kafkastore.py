@@ -83,9 +83,10 @@ class KafkaOffsetStore:
         for partition, code in stored.errors.items():
             _log.log(
                 logging.DEBUG if self._errors.get(partition) == code else logging.ERROR,
-                "%s is not consumed, since its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
+                "%s is not consumed, since its offset in Kafka cannot be read: %s; %s",
                 partition,
                 error_name(code),
+                _advice(code),
             )
         others = {p: code for p, code in self._errors.items() if p not in partitions} if again else {}
         self._errors = {**others, **stored.errors}
@@ -134,7 +135,7 @@ class KafkaOffsetStore:
                 offsets[partition],
                 partition,
                 error_name(code),
-                "the topic was deleted" if code in NO_SUCH_TOPIC else "check the ACLs of group and topic",
+                _advice(code),
             )
         self._written += len(outcome.accepted)
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
@@ -177,3 +178,7 @@ class KafkaOffsetStore:
     def _attempts(self, policy: RetryPolicy) -> Attempts:
         """The attempts of an operation that begins now."""
         return Attempts(policy, self._wait_before_retry, self._clock)
+
+
+def _advice(code: int) -> str:
+    return "the topic was deleted" if code in NO_SUCH_TOPIC else "check the ACLs of group and topic"

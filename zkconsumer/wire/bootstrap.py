@@ -9,7 +9,7 @@ def bootstrap_brokers(servers: str | None) -> tuple[Broker, ...]:
     """The brokers of a valid ``bootstrap.servers``; they have negative ids, since theirs are not known.
 
     >>> [str(broker) for broker in bootstrap_brokers("one:9092, [::1]:9093")]
-    ['broker -1 (one:9092)', 'broker -2 (::1:9093)']
+    ['broker one:9092', 'broker ::1:9093']
     """
     brokers = []
     for number, address in enumerate((servers or "").split(",") if servers else (), 1):

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from zkconsumer.cli.connection import ToolConnection, consumer_config, group_name
+from zkconsumer.cli.connection import ToolConnection, consumer_config, group_name, tool_options
 from zkconsumer.cli.main import command
-from zkconsumer.errors import ConfigError
+from zkconsumer.errors import ConfigError, GroupMissing
 
 COMMAND = (sys.executable, "-m", "zkconsumer")
 FULL = Path("/dev/full")
@@ -135,6 +135,22 @@ def test_an_option_that_needs_zookeeper_is_refused_without_one(arguments):
     ended = CliRunner().invoke(command, ["groups", *arguments, "--bootstrap-server", "h:1"])
     assert ended.exit_code == 2
     assert "ZooKeeper" in ended.output
+
+
+def test_the_command_that_lists_groups_can_be_pasted_where_one_does_not_exist():
+    @click.command
+    @tool_options
+    def reading(connection):
+        raise GroupMissing("group g does not exist; check its name (`zkconsumer groups list`), or give --zookeeper")
+
+    ended = CliRunner().invoke(reading, ["--bootstrap-server", "h:1"])
+    assert "(`zkconsumer groups list --bootstrap-server h:1`), or give --zookeeper" in str(ended.exception)
+
+
+@pytest.mark.parametrize("name", ["describe", "status"])
+def test_a_command_for_all_groups_names_the_option(name):
+    ended = CliRunner().invoke(command, ["groups", name, "--bootstrap-server", "h:1"])
+    assert (ended.exit_code, "give --group, --all, or --config FILE" in ended.output) == (2, True)
 
 
 def test_a_missing_setting_names_its_option():

@@ -19,6 +19,7 @@ from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport
 
 P = TopicPartition("clicks", 0)
+HERE = ToolConnection(None, None, (), "b:1")
 
 
 def plan(*rows, groups=("g",)):
@@ -136,7 +137,7 @@ def test_a_dry_run_shows_the_same_table_where_a_guard_refuses():
 
 def test_what_may_be_written_is_listed_apart(tmp_path):
     report = WriteReport(tmp_path / "s", ["/a"], ["/b"], ["/c"], ["whether /c was written is unknown"])
-    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, ())))
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, (), HERE)))
     assert ended.exit_code == 1
     assert ended.stderr.splitlines()[1:4] == ["written: /a", "not written: /b", "unknown whether written: /c"]
     document = plan_document(plan(), report)
@@ -146,20 +147,26 @@ def test_what_may_be_written_is_listed_apart(tmp_path):
 def test_what_live_members_keep_is_not_done(tmp_path):
     """`groups delete --topic t --force-live`: the owner znodes of a live member stay."""
     report = WriteReport(tmp_path / "s", ["/a"], ["/b"], [], [], ["/b could not be deleted"])
-    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, ["Deleted"])))
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), report, ["Deleted"], HERE)))
     assert (ended.exit_code, "Deleted" in ended.stdout, "not written: /b" in ended.stderr) == (3, False, True)
 
 
-def test_the_advice_after_a_fault_is_what_works(tmp_path):
+def test_the_advice_after_a_write_is_what_works(tmp_path):
     """`offsets restore` refuses the file of a migration."""
-    report = WriteReport(tmp_path / "s", ["/a"], ["/b"], [], ["/b was not written"])
     of_migration = replace(plan(), snapshot=Snapshot("rollback", "h:1", 1, (), plan="abc"), resume="roll back again")
 
-    def advice(of):
-        ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(of, report, ())))
+    def advice(of, written=("/a",), unknown=()):
+        report = WriteReport(tmp_path / "a b", [*written], ["/b"], [*unknown], ["/b was not written"])
+        ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(of, report, (), HERE)))
         return ended.stderr.splitlines()[-1]
 
-    assert advice(plan()).startswith(f"`zkconsumer offsets restore {tmp_path / 's'}`")
+    restore = f"`zkconsumer offsets restore '{tmp_path / 'a b'}' --bootstrap-server b:1` undoes what was written"
+    assert advice(plan()).startswith(restore)
+    assert advice(plan(), written=(), unknown=("/c",)).startswith(restore)
+    assert advice(plan(), written=()) == "not written: /b", "there is nothing to undo"
+    done = WriteReport(tmp_path / "s", ["/a"])
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), done, (), HERE)))
+    assert ended.stderr == f"written; `zkconsumer offsets restore {tmp_path / 's'} --bootstrap-server b:1` undoes it\n"
     assert advice(of_migration) == "what was written stays: roll back again"
 
 

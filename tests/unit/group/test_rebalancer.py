@@ -77,6 +77,19 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(member):
     assert member.fetch.fetched == {P0: 0, P1: 6}
 
 
+def test_what_was_committed_into_the_new_topic_before_it_was_noticed_may_be_of_the_earlier_one(member, caplog):
+    """The former position is beyond the log of the new topic, so fetching has continued at 0."""
+    member.store.offsets = {P0: 48}
+    member.rebalance(0)
+    member.fetch.move(p0=8)
+    member.committer.commit_automatically()
+    assert member.offsets() == {0: 8}
+    member.group.created_again = frozenset({P0})
+    member.rebalance(0)
+    assert member.fetch.fetched == {P0: 0}
+    assert "offsets of t-0 (offset 8) are ignored, since the topic was created again and they may be of" in caplog.text
+
+
 @pytest.mark.parametrize("noticed", ["not yet", "while it existed", "when it was deleted"])
 def test_an_offset_of_a_topic_that_was_created_again_is_not_committed(member, noticed):
     """Records up to 9 were handed out; the user commits some of them after the topic was created again."""

@@ -182,6 +182,20 @@ def test_an_unreadable_offset_costs_its_partition_only(broker, caplog, make_stor
     assert (error.topic, error.operation) == ("t", "Describe")
 
 
+@pytest.mark.parametrize(
+    ("code", "logged"),
+    [
+        (3, "UNKNOWN_TOPIC_OR_PARTITION (3); the topic was deleted"),
+        (100, "UNKNOWN_TOPIC_ID (100); the topic was deleted"),
+        (TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED (29); check the ACLs of group and topic"),
+    ],
+)
+def test_why_an_offset_is_not_stored_is_logged(code, logged, broker, caplog, make_store):
+    broker.answers = [[code]] * 9
+    assert make_store().commit({T0: 5}) == set()
+    assert f"offset 5 of t-0 is not stored in Kafka: {logged}" in caplog.text
+
+
 def test_a_permission_that_arrives_late_costs_nothing(broker, make_store):
     store = make_store()
     broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 2 + [[0, 0]]

@@ -14,7 +14,7 @@ from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import describe_replicas, explain_brokers, explain_surroundings
-from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import missing_topics
 
 _SETTLED = frozenset({"Stable", "Empty"})
@@ -82,9 +82,9 @@ def explain_without_coordinator(group: str, error: ZkConsumerError, facts: Clust
         state = facts.states.get(partition)
         leader = "none" if state is None or state.leader < 0 else f"broker {state.leader}"
         reason = f"its coordinator is the leader of {partition}: {leader}; {describe_replicas(facts, partition)}"
-    where = shlex.join(["kafka-topics.sh", "--describe", "--topic", OFFSETS_TOPIC])
-    finding = Finding("no-coordinator", group, f"no broker coordinates the group ({error}); {reason}", where)
-    return [finding, *explain_brokers(facts)]
+    evidence = f"no broker coordinates the group ({error}); {reason}"
+    where = describe_topic(OFFSETS_TOPIC, facts.bootstrap_servers)
+    return [Finding("no-coordinator", group, evidence, where), *explain_brokers(facts)]
 
 
 def unknown_elsewhere(group: str, evidence: str) -> Finding:

@@ -25,6 +25,7 @@ from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.finding import describe_topic
 from zkconsumer.operate.groups.groupdescription import PartitionDescription
 from zkconsumer.operate.groups.observedgroup import (
     BrokerState,
@@ -180,6 +181,7 @@ class BrokerGroups:
         bootstrap = bootstrap_brokers(config.bootstrap_servers)
         if not bootstrap:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
+        self._servers: Final = config.bootstrap_servers
         self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
         self._has_begun = False  # a round, in which silent brokers are asked once: for names and the look that follows
         self._listed: dict[int, frozenset[str]] = {}  # by broker, as of its last answer
@@ -218,7 +220,7 @@ class BrokerGroups:
         if missing := sorted(metadata.leaderless):
             problems.append(
                 f"groups are missing whose coordinator would be the leader of {name_some(missing)}, which have none: "
-                "check which brokers do not run (kafka-topics.sh --describe --topic __consumer_offsets)"
+                f"check which brokers do not run ({describe_topic(OFFSETS_TOPIC, self._servers)})"
             )
         errors: list[ZkConsumerError] = []
         for broker in sorted(brokers):

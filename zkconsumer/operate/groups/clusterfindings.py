@@ -12,7 +12,7 @@ from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
 from zkconsumer.operate.groups.rules.znodeaccess import locked_out
@@ -92,7 +92,7 @@ def _topics(group: ObservedGroup) -> Iterator[Finding]:
             "unknown-topic",
             topic,
             "a member subscribes to it, and it does not exist",
-            "create the topic, or correct the subscription and the chroot",
+            "create the topic, or correct the subscription; in ZooKeeper check the chroot, too",
         )
 
 
@@ -140,7 +140,7 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
         state = facts.states.get(partition)
         replicas = facts.replicas.get(partition, ())
         where = describe_replicas(facts, partition)
-        describe = shlex.join(["kafka-topics.sh", "--describe", "--topic", partition.topic])
+        describe = describe_topic(partition.topic, facts.bootstrap_servers)
         if state is None or state.leader < 0:
             yield Finding("no-leader", str(partition), f"it has no leader; {where}", describe)
         elif len(state.isr) < len(replicas):

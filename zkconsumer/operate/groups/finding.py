@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 
@@ -19,3 +20,9 @@ class Finding(NamedTuple):
     subject: str
     evidence: str
     next_command: str
+
+
+def describe_topic(topic: str, bootstrap_servers: str | None) -> str:
+    """The command that shows the leaders and replicas of a topic, with the servers if they are known."""
+    servers = ["--bootstrap-server", bootstrap_servers] if bootstrap_servers else []
+    return shlex.join(["kafka-topics.sh", "--describe", "--topic", topic, *servers])

@@ -75,7 +75,8 @@ def plan_import(
     if faults:
         raise FileRefused(file.name, faults)
     plans = [
-        _plan_group(session, cluster, group, wanted, ranges, store, live) for group, wanted in sorted(groups.items())
+        _plan_group(session, cluster, group, wanted, ranges, store, live, of_file=True)
+        for group, wanted in sorted(groups.items())
     ]
     return WritePlan(f"import {file.name}", tuple(plans), live, remarks=tuple(remarks))
 
@@ -110,6 +111,8 @@ def _plan_group(
     ranges: Mapping[TopicPartition, LogRange],
     store: Store | None,
     live: bool,
+    *,
+    of_file: bool = False,
 ) -> GroupPlan:
     guards = Guards(session, live)
     nodes = offset_nodes(session, group)
@@ -118,6 +121,11 @@ def _plan_group(
     stored = in_kafka() if "kafka" in stores else {}
     if not group_exists(session, group, stored):
         guards.warnings.append(f"group {group} does not exist, and is created")
+    elif of_file and stores == {"kafka"} and (new := sorted({p.topic for p in wanted} - {p.topic for p in stored})):
+        guards.warnings.append(  # brokers delete offsets with their topic, and a file does not identify it
+            f"group {group} has no offsets of {name_some(new)} in Kafka; if a topic was deleted and created again "
+            "since the file was written, the offsets in it are of other records"
+        )
     old, outdated = counting_offsets(guards, cluster, group, wanted, nodes, stored, stores)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
     target = WriteTarget(group, rows, nodes, stored, stores, outdated)

@@ -63,7 +63,8 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
     if not (create or group_exists(session, group, stored)):
-        guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
+        name = "its name" if session.is_absent else "its name and the chroot"
+        guards.refusals.append(f"group {group} does not exist; check {name}, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
     if not partitions:

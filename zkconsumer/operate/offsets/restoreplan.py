@@ -42,7 +42,7 @@ _IN_KAFKA: Final = "in Kafka"
 
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """The logs of the partitions, and the topics that were deleted and created again since the snapshot.
+    """The logs of the partitions, and the topics that were deleted, or deleted and created again since the snapshot.
 
     ``outdated``: partitions whose former znode, which is written again, was of an earlier topic before that.
     """
@@ -51,6 +51,7 @@ class _Logs:
     recreated: frozenset[str] = frozenset()
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
     outdated: frozenset[TopicPartition] = frozenset()
+    deleted: frozenset[str] = frozenset()
 
     def nearest(self, partition: TopicPartition, offset: int, *, in_zookeeper: bool = False) -> int:
         earlier = self.earlier(partition, in_zookeeper=in_zookeeper)
@@ -69,6 +70,7 @@ class _How:
     outside: Outside
     commits_again: bool
     recorded: Mapping[str, str | int | None]
+    several: bool
 
 
 def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
@@ -106,7 +108,7 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     """
     if session.is_absent and any(change.nodes for change in snapshot.groups):
         raise WriteRefused(["the snapshot has znodes: give --zookeeper"])
-    how = _How(complete, overwrite, outside, commits_again, snapshot.identities)
+    how = _How(complete, overwrite, outside, commits_again, snapshot.identities, len(snapshot.groups) > 1)
     plans = [
         _plan_group(session, cluster, change, how, Guards(session, live, forceable))
         for change in (snapshot.groups if complete else reversed(snapshot.groups))
@@ -180,14 +182,17 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     recreated: frozenset[str] = frozenset()
     outdated: frozenset[TopicPartition] = frozenset()
     identities: Mapping[str, TopicIdentity] = {}
+    deleted: frozenset[str] = frozenset()
     try:
         identities = topic_identities(session, cluster, topics)
         recreated = recreated_topics(how.recorded, identities)
         outdated = frozenset() if how.complete else _outdated(session, change, identities)
-        ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
+        existing = cluster.partitions(topics)
+        deleted = frozenset(topics - {partition.topic for partition in existing})
+        ranges = cluster.log_ranges(partitions & existing)
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-    return _Logs(ranges, recreated, identities, outdated)
+    return _Logs(ranges, recreated, identities, outdated, deleted)
 
 
 def _outdated(
@@ -298,12 +303,13 @@ def _kafka(
         change.group, [offset.partition for offset in change.kafka]
     )
     changes = []
-    for offset in change.kafka:
+    for offset in _with_topic(change, how, logs, guards):
         stored = committed.get(offset.partition, NO_OFFSET)
         wanted = offset.after if how.complete else offset.before
         if how.outside == "clamp" and wanted is not None:
             wanted = logs.nearest(offset.partition, wanted)
-        if stored.offset not in (offset.before, offset.after, wanted):
+        by_others = {offset.before, offset.after, wanted}.isdisjoint({stored.offset})
+        if by_others and not (stored.offset is None and offset.partition.topic in logs.recreated):  # deleted with it
             foreign.append(name_in_kafka(offset.partition))
         # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
         is_left = how.complete and stored.mark == offset.former not in ("", offset.metadata)
@@ -321,6 +327,26 @@ def _kafka(
     if changes:
         guards.check_members_in_kafka(cluster, change.group)
     return changes
+
+
+def _with_topic(change: GroupChange, how: _How, logs: _Logs, guards: Guards) -> Sequence[KafkaChange]:
+    """The changes without the offsets that brokers would refuse, since their topics do not exist; with the reason."""
+    if how.outside == "keep":
+        return change.kafka
+    refused = {
+        one
+        for one in change.kafka
+        if one.partition.topic in logs.deleted and (one.after if how.complete else one.before) is not None
+    }
+    left = [one for one in change.kafka if one not in refused]
+    if refused:
+        topics = sorted({one.partition.topic for one in refused})
+        reason = f"topic {name_some(topics)} does not exist, so brokers store no offsets of it"
+        if left or change.nodes or how.several:
+            guards.warnings.append(f"{reason}; what else there is to write is written")
+        else:
+            guards.refusals.append(reason)
+    return left
 
 
 def _fresh(offset: KafkaChange, how: _How, logs: _Logs) -> str:

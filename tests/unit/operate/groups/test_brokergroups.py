@@ -47,6 +47,8 @@ def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinate
         assert groups.unlisted == ("groups of broker 2 are missing: silent",)
         client.brokers, client.leaderless = {1: BROKERS[1]}, {"__consumer_offsets-0": None}
         assert groups.names() == ["a", "b", "c"], "no other broker coordinates them yet"
+        command = "kafka-topics.sh --describe --topic __consumer_offsets --bootstrap-server 127.0.0.1:1"
+        assert command in groups.unlisted[0]
         client.leaderless = {}
         client.listed[1] = ["a", "b"]
         assert groups.names() == ["a", "b"]

@@ -1,6 +1,7 @@
 """Each finding of an explanation, from facts written by hand."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -160,6 +161,8 @@ def test_a_missing_controller_is_named_where_it_was_looked_for(bootstrap_servers
 def test_leaders_and_replicas(state, replicas, kind):
     around = facts(states={} if state is None else {P0: state}, replicas={P0: replicas})
     assert kinds(healthy(), around) == [kind]
+    (finding,) = explain_group(healthy(), replace(around, bootstrap_servers="b1:9092"))
+    assert finding.next_command == "kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.errors import WriteRefused
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
@@ -51,6 +52,17 @@ def test_a_reset_to_a_given_place_replaces_it(servers, session):
     (row,) = plan.groups[0].rows
     assert (plan.refusals, row.old, row.new, row.skipped) == ((), None, 7, None)
     assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("stored", "warned"), [({P1: 1}, 0), ({TopicPartition("u", 0): 1}, 1), ({}, 0)], ids=["of it", "of others", "none"]
+)
+def test_an_import_warns_of_a_topic_of_which_the_brokers_have_no_offset(servers, session, stored, warned):
+    """They delete offsets with their topic; those of the file may be of an earlier one."""
+    servers.brokers.store("archive", stored)
+    file = parse_offsets("f", b"t,0,7\n", "archive")
+    warnings = plan_import(session, servers.brokers, file, store="kafka").warnings
+    assert sum("group archive has no offsets of t in Kafka; if a topic was" in one for one in warnings) == warned
 
 
 @pytest.mark.usefixtures("unreadable")

@@ -74,7 +74,7 @@ def test_an_offset_that_the_log_no_longer_has_is_refused(servers, session, write
     brokers.logs[P0] = log(50, 100)
     undo = plan_restore(session, brokers, reset)
     assert "offsets of t-0 are outside their logs" in undo.refusals[0]
-    assert restored(undo) == (P0, 100, 10, 90)
+    assert restored(undo) == (P0, 100, 10, 50)
     clamped = plan_restore(session, brokers, reset, outside="clamp")
     assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 50, 50))
     write(clamped)
@@ -98,6 +98,47 @@ def test_offsets_of_a_topic_that_was_created_again_are_refused(servers, session,
     assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 0, 100))
     write(clamped)
     assert (servers.stored() if store == "zookeeper" else brokers.stored("g")) == {**OFFSETS, P0: 0}
+
+
+@pytest.mark.parametrize("created_again", [True, False])
+def test_offsets_that_brokers_have_deleted_with_their_topic_are_no_writes_of_others(
+    servers, session, write, created_again
+):
+    brokers = servers.brokers
+    brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, brokers, "g", {"t": [0]}, RESET, store="kafka"))
+    node = session.get("/brokers/topics/t")
+    session._client.delete("/brokers/topics/t")
+    if created_again:
+        servers.write("/brokers/topics/t", node.data)
+    else:
+        brokers.logs.clear()
+    brokers.store("g", {})
+    undo = plan_restore(session, brokers, reset)
+    if created_again:
+        (refusal,) = undo.refusals
+        assert "offsets of t-0 are those of earlier topics" in refusal
+        assert plan_restore(session, brokers, reset, outside="clamp").refusals == ()
+    else:
+        assert undo.refusals == ("topic t does not exist, so brokers store no offsets of it",)
+        assert plan_restore(session, brokers, reset, overwrite=True).refusals == undo.refusals
+
+
+def test_offsets_of_topics_that_exist_are_restored_without_those_that_do_not(servers, session, write):
+    brokers, other = servers.brokers, TopicPartition("u", 0)
+    servers.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    brokers.logs[other] = log(0, 100)
+    brokers.store("g", {P0: 10, other: 20})
+    reset = write(plan_reset(session, brokers, "g", {"t": [0], "u": [0]}, RESET, store="kafka"))
+    session._client.delete("/brokers/topics/u")
+    del brokers.logs[other]
+    brokers.store("g", {P0: 100})
+    undo = plan_restore(session, brokers, reset)
+    assert undo.refusals == ()
+    reason = "topic u does not exist, so brokers store no offsets of it"
+    assert undo.warnings == (f"{reason}; what else there is to write is written",)
+    write(undo)
+    assert brokers.stored("g") == {P0: 10}
 
 
 @pytest.mark.parametrize("how", ["reset", "delete"])

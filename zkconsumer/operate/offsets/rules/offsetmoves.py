@@ -36,7 +36,9 @@ def how_far(read: Iterable[int | None], new: int | None, log: LogRange | None) -
     positions = [position for offset in read if (position := usable_offset(offset)) is not None]
     known = [position if log is None else log.clamp(position) for position in positions]
     following = usable_offset(new)
-    return following - max(known) if known and following is not None else None
+    if not known or following is None:
+        return None
+    return (following if log is None else max(following, log.start)) - max(known)
 
 
 class OffsetRow(NamedTuple):

@@ -81,6 +81,7 @@ def test_sums_name_what_is_unknown():
 def test_of_several_groups_the_one_that_has_read_most_counts():
     assert how_far([20, None, 60], 50, LOG) == -10
     assert how_far([None], 50, LOG) is None
+    assert how_far([LOG.start + 5], LOG.start - 5, LOG) == -5, "what the log no longer has cannot be read again"
 
 
 def test_a_reset_without_a_value_has_0():
