@@ -322,6 +322,7 @@ def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPar
             log_end=logs.ends.get(partition),
             owner=owner,
             owner_live=owner is not None,
+            is_unread=stored is not None and partition in logs.unread,
         )
     return samples
 

@@ -121,5 +121,6 @@ class ZooKeeperGroups:
                 log_end=logs.ends.get(partition),
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
+                is_unread=partition in (in_kafka.unknown if counts.offset is None else logs.unread),
             )
         return samples
