@@ -9,6 +9,7 @@ from selenium.common.exceptions import StaleElementReferenceException
 from tests.fixtures.groupnodes import GroupNodes
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -275,3 +276,28 @@ def test_a_server_that_ends_is_reported(browser, serve, group, lagging):
     assert browser.find_element("id", "failure").text.startswith("No answer")
     browser.get("about:blank")
     browser.get_log("browser")  # takes the requests that failed out of the log
+
+
+def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_zookeeper, sandbox):
+    server = start_zookeeper()
+    with connected(server.address) as client:
+        GroupNodes(client, "g").commit("t", 0, 1)
+    timeouts = ("-p", "zookeeper.session.timeout.ms=3000", "-p", "zookeeper.connection.timeout.ms=2000")
+    named = ("--bootstrap-server", sandbox.bootstrap_servers, "--interval", "500ms", "--match", "g")
+    try:
+        with serving(server.address, *named, *timeouts) as served:
+            eventually(lambda: served.document("/api/groups").get("groups"))
+            browser.get(f"{served.url}/")
+            eventually(lambda: rows(browser, "#groups"))
+            assert browser.find_elements("css selector", ".stale") == []
+            server.pause()
+            eventually(lambda: "UNKNOWN values of 20" in rows(browser, "#groups")[0][1])
+            assert browser.find_elements("css selector", "#groups tr.stale")
+            reasons = browser.find_element("id", "problems")
+            assert "groups in ZooKeeper are missing" in reasons.text
+            assert reasons.location["y"] < browser.find_element("id", "groups").location["y"]
+            browser.get(f"{served.url}/#g")
+            eventually(lambda: browser.find_elements("css selector", "#partitions.stale"))
+            browser.get("about:blank")
+    finally:
+        server.resume()

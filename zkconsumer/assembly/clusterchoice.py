@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSource
@@ -12,6 +13,9 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.wire.brokerclient import BrokerClient
 
 _log: Final = logging.getLogger(__name__)
 
@@ -32,7 +36,9 @@ def cluster_of_member(config: ConsumerConfig, owner: str) -> ClusterSource | Non
     return PolledCluster(config, owner)
 
 
-def open_group_reader(session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False) -> GroupReader:
+def open_group_reader(
+    session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False, client: BrokerClient | None = None
+) -> GroupReader:
     """The group_reader for a client that is not a member.
 
     What it reads from ZooKeeper it reads each time. With ``bootstrap.servers`` it describes the cluster as of its first
@@ -42,12 +48,13 @@ def open_group_reader(session: ZkSession, config: ConsumerConfig, *, without_bro
         session: an open session.
         config: where the cluster is, and how brokers are reached.
         without_brokers: if no broker answers, log it and read what ZooKeeper has: nothing, for brokers without it.
+        client: asks the brokers of ``bootstrap.servers``; None for a connection of each question's own.
     """
     if config.bootstrap_servers is None:
         return GroupReader(session, config.security_protocol)
-    from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
+    from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog, read_catalog
 
-    read = RememberedCatalog(BrokerCatalog(config).read).read
+    read = RememberedCatalog(BrokerCatalog(config).read if client is None else partial(read_catalog, client)).read
     if without_brokers:
         read_cluster = _with_fallback(read, BrokerZnodes(session, config.security_protocol))
         return GroupReader(session, config.security_protocol, read_cluster=read_cluster)

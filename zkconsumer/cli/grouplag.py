@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -27,12 +28,14 @@ from zkconsumer.cli.groupoptions import (
     warn,
 )
 from zkconsumer.cli.groupsource import open_groups
+from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
 from zkconsumer.errors import TRANSIENT
 
 if TYPE_CHECKING:
     from rich.live import Live
 
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupchanges import Change, GroupMoment
     from zkconsumer.operate.groups.lagsamples import LagSampler
@@ -181,7 +184,8 @@ def watch(
     """Watch lag, rates, owners and rebalances until Ctrl-C.
 
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
-    owner, another status; with --json it is a JSON object.
+    owner, another status, a group that cannot be read, or can again; with --json it is a JSON object. The exit code is
+    3 if groups could not be read at the end.
     """
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
@@ -190,24 +194,33 @@ def watch(
         _open_sampler(connection, samples or samples_for(interval), storage, interval) as sampler,
     ):
         view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
-        with view.showing():
-            ends = None if seconds is None else time.monotonic() + seconds
-            while True:
-                began = time.monotonic()
-                try:
-                    sampler.sample(groups or sampler.groups(), began)
-                    view.show(sampler)
-                except TRANSIENT as error:  # kazoo connects again, in another session if need be
-                    view.warn([str(error)])
-                following = began + interval
-                if ends is not None and following > ends:
-                    time.sleep(max(0.0, ends - time.monotonic()))
-                    return
-                time.sleep(max(0.0, following - time.monotonic()))
+        with contextlib.suppress(KeyboardInterrupt), view.showing():
+            _watch(sampler, view, groups, interval, math.inf if seconds is None else time.monotonic() + seconds)
+        if view.has_failed or sampler.missing(groups):
+            raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _watch(sampler: LagSampler, view: _View, groups: tuple[str, ...], interval: float, ends: float) -> None:
+    """Show a sample after the other until a time."""
+    while True:
+        began = time.monotonic()
+        try:
+            sampler.sample(groups or sampler.groups(), began)
+            view.show(sampler)
+        except TRANSIENT as error:  # kazoo connects again, in another session if need be
+            view.fail(error)
+        following = began + interval
+        time.sleep(max(0.0, min(following, ends) - time.monotonic()))
+        if following > ends:
+            return
 
 
 class _View(ABC):
-    """Notes what changed between samples."""
+    """Notes what changed between samples.
+
+    Attributes:
+        has_failed: True if the last sample could not be taken.
+    """
 
     def __init__(self) -> None:
         from zkconsumer.operate.groups.reportedproblems import ReportedProblems
@@ -215,6 +228,8 @@ class _View(ABC):
         self._moments: dict[str, GroupMoment] = {}
         self._rebalances: dict[str, int] = {}
         self._reported = ReportedProblems()
+        self._unread: Mapping[str, str] = {}
+        self.has_failed = False
 
     def showing(self) -> AbstractContextManager[object]:
         """For the time in which samples are shown."""
@@ -224,8 +239,9 @@ class _View(ABC):
         """Show a sample."""
         from zkconsumer.operate.groups.groupchanges import GONE, group_began, group_changes
 
-        changes: list[tuple[str, Change]] = []
+        self.has_failed = False
         moments = sampler.moments()
+        changes = self._reading_changes(sampler.unread, self._moments.keys() & moments.keys())
         for group, moment in moments.items():
             former = self._moments.get(group)
             new_changes = [group_began(moment)] if former is None else list(group_changes(former, moment))
@@ -236,11 +252,19 @@ class _View(ABC):
         changes += [(group, GONE) for group in self._moments if group not in moments]
         self._moments = moments
         self._print(changes)
-        self.warn(sampler.problems)
+        warn(self._reported.after(sampler.problems).new)
 
-    def warn(self, problems: Sequence[str]) -> None:
-        """Print the problems of a sample that were not printed yet."""
-        warn(self._reported.after(problems).new)
+    def fail(self, error: ZkConsumerError) -> None:
+        """Show that a sample could not be taken."""
+        self.has_failed = True
+        self._print(self._reading_changes({**dict.fromkeys(self._moments, str(error)), **self._unread}, ()))
+        warn(self._reported.after([str(error)]).new)
+
+    def _reading_changes(self, unread: Mapping[str, str], watched: Container[str]) -> list[tuple[str, Change]]:
+        from zkconsumer.operate.groups.groupchanges import reading_changes
+
+        former, self._unread = self._unread, unread
+        return list(reading_changes(former, unread, watched))
 
     @abstractmethod
     def _print(self, changes: Sequence[tuple[str, Change]]) -> None:

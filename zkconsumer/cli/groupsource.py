@@ -131,6 +131,7 @@ def open_groups(
         if interval < math.inf:  # a wrong chroot ends the command before the first sample
             with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
                 late()
-        in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)
-        with closing(EveryGroup(in_znodes, BrokerGroups(config, interval=interval))) as every:
+        at_brokers = BrokerGroups(config, interval=interval)
+        in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval, asked=at_brokers.asked)
+        with closing(EveryGroup(in_znodes, at_brokers)) as every:
             yield OpenedGroups(every, config, late)

@@ -77,6 +77,22 @@ def _described(metadata: Metadata) -> dict[str, Topic]:
     }
 
 
+def read_catalog(client: BrokerClient, topics: Collection[str] | None) -> ClusterSnapshot:
+    """The cluster as it is now; a topic that may not be described is reported in the log and skipped.
+
+    Args:
+        client: asks any of the brokers.
+        topics: names of the topics to describe; None for all that this consumer may describe.
+
+    Raises:
+        BrokerUnavailable, AuthenticationFailed: no broker answers.
+    """
+    answer = client.ask_any(partial(ask_for_catalog, topics=topics))
+    for name in sorted(answer.undescribed):
+        _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
+    return answer.snapshot
+
+
 class BrokerCatalog:
     """Reads the cluster; each reading is a connection of its own.
 
@@ -89,19 +105,9 @@ class BrokerCatalog:
         self._brokers = bootstrap_brokers(config.bootstrap_servers)
 
     def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
-        """The cluster as it is now; a topic that may not be described is reported in the log and skipped.
-
-        Args:
-            topics: names of the topics to describe; None for all that this consumer may describe.
-
-        Raises:
-            BrokerUnavailable, AuthenticationFailed: no broker answers.
-        """
+        """See :func:`read_catalog`."""
         with closing(BrokerClient.from_config(lambda: self._brokers, self._config, timeout_ms=TIMEOUT_MS)) as client:
-            answer = client.ask_any(partial(ask_for_catalog, topics=topics))
-            for name in sorted(answer.undescribed):
-                _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
-        return answer.snapshot
+            return read_catalog(client, topics)
 
 
 class RememberedCatalog:
@@ -111,7 +117,7 @@ class RememberedCatalog:
     not be described. Used by one thread at a time.
 
     Args:
-        read: asks brokers, as :meth:`BrokerCatalog.read` does.
+        read: asks brokers, as :func:`read_catalog` does.
     """
 
     def __init__(self, read: Callable[[Collection[str] | None], ClusterSnapshot]) -> None:
@@ -120,7 +126,7 @@ class RememberedCatalog:
         self._asked_by_name: frozenset[str] = frozenset()
 
     def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
-        """See :meth:`BrokerCatalog.read`; topics that were not asked for are described, too."""
+        """See :func:`read_catalog`; topics that were not asked for are described, too."""
         snapshot = self._snapshot or self._read(None)
         missing = frozenset(topics or ()) - snapshot.described.keys() - self._asked_by_name
         if missing:

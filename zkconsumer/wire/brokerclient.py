@@ -276,7 +276,7 @@ class BrokerClient:
         answer = Offsets()
         for leader, of_leader in self._by_leader(wanted).items():
             connection = self._connections.get(leader)
-            if connection is None:
+            if connection is None or (self._silent and (leader.host, leader.port) in self._silent):
                 continue
             try:
                 answer.add(question(connection, wanted=of_leader))

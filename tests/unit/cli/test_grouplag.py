@@ -1,13 +1,19 @@
-"""The watch of lag, while its ZooKeeper session ends."""
+"""The watch of lag, while its ZooKeeper session ends, and while groups cannot be read."""
 
 from contextlib import closing, nullcontext
+from types import SimpleNamespace
 
+import pytest
 from click.testing import CliRunner
 from kazoo.exceptions import SessionExpiredError
 
+from tests.fixtures.groups import group_znodes
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cli import grouplag, groupsource
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.observedgroup import GroupsLook
 
 
 def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
@@ -26,3 +32,58 @@ def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
     assert ended.exit_code == 0, ended.exception
     assert "expired" in ended.stderr
     assert len(asked) > 1
+
+
+SILENT = BrokerUnavailable("no broker answers")
+
+
+class Source:
+    """A group that each sample reads, does not read, or fails at, as a test says; the last one again and again."""
+
+    times = SimpleNamespace(look_up=None)
+    unlisted = ()
+
+    def __init__(self, samples):
+        self.samples = list(samples)
+
+    def begin_round(self):
+        pass
+
+    def names(self):
+        return ["g"]
+
+    def look(self, groups, at):
+        sample = self.samples.pop(0) if len(self.samples) > 1 else self.samples[0]
+        if sample == "failed":
+            raise SILENT
+        if sample == "unread":
+            return GroupsLook({}, {}, {"g": SILENT}, ())
+        return GroupsLook({"g": group_znodes()}, {"g": {}}, {}, ())
+
+
+READ, UNREAD = "g: is read again", "g: cannot be read: no broker answers"
+
+
+@pytest.mark.parametrize(
+    ("samples", "lines", "code"),
+    [
+        (["read", "unread", "unread", "read"], [UNREAD, READ], 0),
+        (["read", "failed", "failed", "read"], [UNREAD, READ], 0),
+        (["read", "unread", "failed"], [UNREAD], 3),
+        (["read", "read", "unread"], [UNREAD], 3),
+    ],
+)
+def test_a_watch_shows_that_a_group_cannot_be_read_and_ends_with_3_if_so_at_the_end(monkeypatch, samples, lines, code):
+    sampler = LagSampler(Source(samples), window=2)
+    monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
+    ended = CliRunner().invoke(grouplag.watch, ["--zookeeper", "h:1", "--interval", "10ms", "--for", "100ms"])
+    first, *others = [line.split(" ", 1)[1] for line in ended.stdout.splitlines()]
+    assert (first, others) == ("g: watching, NO MEMBERS, lag 0", lines)
+    assert ended.exit_code == code, ended.exception
+
+
+def test_a_watch_of_a_group_that_was_never_read_ends_with_its_error(monkeypatch):
+    sampler = LagSampler(Source(["unread"]), window=2)
+    monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
+    ended = CliRunner().invoke(grouplag.watch, ["--group", "g", "--zookeeper", "h:1", "--for", "10ms"])
+    assert (ended.stdout.splitlines()[0].split(" ", 1)[1], ended.exception) == (UNREAD, SILENT)

@@ -1,13 +1,22 @@
-"""LateSession: when a ZooKeeper that is down, or refuses the login, is tried again."""
+"""When a ZooKeeper that is down, or refuses the login, is tried again; the groups of both homes in one sample."""
 
 import math
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
-from zkconsumer.cli.groupsource import LateSession
+from tests.fixtures.batches import build
+from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.scriptedserver import SilentServer, running
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.cli import groupsource
+from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.groupsource import LateSession, open_groups
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -26,3 +35,44 @@ def test_a_command_that_reads_once_waits_once(monkeypatch, interval, attempts, e
             with pytest.raises(type(error)):
                 late()
     assert len(tried) == attempts
+
+
+class InMemory:
+    """Znodes in place of a session."""
+
+    def __init__(self, *_):
+        self._znodes = znodes_of_a_group()
+
+    def __call__(self):
+        return self._znodes
+
+    def close(self):
+        pass
+
+
+@contextmanager
+def sampling(monkeypatch, port):
+    """A sampler of groups in both homes, which has 1 s for each broker."""
+    monkeypatch.setattr(groupsource, "LateSession", InMemory)
+    named = ToolConnection("h:1", None, (), bootstrap_servers=f"127.0.0.1:{port}")
+    with open_groups(named, interval=0.1) as opened, closing(LagSampler(opened.source, window=2)) as sampler:
+        yield sampler
+
+
+def test_a_silent_broker_is_asked_once_in_a_sample_of_both_homes(monkeypatch):
+    with running(SilentServer) as silent, sampling(monkeypatch, silent.port) as sampler:
+        for number in (1, 2):
+            sampler.sample(sampler.groups(), number)
+            assert silent.asked == number
+        sampler.sample(["g"], 3)
+        assert silent.asked == 3
+    assert list(sampler.observed) == ["g"]
+
+
+def test_lag_of_groups_in_zookeeper_has_an_age_beside_groups_of_brokers(monkeypatch):
+    partition = TopicPartition("t", 0)
+    with running_stub_broker() as stub, sampling(monkeypatch, stub.port) as sampler:
+        stub.log(partition).batches, stub.log(partition).end = {0: build([Record(b"v", None, 1000, ())] * 9)}, 9
+        stub.log(TopicPartition("t", 1)).end = 5
+        sampler.sample(sampler.groups(), 0)
+        assert sampler.evaluate("g").partitions[partition].lag_s > 1e9

@@ -183,7 +183,6 @@ class BrokerGroups:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
         self._servers: Final = config.bootstrap_servers
         self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
-        self._has_begun = False  # a round, in which silent brokers are asked once: for names and the look that follows
         self._listed: dict[int, frozenset[str]] = {}  # by broker, as of its last answer
         self.unlisted: tuple[str, ...] = ()
         self.times: Final = RecordTimes(self.asked.client, config)
@@ -200,6 +199,10 @@ class BrokerGroups:
         """Close the connections. Idempotent."""
         self.asked.close()
 
+    def begin_round(self) -> None:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        self.asked.begin_round()
+
     def names(self) -> list[str]:
         """Names of all groups of consumers, sorted. Why a broker has not listed its groups is :attr:`unlisted`.
 
@@ -212,8 +215,6 @@ class BrokerGroups:
             ProtocolError: no broker lists its groups.
         """
         client, problems = self.asked.client, []
-        self.asked.begin_round()
-        self._has_begun = True
         metadata = client.metadata([OFFSETS_TOPIC] if self.asked.has_offsets_topic() else ())
         brokers = metadata.brokers.values()
         # 1. A broker ends; 2. it is not in the metadata any more; 3. no broker lists the groups that it coordinated.
@@ -240,9 +241,6 @@ class BrokerGroups:
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        if not self._has_begun:
-            self.asked.begin_round()
-        self._has_begun = False
         observed, failures = self.read(groups)
         logs, problems = self.logs(list(observed.values()))
         samples = {name: _samples(group, at, logs) for name, group in observed.items()}
@@ -324,6 +322,7 @@ def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPar
             log_end=logs.ends.get(partition),
             owner=owner,
             owner_live=owner is not None,
+            is_unread=stored is not None and partition in logs.unread,
         )
     return samples
 

@@ -225,6 +225,11 @@ class EveryGroup:
         self.in_znodes.source.close()
         self.at_brokers.source.close()
 
+    def begin_round(self) -> None:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        self.in_znodes.source.begin_round()
+        self.at_brokers.source.begin_round()
+
     def names(self) -> list[str]:
         """Names of all groups of both kinds, sorted; of one that does not answer, those of its last answer.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,7 +23,8 @@ class Change(NamedTuple):
     """One change.
 
     Attributes:
-        kind: ``joined``, ``left``, ``owner``, ``status``, ``watching`` (a group that was not there before) or ``gone``.
+        kind: ``joined``, ``left``, ``owner``, ``status``, ``watching`` (a group that was not there before), ``gone``,
+            ``unread`` (it cannot be read any more) or ``read`` (again).
         subject: a member, a partition, or words about the group.
         before, after: what is different; None where there is nothing.
     """
@@ -36,6 +37,10 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         if self.kind in ("joined", "left"):
             return f"{self.subject} {self.kind}"
+        if self.kind == "unread":
+            return f"cannot be read: {self.subject}"
+        if self.kind == "read":
+            return self.subject
         if self.kind in ("watching", "gone"):
             return f"{self.kind}, {self.subject}"
         return f"{self.kind} of {self.subject}: {self.before or 'none'} -> {self.after or 'none'}"
@@ -61,6 +66,23 @@ def group_began(moment: GroupMoment) -> Change:
     """A group is seen for the first time."""
     lag = "unknown" if moment.lag.lag is None else moment.lag.lag
     return Change("watching", f"{moment.lag.status.value}, lag {lag}", None, None)
+
+
+def reading_changes(
+    before: Mapping[str, str], after: Mapping[str, str], watched: Container[str]
+) -> Iterator[tuple[str, Change]]:
+    """Which groups cannot be read any more, or can again.
+
+    Args:
+        before: why groups could not be read at the sample before, by name.
+        after: the same at the newest sample.
+        watched: names of groups that both samples have.
+    """
+    for group in sorted(after.keys() - before.keys()):
+        yield group, Change("unread", after[group], None, None)
+    for group in sorted(before.keys() - after.keys()):
+        if group in watched:
+            yield group, Change("read", "is read again", None, None)
 
 
 GONE: Final = Change("gone", "it does not exist any more", None, None)

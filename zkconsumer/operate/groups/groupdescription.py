@@ -223,7 +223,7 @@ def _description(
     logs: BrokersAnswer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
-    starts, ends = logs.found
+    starts, ends, _ = logs.found
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,

@@ -113,6 +113,7 @@ class LagSampler:
         self._source = source
         self._written_ms = source.times.look_up if with_ages else _unasked
         self._series = SampleSeries(window, max(window, history or window))
+        self._has_begun = True  # a round, for names and the look that follows
         self._read: dict[str, ObservedGroup] = {}  # the last whole look at each group
         self._failures: Mapping[str, ZkConsumerError] = {}
         self._partly_read: Mapping[str, ZkConsumerError] = {}
@@ -130,6 +131,8 @@ class LagSampler:
 
     def groups(self) -> list[str]:
         """Names of all groups that there are now."""
+        self._source.begin_round()
+        self._has_begun = True
         return self._source.names()
 
     def sample(self, groups: Sequence[str], at: float) -> None:
@@ -142,6 +145,9 @@ class LagSampler:
         Raises:
             ZooKeeperUnavailable: no server answers.
         """
+        if not self._has_begun:
+            self._source.begin_round()
+        self._has_begun = False
         look = self._source.look(groups, at)
         self._failures, self._partly_read = look.failures, look.partly_read
         failures = {n: str(error) for n, error in look.failures.items() if not isinstance(error, GroupMissing)}

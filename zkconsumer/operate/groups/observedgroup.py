@@ -163,6 +163,9 @@ class GroupSource(Protocol):
     def unlisted(self) -> tuple[str, ...]:
         """Which groups are missing from the last :meth:`names`, one sentence each."""
 
+    def begin_round(self) -> None:
+        """Ask brokers again that did not answer: each is asked once for names and the look that follows."""
+
     def names(self) -> list[str]:
         """Names of all groups that there are now, sorted.
 

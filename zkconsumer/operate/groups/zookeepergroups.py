@@ -43,6 +43,7 @@ class ZooKeeperGroups:
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
+        asked: asks the brokers of ``config``, for whom else; None for connections of its own.
 
     Attributes:
         unlisted: nothing, all groups are listed.
@@ -57,13 +58,14 @@ class ZooKeeperGroups:
         storage: OffsetStorage = "auto",
         bootstrap: Sequence[Broker] = (),
         interval: float = math.inf,
+        asked: BrokerOffsets | None = None,
     ) -> None:
         self._open_session = open_session
         self._config = config
         self._storage: OffsetStorage = storage
         self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
-        self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
+        self._asked = asked or BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self.unlisted: Final = ()
         self.times: Final = RecordTimes(self._asked.client, config)
@@ -71,6 +73,10 @@ class ZooKeeperGroups:
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
         self._asked.close()
+
+    def begin_round(self) -> None:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        self._asked.begin_round()
 
     def names(self) -> list[str]:
         """Names of all groups that ever existed in ZooKeeper, sorted."""
@@ -83,7 +89,6 @@ class ZooKeeperGroups:
         reads = read_groups(session, group_reader, groups)
         groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
-        self._asked.begin_round()
         elsewhere = bool(self._bootstrap)
         in_kafka = read_offsets_in_kafka(
             group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
@@ -100,7 +105,7 @@ class ZooKeeperGroups:
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_group_reader(session, self._config, without_brokers=True)
+        return open_group_reader(session, self._config, without_brokers=True, client=self._asked.client)
 
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
@@ -121,5 +126,6 @@ class ZooKeeperGroups:
                 log_end=logs.ends.get(partition),
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
+                is_unread=partition in (in_kafka.unknown if counts.offset is None else logs.unread),
             )
         return samples

@@ -44,7 +44,7 @@ class BrokersAnswer(NamedTuple, Generic[F]):
         found: what is known.
         problems: why the rest is unknown, one sentence for each reason.
         error: why nothing is known; None if a broker answered.
-        unknown: partitions whose committed offset the broker refused to tell.
+        unknown: partitions whose offset exists, or may exist, and is not known.
     """
 
     found: F
@@ -66,10 +66,17 @@ class BrokersAnswer(NamedTuple, Generic[F]):
 
 
 class Logs(NamedTuple):
-    """First offsets of logs, and the offsets after their last records, as far as they are known."""
+    """Logs of partitions.
+
+    Attributes:
+        starts: first offsets, as far as they are known.
+        ends: offsets after the last records, likewise.
+        unread: partitions that may exist, and whose end is not known: their leaders do not answer, or refuse.
+    """
 
     starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
+    unread: frozenset[TopicPartition] = frozenset()
 
     def ranges(self) -> dict[TopicPartition, LogRange]:
         """The logs of which both are known."""
@@ -117,7 +124,7 @@ class BrokerOffsets:
         """
         starts = self._offsets(partitions, EARLIEST, "log starts") if with_starts else BrokersAnswer({})
         ends = self._offsets(partitions, LATEST, "log ends")
-        logs = Logs(_without_none(starts.found), _without_none(ends.found))
+        logs = Logs(_without_none(starts.found), _without_none(ends.found), ends.unknown)
         return BrokersAnswer(logs, (*ends.problems, *starts.problems), ends.error or starts.error)
 
     def offsets_at(
@@ -136,7 +143,7 @@ class BrokerOffsets:
             try:
                 answer = offsets_answer(self.client.list_offsets(dict.fromkeys(possible, timestamp)), what)
             except ZkConsumerError as error:
-                answer = BrokersAnswer({}, (f"{what} are unknown: {error}",), error)
+                answer = BrokersAnswer({}, (f"{what} are unknown: {error}",), error, frozenset(possible))
         if impossible:
             reason = f"{what} of {name_some(impossible)} are unknown: Kafka has no topics with such names"
             return answer._replace(problems=(*answer.problems, reason))
@@ -267,7 +274,9 @@ def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartit
     """
     reasons = answer.reasons().items()
     return BrokersAnswer(
-        answer.found, tuple(f"{what} of {name_some(partitions)} are unknown: {why}" for why, partitions in reasons)
+        answer.found,
+        tuple(f"{what} of {name_some(partitions)} are unknown: {why}" for why, partitions in reasons),
+        unknown=frozenset(partition for partition, code in answer.errors.items() if code not in NO_SUCH_TOPIC),
     )
 
 

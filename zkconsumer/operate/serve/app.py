@@ -32,7 +32,7 @@ from zkconsumer.operate.serve.hosts import is_allowed_host
 _STATIC: Final = Path(__file__).parent / "static"
 _DAY_S: Final = 86_400
 _NO_SAMPLE: Final = "there is no sample yet; check the log of `zkconsumer serve` if there is none soon"
-_STALE: Final = "the last sample is older than three intervals; /healthz and the log say why"
+_STALE: Final = "the last sample ended more than three intervals ago; /healthz and the log say why"
 
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",  # plotly makes style sheets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
@@ -36,8 +36,17 @@ def groups_document(
         "problems": list(snapshot.problems),
         "total": part.total,
         "counts": part.counts,
-        "groups": [{**line, "trend": lag_trend(snapshot.groups[line["group"]])} for line in part.lines],
+        "groups": [_with_times(line, snapshot.groups[line["group"]], snapshot) for line in part.lines],
     }
+
+
+def _with_times(line: Mapping[str, Any], group: GroupSnapshot, snapshot: GroupsSnapshot) -> dict[str, Any]:
+    return {**line, "sampled_ms": _sampled_ms(group, snapshot), "trend": lag_trend(group)}
+
+
+def _sampled_ms(group: GroupSnapshot, snapshot: GroupsSnapshot) -> int:
+    """When the sample began that has read the group, in ms since the epoch."""
+    return snapshot.at_ms if group.unread is None else group.history[-1].at_ms
 
 
 def group_document(
@@ -46,7 +55,7 @@ def group_document(
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     sampled = _sampled(snapshot, now, failure or group.unread)
     if group.unread is not None:
-        sampled |= {"sampled_ms": group.history[-1].at_ms, "stale": True}
+        sampled |= {"sampled_ms": _sampled_ms(group, snapshot), "stale": True}
     return {
         **sampled,
         **lag_document(group.observed.group, group.lag),

@@ -20,7 +20,7 @@ from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, Observ
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
 
 STALE_INTERVALS: Final = 3
-"""A snapshot that is older than so many intervals is stale: it does not show the present any more."""
+"""A snapshot whose sample ended longer ago than so many intervals is stale: it does not show the present any more."""
 
 _UNKNOWN: Final = -1
 
@@ -150,8 +150,11 @@ class GroupsSnapshot:
     problems: tuple[str, ...]
 
     def is_stale(self, now: float) -> bool:
-        """True if the sample is older than three intervals, ``now`` being a time of the same clock as ``at``."""
-        return now - self.at > STALE_INTERVALS * self.interval
+        """True if the sample ended more than three intervals before ``now``, a time of the same clock as ``at``.
+
+        Samples that wait for a silent broker take longer than three short intervals, and follow each other at once.
+        """
+        return now - self.at - self.seconds > STALE_INTERVALS * self.interval
 
 
 class RecordedGroup(NamedTuple):

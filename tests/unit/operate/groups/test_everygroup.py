@@ -56,6 +56,9 @@ class Source:
         self.asked = []
         self.closed = False
 
+    def begin_round(self):
+        pass
+
     def names(self):
         if self.unavailable is not None:
             raise self.unavailable

@@ -135,6 +135,23 @@ def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
     }
 
 
+def test_a_group_without_members_is_unknown_while_its_leader_is_silent(many_groups):
+    frozen = threading.Event()
+    many_groups.write("/consumers/deleted/offsets/nowhere/0", b"5")
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end, stub.coordinator = 3, 9, stub.broker
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+        ) as sampler:
+            found = []
+            for at in (0, 1):
+                sampler.sample(["g0", "deleted"], at)
+                found.append([sampler.evaluate(group).status for group in ("g0", "deleted")])
+                stub.asked = lambda _: frozen.wait()
+        frozen.set()
+    assert found == [[LagStatus.RANGE, LagStatus.NO_MEMBERS], [LagStatus.UNKNOWN, LagStatus.UNKNOWN]]
+
+
 def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups):
     """That of ZooKeeper, 5, would look as if the offset had gone back."""
     with running_stub_broker() as stub:

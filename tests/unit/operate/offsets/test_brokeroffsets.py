@@ -11,7 +11,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, offsets_answer
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs, offsets_answer
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.listoffsetsmessages import Offsets
@@ -58,13 +58,13 @@ def test_a_leader_is_asked_once_for_log_starts_and_once_for_log_ends(stub):
     logs = asked(lambda offsets: offsets.logs(P[:2]), stub.broker).required()
     assert logs.ranges() == {P[0]: LogRange(0, 7), P[1]: LogRange(0, 0)}
     assert requests == [{P[0], P[1]}] * 2
-    assert asked(lambda offsets: offsets.logs(P[:1], with_starts=False), stub.broker).found == ({}, {P[0]: 7})
+    assert asked(lambda offsets: offsets.logs(P[:1], with_starts=False), stub.broker).found == Logs({}, {P[0]: 7})
 
 
 @pytest.mark.parametrize("is_dead", [True, False])
 def test_silence_of_all_brokers_is_reported_and_raised_where_an_answer_is_required(dead_broker, is_dead):
     answer = asked(lambda offsets: offsets.logs(P), *[dead_broker] if is_dead else ())
-    assert answer.found == ({}, {})
+    assert (answer.found.starts, answer.found.ends) == ({}, {})
     why = "none of 1 brokers answers" if is_dead else "no broker is registered"
     ends, starts = answer.problems
     assert ends.startswith(f"log ends are unknown: {why}")

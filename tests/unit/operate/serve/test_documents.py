@@ -2,6 +2,7 @@
 
 import json
 from array import array
+from dataclasses import replace
 
 from tests.fixtures.groups import group_znodes
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
@@ -22,6 +23,14 @@ def test_a_group_in_the_list(one_group):
     assert (line["group"], line["status"], line["lag"], line["unknown"]) == ("g", "STALL", 3, 1)
     assert (line["partitions"], line["owned"], line["rebalances"]) == (2, 1, 1)
     assert line["consumed_per_s"] == 0.0
+
+
+def test_a_group_in_the_list_that_could_not_be_read_has_the_time_of_its_values(one_group):
+    (line,) = groups_document(one_group, 100.0)["groups"]
+    assert (line["stale"], line["sampled_ms"]) == (False, one_group.at_ms)
+    one_group.groups["g"] = replace(one_group.groups["g"], unread="no broker answers")
+    (line,) = groups_document(one_group, 100.0)["groups"]
+    assert (line["stale"], line["sampled_ms"]) == (True, 100_000)
 
 
 def test_the_lag_of_a_group_over_time_has_few_points(one_group):

@@ -1,5 +1,7 @@
 """What a recorder keeps of samples."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fixtures.groups import group_znodes
@@ -93,8 +95,13 @@ def test_a_rebalance_names_what_changed():
 
 def test_a_snapshot_is_stale_after_three_intervals():
     taken = snapshot(at=100.0)
-    assert not taken.is_stale(130.0)
-    assert taken.is_stale(130.1)
+    assert not taken.is_stale(130.4)
+    assert taken.is_stale(130.6)
+
+
+def test_samples_that_take_longer_than_three_intervals_are_not_stale_before_the_next():
+    taken = replace(snapshot(at=100.0), seconds=40.0)
+    assert not taken.is_stale(170.0)
 
 
 def test_a_group_that_cannot_be_read_keeps_its_last_row(sampled):

@@ -126,6 +126,7 @@ class LagSample(NamedTuple):
         age_s: how long ago the record at the committed offset was written, in seconds, by its timestamp; None if that
             is unknown.
         stretches: what this sample and those before it show; see :func:`follow`.
+        is_unread: True if the lag is unknown because an offset could not be read that may exist.
     """
 
     at: float
@@ -137,6 +138,7 @@ class LagSample(NamedTuple):
     owner_live: bool
     stretches: Stretches = Stretches()
     age_s: float | None = None
+    is_unread: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -257,9 +259,9 @@ def evaluate_group(
     """Evaluate the samples of each partition; those without a sample are ignored.
 
     The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
-    partition shows what is worse than WARN. With the mark of a migration it is MIGRATED without members, whatever its
-    partitions show, since nobody consumes at these offsets; with members, or where the migration or the way back is not
-    complete, it is WARN at least.
+    partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. With
+    the mark of a migration it is MIGRATED without members, whatever its partitions show, since nobody consumes at these
+    offsets; with members, or where the migration or the way back is not complete, it is WARN at least.
 
     Args:
         partitions: samples of each, oldest first.
@@ -279,7 +281,7 @@ def evaluate_group(
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
         elif not status.is_problem:
             status, reason = LagStatus.WARN, _marked(mark)
-    elif not members and not status.is_error:
+    elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
         status, reason = (
             LagStatus.NO_MEMBERS,
             "no member is registered; " + ("lag unknown" if lag is None else f"known lag {lag}"),

@@ -137,6 +137,13 @@ function showOrder() {
   }
 }
 
+/** The status of a group in the list; if the last sample could not read it, also of when its other values are. */
+function listedStatus(one) {
+  const status = document.createElement("span");
+  status.append(statusBadge(one.status, one.reason), one.stale ? ` values of ${time(one.sampled_ms)}` : "");
+  return status;
+}
+
 function showGroups(found) {
   const { first } = query();
   showCounts(found.counts);
@@ -146,7 +153,7 @@ function showGroups(found) {
     "groups",
     found.groups.map((one) => [
       cell(groupLink(one.group)),
-      cell(statusBadge(one.status, one.reason)),
+      cell(listedStatus(one)),
       cell(number(one.lag), "number"),
       cell(duration(one.lag_s), "number"),
       cell(sparkline(one.trend), "trend"),
@@ -158,6 +165,7 @@ function showGroups(found) {
       cell(number(one.rebalances), "number"),
     ]),
   );
+  found.groups.forEach((one, index) => byId("groups").tBodies[0].rows[index].classList.toggle("stale", one.stale));
   const last = first + found.groups.length;
   byId("shown").textContent = found.total ? `${first + 1} to ${last} of ${found.total}` : "no groups";
   byId("former").hidden = first === 0;
@@ -179,6 +187,7 @@ function showGroup(found, history) {
   byId("group-name").textContent = printable(found.group);
   statusBadge(found.status, found.reason, byId("group-status"));
   byId("group-reason").textContent = printable(found.reason);
+  for (const table of ["partitions", "members"]) byId(table).classList.toggle("stale", found.stale);
   fill(
     "partitions",
     found.partitions.map((one) => [

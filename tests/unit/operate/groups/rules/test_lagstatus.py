@@ -240,6 +240,17 @@ def test_an_error_of_a_group_without_members_is_shown():
     assert (group.status, group.is_problem) == (LagStatus.STOP, True)
 
 
+@pytest.mark.parametrize(("other", "status"), [(9, LagStatus.UNKNOWN), (10, LagStatus.RANGE)])
+def test_a_group_without_members_is_unknown_if_a_partition_could_not_be_read(other, status):
+    """It was STOP or RANGE, and may be."""
+    (unread,) = samples([5], None, live=None)
+    partitions = {
+        TopicPartition("t", 0): samples([other], 9, live=None),
+        TopicPartition("t", 1): [unread._replace(is_unread=True)],
+    }
+    assert evaluate_group(partitions, 3, members=0).status is status
+
+
 def test_unknown_is_no_problem_and_warn_no_error():
     assert [one.name for one in LagStatus if one.is_problem] == ["WARN", "STALL", "STOP", "REWIND", "RANGE"]
     assert not LagStatus.WARN.is_error
