@@ -103,23 +103,30 @@ def test_an_offset_outside_the_log(offset, where):
     (finding,) = explain_group(healthy(), around)
     assert finding.kind == "offset-outside-log"
     command = f"zkconsumer offsets reset --group g --topic t:0 --to-{where}"
-    assert finding.next_command == f"stop all members, then {command}"
+    assert finding.next_command.endswith(f"stop all members, then {command}")
 
 
 @pytest.mark.parametrize(
-    ("in_zookeeper", "created", "why"),
+    ("in_zookeeper", "created", "why", "where"),
     [
-        (10, 2, "the topic was created again after that commit"),
-        (10, 0, "truncated by an unclean leader election, or the offset was set by hand; the leader epoch is 3"),
-        (None, 2, "truncated by an unclean leader election, or the topic was created again"),  # Kafka's offset counts
+        (10, 2, "the topic was created again after that commit", "earliest"),
+        (10, 0, "by an unclean leader election, or the offset was set by hand; the leader epoch is 3", "latest"),
+        (
+            None,
+            2,
+            "by an unclean leader election, or the topic was created again",
+            "earliest, which skips no record; otherwise",
+        ),  # Kafka's counts
     ],
 )
-def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why):
+def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why, where):
+    """To the log end only where that skips no record of a topic that was created again."""
     group = healthy(offsets={"t-0": 10})
     nodes = {} if in_zookeeper is None else group.offsets
     around = facts(committed={P0: 10}, log_ends={P0: 9}, topic_created={"t": created}, offset_nodes=nodes)
     (finding,) = explain_group(group, around)
     assert why in finding.evidence
+    assert f"--to-{where}" in finding.next_command
 
 
 def test_no_broker_is_registered_and_none_was_named():
