@@ -498,7 +498,7 @@ def test_a_topic_that_was_created_again_is_explained(run, group, healthy, topics
     topics.create(healthy, 2)
     finding = explained(run, group)["offset-outside-log", f"{healthy}-0"]
     assert "the topic was created again after that commit; the leader epoch is 0" in finding["evidence"]
-    assert finding["next_command"].endswith("--to-earliest"), "no record of the new topic is skipped"
+    assert " --to-earliest " in finding["next_command"], "no record of the new topic is skipped"
 
 
 def test_a_leader_that_changes_often_is_explained(run, group, healthy, zookeeper):

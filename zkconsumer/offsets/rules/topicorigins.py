@@ -6,10 +6,10 @@ A group has one znode for each topic that its zkconsumer members have consumed, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
 from zkconsumer.zookeeper.rules.znodes import parse_json
@@ -56,6 +56,12 @@ def of_earlier_topics(
         marks: of the stored offsets.
     """
     return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_older(mark))
+
+
+def count_as_none(group: str, outdated: Iterable[object]) -> str:
+    """The sentence for operators about stored offsets of earlier topics."""
+    named = name_some(sorted(outdated, key=str))
+    return f"offsets of group {group} were stored for earlier topics of that name, so they count as none: {named}"
 
 
 class TopicRecord(NamedTuple):

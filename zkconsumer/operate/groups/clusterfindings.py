@@ -47,6 +47,14 @@ def explain_surroundings(
 
 
 def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    for partition, former in sorted(facts.outdated.items()):
+        yield Finding(
+            "earlier-topic",
+            str(partition),
+            f"the offset {former} was stored for an earlier topic of that name and does not count; zkconsumer members "
+            "begin at the log start",
+            f"nothing, unless members are of the JVM, which use that offset: {_reset(group, partition, 'earliest')}",
+        )
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
         outside = outside_log(offset, start, end)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
@@ -89,18 +89,13 @@ def _facts(
     surroundings: _Surroundings,
     problems: Sequence[str],
 ) -> SurveyFacts:
-    outdated: frozenset[TopicPartition] = frozenset()
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
-    marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
     marks_in_kafka = {partition: one.mark for partition, one in in_kafka.items()}
     certain = certain_offsets(session, None, identities, marks_in_kafka)
     ignored = outdated_offsets(session, None, identities, marks_in_kafka)
     kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
-    try:
-        outdated = outdated_offsets(session, znodes.group, identities, marks)
-    except ZooKeeperRefused as refused:
-        problems = (*problems, str(refused))
+    outdated = {p for p, node in znodes.offsets.items() if znodes.is_outdated(p, node.mzxid)}
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
