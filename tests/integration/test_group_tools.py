@@ -451,7 +451,7 @@ def test_what_is_wrong_with_members_and_owners_is_explained(run, group, healthy)
     assert ("gave-up", f"{name}_d") in found
     assert ("idle-member", f"{name}_old") in found
     assert ("unreadable-registration", f"{name}_x") in found
-    assert ("dead-owner", f"{healthy}-1") in found
+    assert f"delete /consumers/{name}/owners/{healthy}/1" in found["dead-owner", f"{healthy}-1"]["next_command"]
     assert ("unknown-topic", "gone") in found
     assert "s behind ZooKeeper's" in found["clock", f"{name}_old"]["evidence"]
 

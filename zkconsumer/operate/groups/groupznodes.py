@@ -61,6 +61,7 @@ class GroupZnodes:
         foreign_offsets: names of offset znodes that are no partition number, as Kafka 0.7 made them, by topic.
         unreadable: partitions whose offset znode does not hold an offset, or may not be read, with the reason.
         problems: what cannot be read, one sentence each.
+        lasting_owners: partitions whose owner znode is persistent; those of members end with their sessions.
         origins: of those of its topics that exist, since when offsets can be of them.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
         mark: of a group that was migrated, or is being; None of others.
@@ -78,6 +79,7 @@ class GroupZnodes:
     foreign_offsets: Mapping[str, tuple[str, ...]]
     unreadable: Mapping[TopicPartition, str]
     problems: tuple[str, ...]
+    lasting_owners: frozenset[TopicPartition] = frozenset()
     origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     coordinator: GroupCoordinator | None = None
     mark: MigrationMark | None = None
@@ -342,7 +344,8 @@ def _partitions(group: _Topics, existing: Mapping[str, Topic], parents: Children
 def _complete(
     group: str, topics: _Topics, partitions: _GroupPartitions, nodes: Reads, live: frozenset[str]
 ) -> GroupZnodes:
-    owners, unreadable_owners = _decoded(topics.paths.owner, partitions.partitions, nodes, _owner)
+    owner_path = topics.paths.owner
+    owners, unreadable_owners = _decoded(owner_path, partitions.partitions, nodes, _owner)
     offsets, unreadable = _decoded(topics.paths.offset, partitions.partitions, nodes, _offset)
     return GroupZnodes(
         group=group,
@@ -362,6 +365,7 @@ def _complete(
             *unreadable_owners.values(),
             *unreadable.values(),
         ),
+        lasting_owners=frozenset(p for p in owners if (node := nodes.nodes[owner_path(p)]) and not node.owner_session),
     )
 
 

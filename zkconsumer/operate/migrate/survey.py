@@ -193,15 +193,9 @@ def stores_last_processed(session: ZkSession, znodes: GroupZnodes) -> bool:
     Its offsets are one less than the JVM's. Its members are named Receiver-N, and its owner znodes are persistent.
     """
     paths = GroupPaths(znodes.group)
-    return _has_receivers(session, paths, znodes.view.unreadable) or _has_lasting_owners(session, paths, znodes)
+    return _has_receivers(session, paths, znodes.view.unreadable) or bool(znodes.lasting_owners)
 
 
 def _has_receivers(session: ZkSession, paths: GroupPaths, names: Collection[str]) -> bool:
     below = session.children_of(paths.consumer_id(name) for name in names).names
     return any(child.startswith(_RECEIVER) for children in below.values() for child in children or ())
-
-
-def _has_lasting_owners(session: ZkSession, paths: GroupPaths, znodes: GroupZnodes) -> bool:
-    """True if owner znodes are persistent; those of members end with their sessions."""
-    nodes = session.read_many(paths.owner(partition) for partition in znodes.owners).nodes
-    return any(node is not None and not node.owner_session for node in nodes.values())

@@ -1,6 +1,7 @@
 """Each finding of an explanation, from facts written by hand."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,24 @@ def test_a_member_that_gave_up():
     assert "t 1, of which 0 have another owner and 1 have none" in gave_up.evidence
 
 
+def test_a_zkconsumer_member_that_owns_nothing_has_not_given_up():
+    znodes = healthy(members={"g_a": ONE, "g_b": ONE}, topics={"t": 2}, our_clients={"g_b": "range"})
+    owns_nothing, ownerless = explain_group(znodes, HEALTHY)
+    assert (owns_nothing.kind, owns_nothing.subject) == ("owns-nothing", "g_b")
+    assert "claims them again" in owns_nothing.evidence
+    assert "do not restart it" in owns_nothing.next_command
+    assert "restart" not in ownerless.next_command
+
+
+def test_who_should_own_a_partition_without_owner_is_named():
+    """A JVM member that owns one of its two partitions is restarted, if no rebalance is under way."""
+    (finding,) = explain_group(healthy(topics={"t": 2}), HEALTHY)
+    assert (finding.kind, finding.subject) == ("no-owner", "t 1")
+    assert "by its share g_a should own them; a JVM member stops trying" in finding.evidence
+    assert "restart g_a" in finding.next_command
+    assert "STOP in zkconsumer groups status --group g" in finding.next_command
+
+
 @pytest.mark.parametrize("subscription", [Subscription({"gone": 1}), Subscription.by_filter(Whitelist("gone.*"), 1)])
 def test_a_member_without_a_topic(subscription):
     found = explain_group(healthy(members={"g_a": ONE, "g_b": subscription}), HEALTHY)
@@ -89,6 +108,15 @@ def test_jvm_members_with_different_strategies_are_known_by_what_they_own():
 def test_a_dead_owner():
     (finding,) = explain_group(healthy(owners={"t-0": "g_a-0", "u-0": "g_x-0"}), HEALTHY)
     assert (finding.kind, finding.subject) == ("dead-owner", "u-0")
+
+
+def test_an_owner_znode_that_no_session_ends_is_to_be_deleted():
+    znodes = healthy(members={"g_a": ONE, "g_b": ONE}, topics={"t": 2}, owners={"t-0": "g_a-0", "t-1": "tool"})
+    finding, gave_up = explain_group(replace(znodes, lasting_owners=frozenset({TopicPartition("t", 1)})), HEALTHY)
+    assert (finding.kind, finding.subject, gave_up.kind) == ("dead-owner", "t-1", "gave-up"), "the cause is first"
+    assert "the owner znode is persistent" in finding.evidence
+    assert "delete /consumers/g/owners/t/1 " in finding.next_command
+    assert "session timeout" not in finding.next_command
 
 
 def test_an_owner_that_is_no_thread_of_a_live_member():

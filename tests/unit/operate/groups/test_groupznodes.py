@@ -94,6 +94,10 @@ def test_an_owner_that_is_not_registered_is_not_live(znodes):
     znodes.write("/consumers/g/owners/t/1", b"g_x-0")
     found = read(znodes)
     assert (found.is_live(P0), found.is_live(P1)) == (True, False)
+    assert found.lasting_owners == {P0, P1}
+    path = "/consumers/g/owners/t/1"
+    znodes.nodes[path] = znodes.nodes[path]._replace(owner_session=7)
+    assert read(znodes).lasting_owners == {P0}
 
 
 def test_what_cannot_be_read_costs_one_partition(znodes):
