@@ -451,7 +451,7 @@ def test_what_is_wrong_with_members_and_owners_is_explained(run, group, healthy)
     assert ("gave-up", f"{name}_d") in found
     assert ("idle-member", f"{name}_old") in found
     assert ("unreadable-registration", f"{name}_x") in found
-    assert ("dead-owner", f"{healthy}-1") in found
+    assert f"delete /consumers/{name}/owners/{healthy}/1" in found["dead-owner", f"{healthy}-1"]["next_command"]
     assert ("unknown-topic", "gone") in found
     assert "s behind ZooKeeper's" in found["clock", f"{name}_old"]["evidence"]
 
@@ -496,8 +496,9 @@ def test_a_topic_that_was_created_again_is_explained(run, group, healthy, topics
     group.commit(healthy, 0, 9)
     topics.delete(healthy)
     topics.create(healthy, 2)
-    evidence = explained(run, group)["offset-outside-log", f"{healthy}-0"]["evidence"]
-    assert "the topic was created again after that commit; the leader epoch is 0" in evidence
+    finding = explained(run, group)["offset-outside-log", f"{healthy}-0"]
+    assert "the topic was created again after that commit; the leader epoch is 0" in finding["evidence"]
+    assert " --to-earliest " in finding["next_command"], "no record of the new topic is skipped"
 
 
 def test_a_leader_that_changes_often_is_explained(run, group, healthy, zookeeper):

@@ -1,5 +1,6 @@
 """Topics that are deleted and created again, with more records than the group had consumed, on a real broker."""
 
+import json
 import threading
 from contextlib import closing
 from functools import partial
@@ -162,6 +163,12 @@ def test_readers_that_join_no_group_begin_with_the_new_topic(connect, sandbox, c
         member.commit_offsets()
     new = values(NEW, start=OLD)
     create_again(new)
+    words = ["--zookeeper", sandbox.zookeeper_connect, "--group", connect.group, "--json"]
+    described = CliRunner().invoke(command, ["groups", "describe", *words])
+    assert [one["committed"] for one in json.loads(described.stdout)["partitions"]] == [None], described.output
+    assert f"earlier topics of that name, so they count as none: {unique_name}-0 ({OLD})" in described.stderr
+    explained = CliRunner().invoke(command, ["groups", "explain", *words])
+    assert "earlier-topic" in [one["kind"] for one in json.loads(explained.stdout)["findings"]]
     (task,) = plan_batch_read(
         parse_options({**sandbox.connection, "group.id": connect.group, "subscribe": unique_name, "numStreams": "1"})
     )

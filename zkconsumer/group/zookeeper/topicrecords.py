@@ -59,6 +59,20 @@ def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicI
     return TopicRecords(session, group, None).consume(identities)
 
 
+def record_paths(group: str, topics: Iterable[str]) -> list[str]:
+    """The nodes that :func:`origins_in` needs."""
+    parent = GroupPaths(group).topics
+    return [parent, *_paths(parent, topics)]
+
+
+def origins_in(
+    nodes: Mapping[str, Znode | None], group: str, identities: Mapping[str, TopicIdentity]
+) -> dict[str, TopicOrigin]:
+    """As :func:`read_origins`, of nodes that were read with others of the group: :func:`record_paths`."""
+    known = _known_records(GroupPaths(group).topics, identities, nodes)
+    return {topic: known.following(topic, identity)[1] for topic, identity in identities.items()}
+
+
 def former_origins(
     deleted: Mapping[str, tuple[bytes | None, int]], identities: Mapping[str, TopicIdentity]
 ) -> dict[str, TopicOrigin]:
@@ -94,14 +108,21 @@ def replace_records(session: ZkSession, group: str, fence: str, identities: Mapp
     session.transact(fence, [write for write in writes if write is not None])
 
 
+def _paths(parent: str, topics: Iterable[str]) -> dict[str, str]:
+    return {f"{parent}/{topic}": topic for topic in topics if is_node_name(topic)}
+
+
 def _read_records(session: ZkSession, parent: str, topics: Iterable[str]) -> _KnownRecords:
-    paths = {f"{parent}/{topic}": topic for topic in topics if is_node_name(topic)}
-    nodes = session.get_many([parent, *paths])
-    found = nodes.pop(parent)
+    names = list(topics)
+    return _known_records(parent, names, session.get_many([parent, *_paths(parent, names)]))
+
+
+def _known_records(parent: str, topics: Iterable[str], nodes: Mapping[str, Znode | None]) -> _KnownRecords:
+    found = nodes[parent]
     records: dict[str, tuple[TopicRecord | None, Znode]] = {}
-    for path, node in nodes.items():
-        if node is not None:
-            records[paths[path]] = _decoded(path, node.data), node
+    for path, topic in _paths(parent, topics).items():
+        if (node := nodes[path]) is not None:
+            records[topic] = _decoded(path, node.data), node
     return _KnownRecords(parent, None if found is None else found.czxid, records)
 
 

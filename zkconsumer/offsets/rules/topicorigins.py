@@ -6,7 +6,7 @@ A group has one znode for each topic that its zkconsumer members have consumed, 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import MalformedZnode, name_some
@@ -78,6 +78,12 @@ def describe_before(partitions: Collection[TopicPartition]) -> tuple[str, ...]:
         "and consumers skip the records before them: where that is wrong, reset them first (`zkconsumer offsets reset`)"
     )
     return (text,) if partitions else ()
+
+
+def count_as_none(group: str, outdated: Iterable[object]) -> str:
+    """The sentence for operators about stored offsets of earlier topics."""
+    named = name_some(sorted(outdated, key=str))
+    return f"offsets of group {group} were stored for earlier topics of that name, so they count as none: {named}"
 
 
 class TopicRecord(NamedTuple):

@@ -18,7 +18,12 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.groups.clientquotas import describe_quotas
-from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, read_offsets_in_kafka
+from zkconsumer.operate.groups.groupdescription import (
+    counting_stored,
+    existing_partitions,
+    read_offsets_in_kafka,
+    without_offset,
+)
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, StoredOffsetNode
 from zkconsumer.operate.groups.replicas import ReplicaReport, describe_replicas
 from zkconsumer.operate.groups.rules.clusterznodes import (
@@ -65,6 +70,7 @@ class ClusterFacts:
         offset_nodes: the offsets in ZooKeeper that count, with the transactions that wrote them.
         committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
             Kafka has for the group, if offsets there count.
+        outdated: offsets of earlier topics, which count as none, of partitions without another one.
         log_starts: where the logs start.
         log_ends: where the logs end.
         clock_ahead_s: by consumer id, how far its clock is ahead of ZooKeeper's, in seconds.
@@ -87,6 +93,7 @@ class ClusterFacts:
     topic_created: Mapping[str, int] = field(default_factory=dict)
     offset_nodes: Mapping[TopicPartition, StoredOffsetNode] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    outdated: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     clock_ahead_s: Mapping[str, float] = field(default_factory=dict)
@@ -158,6 +165,7 @@ def read_cluster_facts(
         topic_created=topic_created,
         offset_nodes={p: znodes.offsets[p] for p, one in chosen.items() if p in znodes.offsets and not one.in_kafka},
         committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
+        outdated=without_offset(znodes, of_kafka, storage),
         log_starts=logs.starts,
         log_ends=logs.ends,
         clock_ahead_s=_clocks(session, znodes),

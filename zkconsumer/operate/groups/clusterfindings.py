@@ -47,6 +47,14 @@ def explain_surroundings(
 
 
 def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    for partition, former in sorted(facts.outdated.items()):
+        yield Finding(
+            "earlier-topic",
+            str(partition),
+            f"the offset {former} was stored for an earlier topic of that name and does not count; zkconsumer members "
+            "begin at the log start",
+            f"nothing, unless members are of the JVM, which use that offset: {_reset(group, partition, 'earliest')}",
+        )
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
         outside = outside_log(offset, start, end)
@@ -59,28 +67,29 @@ def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
                 _reset(group, partition, "earliest"),
             )
         elif outside == AFTER_LOG:
-            why = _why_log_is_shorter(facts, partition)
-            yield Finding(
-                "offset-outside-log",
-                str(partition),
-                f"committed offset {offset} lies {outside} {end}: {why}",
-                _reset(group, partition, "latest"),
-            )
+            state = facts.states.get(partition)
+            epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
+            why, next_command = _shorter_log(group, facts, partition)
+            evidence = f"committed offset {offset} lies {outside} {end}: {why}{epoch}"
+            yield Finding("offset-outside-log", str(partition), evidence, next_command)
 
 
-def _why_log_is_shorter(facts: ClusterFacts, partition: TopicPartition) -> str:
-    """A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it."""
-    state, node = facts.states.get(partition), facts.offset_nodes.get(partition)
-    created = facts.topic_created.get(partition.topic)
-    epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
-    if node is not None and created is not None:
-        if TopicOrigin(TopicIdentity(None, created), created).is_older(node.mzxid):
-            return f"the topic was created again after that commit{epoch}"
-        return f"the log was truncated by an unclean leader election, or the offset was set by hand{epoch}"
-    return f"the log was truncated by an unclean leader election, or the topic was created again{epoch}"
+def _shorter_log(group: ObservedGroup, facts: ClusterFacts, partition: TopicPartition) -> tuple[str, str]:
+    """Why a log ends before an offset, and what to do: no record of a topic that was created again has been consumed.
+
+    A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it.
+    """
+    node, created = facts.offset_nodes.get(partition), facts.topic_created.get(partition.topic)
+    to_latest, to_earliest = (_reset(group, partition, where) for where in ("latest", "earliest"))
+    if node is None or created is None:
+        why = "the log was truncated by an unclean leader election, or the topic was created again"
+        return why, f"if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
+    if TopicOrigin(TopicIdentity(None, created), created).is_older(node.mzxid):
+        return "the topic was created again after that commit", to_earliest
+    return "the log was truncated by an unclean leader election, or the offset was set by hand", to_latest
 
 
-def _reset(group: ObservedGroup, partition: TopicPartition, where: Literal["earliest", "latest"]) -> str:
+def _reset(group: ObservedGroup, partition: TopicPartition, where: str) -> str:
     words = ["zkconsumer", "offsets", "reset"]
     words += ["--group", group.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
     return f"stop all members, then {shlex.join(words)}"

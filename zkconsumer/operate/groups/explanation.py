@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from typing import Final
 
 from zkconsumer.errors import name_some
 from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment
@@ -15,7 +16,11 @@ from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.rules.lagstatus import OWNERLESS_S
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode, describe_mark
+
+_JVM_GIVES_UP: Final = "a JVM member stops trying after rebalance.max.retries attempts until the group changes"
 
 
 def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
@@ -30,10 +35,10 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         *_registrations(znodes),
         *explain_coordinator(znodes),
         *_strategies(znodes),
+        *_dead_owners(znodes),
         *_idle_members(znodes),
         *_ownerless(znodes),
         *_strange_owners(znodes),
-        *_dead_owners(znodes),
         *explain_surroundings(znodes, facts, reported=frozenset(znodes.view.unreadable.values())),
     ]
 
@@ -143,16 +148,32 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
             )
         elif not znodes.is_commanded:  # otherwise explain_coordinator reports it
             wanted = {partition for share in shares for partition in share.get(consumer_id, ())}
-            held = {p for p in wanted if p in znodes.owners}
-            yield Finding(
-                "gave-up",
-                consumer_id,
-                f"it should own partitions of {format_partitions(wanted)}, of which {len(held)} have another owner and "
-                f"{len(wanted) - len(held)} have none; a JVM member stops trying after rebalance.max.retries attempts "
-                "until the group changes",
-                'look for "can\'t rebalance" in its log, check that all members have the same '
-                f"partition.assignment.strategy, and restart it; then {_command(znodes, 'groups', 'verify')}",
-            )
+            yield _without_share(znodes, consumer_id, wanted)
+
+
+def _without_share(znodes: GroupZnodes, consumer_id: str, wanted: set[TopicPartition]) -> Finding:
+    held = {p for p in wanted if p in znodes.owners}
+    evidence = (
+        f"it should own partitions of {format_partitions(wanted)}, of which {len(held)} have another owner and "
+        f"{len(wanted) - len(held)} have none"
+    )
+    verify = _command(znodes, "groups", "verify")
+    if consumer_id in znodes.view.our_clients:
+        # A member that starts gives up after rebalance.max.retries attempts; one that runs does not.
+        return Finding(
+            "owns-nothing",
+            consumer_id,
+            f"{evidence}; it claims them again until it owns them",
+            "remove the other owners; do not restart it, since it may fail to start while they are there; SIGUSR1 has "
+            f"it log what it waits for; then {verify}",
+        )
+    return Finding(
+        "gave-up",
+        consumer_id,
+        f"{evidence}; {_JVM_GIVES_UP}",
+        'look for "can\'t rebalance" in its log, remove owners that are not registered, check that all members have '
+        f"the same partition.assignment.strategy, and restart it; then {verify}",
+    )
 
 
 def _possible_shares(znodes: GroupZnodes) -> list[dict[str, set[TopicPartition]]]:
@@ -172,13 +193,22 @@ def _shares(assignment: Assignment) -> dict[str, set[TopicPartition]]:
 
 def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:
     ownerless = [partition for partition, owner in misowned(znodes) if owner is None]
-    if ownerless:
-        yield Finding(
-            "no-owner",
-            format_partitions(ownerless),
-            "members subscribe to the topic, and there is no owner znode",
-            f"wait for the rebalance that may be under way, then {_command(znodes, 'groups', 'verify')}",
-        )
+    if not ownerless:
+        return
+    expected = {
+        member for share in _possible_shares(znodes) for member in share if not share[member].isdisjoint(ownerless)
+    }
+    by_share = f"; by its share {name_some(sorted(expected))} should own them" if expected else ""
+    jvm = sorted(znodes.view.jvm_members & expected)
+    gave_up = f"; {_JVM_GIVES_UP}" if jvm else ""
+    todo = f"restart {name_some(jvm)}" if jvm else "look in the members' logs for failed attempts"
+    yield Finding(
+        "no-owner",
+        format_partitions(ownerless),
+        f"members subscribe to the topic, and there is no owner znode{by_share}{gave_up}",
+        f"wait for a rebalance that may be under way; if they have no owner for more than {OWNERLESS_S:.0f} s (STOP in "
+        f"{_command(znodes, 'groups', 'status')}), {todo}; then {_command(znodes, 'groups', 'verify')}",
+    )
 
 
 def _strange_owners(znodes: GroupZnodes) -> Iterator[Finding]:
@@ -195,9 +225,21 @@ def _strange_owners(znodes: GroupZnodes) -> Iterator[Finding]:
 def _dead_owners(znodes: GroupZnodes) -> Iterator[Finding]:
     for partition, owner in sorted(znodes.owners.items()):
         if not znodes.is_live(partition):
+            dead = f"its owner {owner} is not registered"
+            if partition in znodes.lasting_owners:
+                path = GroupPaths(znodes.group).owner(partition)
+                yield Finding(
+                    "dead-owner",
+                    str(partition),
+                    f"{dead}, and the owner znode is persistent: no member wrote it, it ends with no session, and "
+                    "members cannot claim the partition while it exists",
+                    f"stop what writes it, and delete it: zookeeper-shell.sh SERVER delete {shlex.quote(path)} (below "
+                    "the chroot of zookeeper.connect)",
+                )
+                continue
             yield Finding(
                 "dead-owner",
                 str(partition),
-                f"its owner {owner} is not registered; the owner znode disappears with the session of that process",
+                f"{dead}; the owner znode disappears with the session of that process",
                 "wait for a session timeout; if the znode stays, its process still runs: end it",
             )

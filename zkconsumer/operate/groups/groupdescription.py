@@ -24,6 +24,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     counting_offset,
     counts_in_kafka,
 )
+from zkconsumer.offsets.rules.topicorigins import count_as_none
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, missing_topics
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
@@ -43,7 +44,7 @@ class PartitionDescription:
         partition: its number.
         owner: thread id in its owner znode, None if there is none.
         owner_live: whether that thread's consumer is registered; None without an owner.
-        committed: the offset that counts by the :data:`OffsetStorage`.
+        committed: the offset that counts by the :data:`OffsetStorage`; one of an earlier topic is none in either store.
         log_end: read after ``committed``.
         lag: their difference. It is negative only if the offset lies after the log end.
         log_start: None also where it was not asked for.
@@ -212,8 +213,33 @@ def counting_stored(
     unknown_in: list[Store] = ["zookeeper"] if partition in znodes.unreadable else []
     if partition in in_kafka.unknown:
         unknown_in.append("kafka")
-    of_kafka = in_kafka.found.get(partition, NO_OFFSET).offset
+    of_kafka = _counting_in_kafka(znodes, in_kafka, partition)
     return counting_offset(znodes.in_zookeeper(partition), of_kafka, storage, unknown_in)
+
+
+def _counting_in_kafka(znodes: GroupZnodes, in_kafka: OffsetsInKafka, partition: TopicPartition) -> int | None:
+    stored = in_kafka.found.get(partition, NO_OFFSET)
+    return None if znodes.is_outdated(partition, stored.mark) else stored.offset
+
+
+def without_offset(
+    znodes: GroupZnodes, in_kafka: OffsetsInKafka, storage: OffsetStorage
+) -> dict[TopicPartition, int | None]:
+    """The offsets of earlier topics of those partitions that have no other one; none while that is unknown."""
+    if in_kafka.error is not None:
+        return {}
+    stored = [
+        *((p, one.offset, one.mzxid) for p, one in znodes.offsets.items()),
+        *((p, one.offset, one.mark) for p, one in in_kafka.found.items()),
+    ]
+    outdated = {p: offset for p, offset, mark in stored if znodes.is_outdated(p, mark)}
+    return {p: n for p, n in outdated.items() if counting_stored(znodes, in_kafka, p, storage).offset is None}
+
+
+def outdated_problems(znodes: GroupZnodes, in_kafka: OffsetsInKafka, storage: OffsetStorage) -> list[str]:
+    """What :func:`without_offset` finds, in a sentence."""
+    outdated = without_offset(znodes, in_kafka, storage)
+    return [count_as_none(znodes.group, [f"{p} ({n})" for p, n in outdated.items()])] if outdated else []
 
 
 def _description(
@@ -233,6 +259,7 @@ def _description(
             *znodes.problems,
             *missing,
             *in_kafka.problems,
+            *outdated_problems(znodes, in_kafka, storage),
             *(logs.problems if partitions else ()),
         ),
         znodes.coordinator,
@@ -258,6 +285,6 @@ def _partition(
         lag=signed_lag(committed.offset, log_end),
         log_start=log_start,
         in_zookeeper=znodes.in_zookeeper(partition),
-        in_kafka=in_kafka.found.get(partition, NO_OFFSET).offset,
+        in_kafka=_counting_in_kafka(znodes, in_kafka, partition),
         is_readable=committed.is_known,
     )

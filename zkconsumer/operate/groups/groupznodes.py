@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.errors import GroupMissing, MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.group.rules.subscription import Blacklist, Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import TopicPartition
+from zkconsumer.group.zookeeper.topicrecords import origins_in, record_paths
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import Mark
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.observedgroup import BrokerState, DescribedGroupMember, ZnodeLayout
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
@@ -58,6 +61,8 @@ class GroupZnodes:
         foreign_offsets: names of offset znodes that are no partition number, as Kafka 0.7 made them, by topic.
         unreadable: partitions whose offset znode does not hold an offset, or may not be read, with the reason.
         problems: what cannot be read, one sentence each.
+        lasting_owners: partitions whose owner znode is persistent; those of members end with their sessions.
+        origins: of those of its topics that exist, since when offsets can be of them.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
         mark: of a group that was migrated, or is being; None of others.
     """
@@ -74,6 +79,8 @@ class GroupZnodes:
     foreign_offsets: Mapping[str, tuple[str, ...]]
     unreadable: Mapping[TopicPartition, str]
     problems: tuple[str, ...]
+    lasting_owners: frozenset[TopicPartition] = frozenset()
+    origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     coordinator: GroupCoordinator | None = None
     mark: MigrationMark | None = None
 
@@ -120,9 +127,14 @@ class GroupZnodes:
         return partition.partition in self.existing.get(partition.topic, ())
 
     def in_zookeeper(self, partition: TopicPartition) -> int | None:
-        """The offset that is stored; None if there is none, or if it cannot be read."""
+        """The offset that is stored; None if there is none, it is of an earlier topic, or it cannot be read."""
         stored = self.offsets.get(partition)
-        return None if stored is None else stored.offset
+        return None if stored is None or self.is_outdated(partition, stored.mzxid) else stored.offset
+
+    def is_outdated(self, partition: TopicPartition, mark: Mark | None) -> bool:
+        """True if the offset with this mark was stored for an earlier topic of the same name."""
+        origin = self.origins.get(partition.topic)
+        return origin is not None and origin.is_older(mark)
 
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """The members, in the order of their ids; also those whose registration cannot be read."""
@@ -197,7 +209,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     failures.update(views.failures)
     coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
     partly = _read_topics(session, paths, views.views, failures)
-    existing = group_reader.partitions(sorted({topic for topics in partly.values() for topic in topics.topics}))
+    existing = group_reader.describe_topics(sorted({topic for topics in partly.values() for topic in topics.topics}))
     parents = session.children_of(parent for topics in partly.values() for parent in topics.parents())
     partitions_by_group = {group: _partitions(topics, existing, parents) for group, topics in partly.items()}
     owner_paths = [
@@ -207,7 +219,9 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
         paths[group].offset(p) for group, partitions in partitions_by_group.items() for p in partitions.partitions
     ]
     marks = {group: paths[group].migrated for group in partitions_by_group}
-    nodes = session.read_many([*owner_paths, *offset_paths, *marks.values()])
+    records = {group: record_paths(group, partitions.existing) for group, partitions in partitions_by_group.items()}
+    of_topics = [path for record in records.values() for path in record]
+    nodes = session.read_many([*owner_paths, *offset_paths, *marks.values(), *of_topics])
     ids = session.children_of(paths[group].ids for group in partitions_by_group)
     complete: dict[str, GroupZnodes] = {}
     for group, partitions in partitions_by_group.items():
@@ -218,6 +232,8 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
             znodes = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
             if (mark := nodes.nodes.get(marks[group])) is not None:
                 znodes = replace(znodes, mark=MigratedNode.decode(marks[group], mark.data))
+            identities = {topic: existing[topic].identity for topic in znodes.existing}
+            znodes = _with_origins(znodes, nodes, records[group], identities)
             complete[group] = _with_coordinator(znodes, coordinators.get(group))
     return GroupReads(complete, failures)
 
@@ -304,9 +320,9 @@ class _GroupPartitions(NamedTuple):
     problems: list[str]
 
 
-def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents: ChildrenReads) -> _GroupPartitions:
+def _partitions(group: _Topics, existing: Mapping[str, Topic], parents: ChildrenReads) -> _GroupPartitions:
     """All partitions of the group's topics: those that exist, and those that only its znodes still name."""
-    existing_numbers = {topic: existing[topic] for topic in sorted(group.topics) if topic in existing}
+    existing_numbers = {topic: existing[topic].partitions for topic in sorted(group.topics) if topic in existing}
     partitions = {TopicPartition(topic, n) for topic, numbers in existing_numbers.items() for n in numbers}
     foreign: dict[str, tuple[str, ...]] = {}
     problems: list[str] = []
@@ -328,7 +344,8 @@ def _partitions(group: _Topics, existing: Mapping[str, tuple[int, ...]], parents
 def _complete(
     group: str, topics: _Topics, partitions: _GroupPartitions, nodes: Reads, live: frozenset[str]
 ) -> GroupZnodes:
-    owners, unreadable_owners = _decoded(topics.paths.owner, partitions.partitions, nodes, _owner)
+    owner_path = topics.paths.owner
+    owners, unreadable_owners = _decoded(owner_path, partitions.partitions, nodes, _owner)
     offsets, unreadable = _decoded(topics.paths.offset, partitions.partitions, nodes, _offset)
     return GroupZnodes(
         group=group,
@@ -348,7 +365,16 @@ def _complete(
             *unreadable_owners.values(),
             *unreadable.values(),
         ),
+        lasting_owners=frozenset(p for p in owners if (node := nodes.nodes[owner_path(p)]) and not node.owner_session),
     )
+
+
+def _with_origins(
+    znodes: GroupZnodes, nodes: Reads, records: Sequence[str], identities: Mapping[str, TopicIdentity]
+) -> GroupZnodes:
+    if refused := [str(nodes.refused[path]) for path in records if path in nodes.refused]:
+        return replace(znodes, problems=(*znodes.problems, *refused))
+    return replace(znodes, origins=origins_in(nodes.nodes, znodes.group, identities))
 
 
 def _with_coordinator(znodes: GroupZnodes, coordinator: GroupCoordinator | None) -> GroupZnodes:

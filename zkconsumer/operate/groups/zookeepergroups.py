@@ -16,6 +16,7 @@ from zkconsumer.operate.groups.groupdescription import (
     all_partitions,
     counting_stored,
     existing_partitions,
+    outdated_problems,
     read_offsets_in_kafka,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
@@ -98,7 +99,8 @@ class ZooKeeperGroups:
         problems: list[str] = []
         samples = {}
         for znodes in groups_znodes:
-            problems += (*znodes.problems, *in_kafka[znodes.group].problems)
+            of_group = in_kafka[znodes.group]
+            problems += (*znodes.problems, *of_group.problems, *outdated_problems(znodes, of_group, self._storage))
             samples[znodes.group] = self._samples(znodes, at, in_kafka[znodes.group], logs.found)
         self._in_kafka = {group: self._in_kafka[group] for group in reads.groups}
         return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))

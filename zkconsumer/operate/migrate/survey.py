@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.offsets.rules.topicorigins import before_their_topics
@@ -90,18 +90,13 @@ def _facts(
     surroundings: _Surroundings,
     problems: Sequence[str],
 ) -> SurveyFacts:
-    outdated: frozenset[TopicPartition] = frozenset()
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
-    marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
     marks_in_kafka = {partition: one.mark for partition, one in in_kafka.items()}
     certain = certain_offsets(session, None, identities, marks_in_kafka)
     ignored = outdated_offsets(session, None, identities, marks_in_kafka)
     kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
-    try:
-        outdated = outdated_offsets(session, znodes.group, identities, marks)
-    except ZooKeeperRefused as refused:
-        problems = (*problems, str(refused))
+    outdated = {p for p, node in znodes.offsets.items() if znodes.is_outdated(p, node.mzxid)}
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
@@ -203,15 +198,9 @@ def stores_last_processed(session: ZkSession, znodes: GroupZnodes) -> bool:
     Its offsets are one less than the JVM's. Its members are named Receiver-N, and its owner znodes are persistent.
     """
     paths = GroupPaths(znodes.group)
-    return _has_receivers(session, paths, znodes.view.unreadable) or _has_lasting_owners(session, paths, znodes)
+    return _has_receivers(session, paths, znodes.view.unreadable) or bool(znodes.lasting_owners)
 
 
 def _has_receivers(session: ZkSession, paths: GroupPaths, names: Collection[str]) -> bool:
     below = session.children_of(paths.consumer_id(name) for name in names).names
     return any(child.startswith(_RECEIVER) for children in below.values() for child in children or ())
-
-
-def _has_lasting_owners(session: ZkSession, paths: GroupPaths, znodes: GroupZnodes) -> bool:
-    """True if owner znodes are persistent; those of members end with their sessions."""
-    nodes = session.read_many(paths.owner(partition) for partition in znodes.owners).nodes
-    return any(node is not None and not node.owner_session for node in nodes.values())

@@ -23,7 +23,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     offsets_of,
     topic_id_of,
 )
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, count_as_none, of_earlier_topics
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
@@ -444,10 +444,7 @@ def counting_offsets(
     old_nodes = outdated_offsets(guards.session, group, identities, in_zookeeper) if in_zookeeper else frozenset()
     old_commits = outdated_offsets(guards.session, None, identities, marks)
     if outdated := old_nodes | old_commits:
-        guards.warnings.append(
-            f"offsets of group {group} were stored for earlier topics of that name, so they count as none: "
-            f"{name_some(sorted(outdated))}"
-        )
+        guards.warnings.append(count_as_none(group, outdated))
     known = {p: offset for p, offset in offsets_of(committed).items() if p not in old_commits}
     counting = {
         p: choose_stored(nodes.offset(p) if p in in_zookeeper and p not in old_nodes else None, known.get(p), "max")

@@ -58,6 +58,24 @@ def test_a_member_that_gave_up():
     assert "t 1, of which 0 have another owner and 1 have none" in gave_up.evidence
 
 
+def test_a_zkconsumer_member_that_owns_nothing_has_not_given_up():
+    znodes = healthy(members={"g_a": ONE, "g_b": ONE}, topics={"t": 2}, our_clients={"g_b": "range"})
+    owns_nothing, ownerless = explain_group(znodes, HEALTHY)
+    assert (owns_nothing.kind, owns_nothing.subject) == ("owns-nothing", "g_b")
+    assert "claims them again" in owns_nothing.evidence
+    assert "do not restart it" in owns_nothing.next_command
+    assert "restart" not in ownerless.next_command
+
+
+def test_who_should_own_a_partition_without_owner_is_named():
+    """A JVM member that owns one of its two partitions is restarted, if no rebalance is under way."""
+    (finding,) = explain_group(healthy(topics={"t": 2}), HEALTHY)
+    assert (finding.kind, finding.subject) == ("no-owner", "t 1")
+    assert "by its share g_a should own them; a JVM member stops trying" in finding.evidence
+    assert "restart g_a" in finding.next_command
+    assert "STOP in zkconsumer groups status --group g" in finding.next_command
+
+
 @pytest.mark.parametrize("subscription", [Subscription({"gone": 1}), Subscription.by_filter(Whitelist("gone.*"), 1)])
 def test_a_member_without_a_topic(subscription):
     found = explain_group(healthy(members={"g_a": ONE, "g_b": subscription}), HEALTHY)
@@ -92,6 +110,15 @@ def test_a_dead_owner():
     assert (finding.kind, finding.subject) == ("dead-owner", "u-0")
 
 
+def test_an_owner_znode_that_no_session_ends_is_to_be_deleted():
+    znodes = healthy(members={"g_a": ONE, "g_b": ONE}, topics={"t": 2}, owners={"t-0": "g_a-0", "t-1": "tool"})
+    finding, gave_up = explain_group(replace(znodes, lasting_owners=frozenset({TopicPartition("t", 1)})), HEALTHY)
+    assert (finding.kind, finding.subject, gave_up.kind) == ("dead-owner", "t-1", "gave-up"), "the cause is first"
+    assert "the owner znode is persistent" in finding.evidence
+    assert "delete /consumers/g/owners/t/1 " in finding.next_command
+    assert "session timeout" not in finding.next_command
+
+
 def test_an_owner_that_is_no_thread_of_a_live_member():
     """As verify reports it: no thread of the member consumes the partition."""
     (finding,) = explain_group(healthy(owners={"t-0": "g_a-7"}), HEALTHY)
@@ -104,23 +131,30 @@ def test_an_offset_outside_the_log(offset, where):
     (finding,) = explain_group(healthy(), around)
     assert finding.kind == "offset-outside-log"
     command = f"zkconsumer offsets reset --group g --topic t:0 --to-{where}"
-    assert finding.next_command == f"stop all members, then {command}"
+    assert finding.next_command.endswith(f"stop all members, then {command}")
 
 
 @pytest.mark.parametrize(
-    ("in_zookeeper", "created", "why"),
+    ("in_zookeeper", "created", "why", "where"),
     [
-        (10, 2, "the topic was created again after that commit"),
-        (10, 0, "truncated by an unclean leader election, or the offset was set by hand; the leader epoch is 3"),
-        (None, 2, "truncated by an unclean leader election, or the topic was created again"),  # Kafka's offset counts
+        (10, 2, "the topic was created again after that commit", "earliest"),
+        (10, 0, "by an unclean leader election, or the offset was set by hand; the leader epoch is 3", "latest"),
+        (
+            None,
+            2,
+            "by an unclean leader election, or the topic was created again",
+            "earliest, which skips no record; otherwise",
+        ),  # Kafka's counts
     ],
 )
-def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why):
+def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why, where):
+    """To the log end only where that skips no record of a topic that was created again."""
     group = healthy(offsets={"t-0": 10})
     nodes = {} if in_zookeeper is None else group.offsets
     around = facts(committed={P0: 10}, log_ends={P0: 9}, topic_created={"t": created}, offset_nodes=nodes)
     (finding,) = explain_group(group, around)
     assert why in finding.evidence
+    assert f"--to-{where}" in finding.next_command
 
 
 def test_no_broker_is_registered_and_none_was_named():

@@ -1,12 +1,17 @@
 """Which partitions the tools ask brokers about, and what is wrong with a rebalance."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fixtures.groups import group_znodes
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.groupdescription import existing_partitions
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, without_offset
 from zkconsumer.operate.groups.groupverification import rebalance_findings
+from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer
 
 P0 = TopicPartition("t", 0)
 
@@ -15,6 +20,17 @@ def test_brokers_are_not_asked_about_what_does_not_exist():
     znodes = group_znodes(topics={"t": 1}, offsets={"t-0": 1, "t-1": 1, "gone-0": 1})
     assert existing_partitions([znodes]) == {P0}
     assert existing_partitions([znodes], is_elsewhere=True) == set(znodes.partitions)
+
+
+@pytest.mark.parametrize(("topic_id", "counts"), [("old", 7), ("new", 9)])
+def test_an_offset_in_kafka_of_an_earlier_topic_does_not_count(topic_id, counts):
+    znodes = replace(
+        group_znodes(topics={"t": 1}, offsets={"t-0": 7}), origins={"t": TopicOrigin(TopicIdentity("new", 1))}
+    )
+    in_kafka = BrokersAnswer({P0: StoredOffset(9, our_metadata("1", topic_id))})
+    assert counting_stored(znodes, in_kafka, P0, "auto").offset == counts
+    assert without_offset(znodes, in_kafka, "auto") == {}
+    assert without_offset(znodes, in_kafka, "kafka") == ({P0: 9} if topic_id == "old" else {})
 
 
 MEMBERS = {"g_a": Subscription({"t": 2})}

@@ -15,6 +15,7 @@ from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
 from zkconsumer.operate.groups.everydescription import only_unhealthy
@@ -93,6 +94,10 @@ def test_an_owner_that_is_not_registered_is_not_live(znodes):
     znodes.write("/consumers/g/owners/t/1", b"g_x-0")
     found = read(znodes)
     assert (found.is_live(P0), found.is_live(P1)) == (True, False)
+    assert found.lasting_owners == {P0, P1}
+    path = "/consumers/g/owners/t/1"
+    znodes.nodes[path] = znodes.nodes[path]._replace(owner_session=7)
+    assert read(znodes).lasting_owners == {P0}
 
 
 def test_what_cannot_be_read_costs_one_partition(znodes):
@@ -324,6 +329,41 @@ def test_an_offset_is_not_judged_while_the_coordinator_is_silent(znodes):
         facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
         assert facts.committed == {}
         assert any("offsets in Kafka are unknown" in problem for problem in facts.problems)
+
+
+def test_an_offset_of_an_earlier_topic_counts_as_none(znodes):
+    """1. Members commit 5 of each partition; 2. the topic is created again; 3. a member commits 3 of partition 1."""
+    parent = "/consumers/g/zkconsumer/topics"
+    znodes.write(parent, b"")
+    znodes.write(f"{parent}/t", TopicRecord("old", znodes.nodes[parent].czxid).encode())
+    topic = znodes.nodes["/brokers/topics/t"].data
+    znodes.delete("/brokers/topics/t")
+    znodes.write("/brokers/topics/t", topic[:-1] + b',"topic_id":"new"}')
+    znodes.write("/consumers/g/offsets/t/1", b"3")
+    counting = {P0: None, P1: 3}
+    with (
+        running_stub_broker() as stub,
+        closing(ZooKeeperGroups(lambda: znodes, CONFIG, bootstrap=[stub.broker])) as all,
+    ):
+        stub.log(P0).end = stub.log(P1).end = 9
+        look = all.look(["g"], 0.0)
+        (described,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker])
+        group = look.groups["g"]
+        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
+    assert {p: group.in_zookeeper(p) for p in (P0, P1)} == counting
+    assert {p: sample.committed for p, sample in look.samples["g"].items()} == counting
+    assert [(one.committed, one.in_zookeeper, one.lag) for one in described.partitions] == [(None,) * 3, (3, 3, 6)]
+    why = "offsets of group g were stored for earlier topics of that name, so they count as none: t-0 (5)"
+    assert why in look.problems
+    assert why in described.problems
+    found = explain_group(group, facts)
+    assert [finding.subject for finding in found if finding.kind == "earlier-topic"] == ["t-0"]
+
+
+def test_records_of_topics_that_may_not_be_read_are_a_problem(znodes):
+    znodes.refused.add("/consumers/g/zkconsumer/topics/t")
+    found = read(znodes)
+    assert (found.in_zookeeper(P0), len(found.problems)) == (5, 1)
 
 
 def test_facts_around_a_group_are_read(znodes):
