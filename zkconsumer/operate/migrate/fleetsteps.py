@@ -66,7 +66,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             files.put_away()
             return _planned(_write_plan(ends, job))
         (row,) = read_status(ends.session, ends.cluster, [job])
-        stands = run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG
+        stands = back is not None or row.state is not FleetState.WRONG
         if stands or why_not_begun("plan", row.judged) is not None:
             raise WriteRefused([row.reason or f"it is {row.state}"])
         plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)

@@ -12,9 +12,9 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, continued, moved, planning
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
-from zkconsumer.operate.migrate.rules.waysback import moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -125,12 +125,51 @@ def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         case None:
             return _planned(facts, plan)
         case WriteState.WRITING:
-            return _wrong("a run has begun and is not complete: run it again, or roll it back", "run", "rollback")
+            return _begun(facts, plan)
         case WriteState.UNDOING:
-            return _wrong("a rollback has begun and is not complete: roll it back again", "rollback")
+            return _undoing(facts, plan)
         case WriteState.UNDONE:
             return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back", "rollback")
     return _written(facts, plan)
+
+
+def _begun(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    """A run was killed, or still writes. What may follow is what the guards of the run and the rollback accept."""
+    begun = "a run has begun and is not complete"
+    if not facts.exists:
+        reason = f"{begun}, and its znodes were deleted; `{planning(plan.target, plan.source)}` writes them again"
+        return Judged(FleetState.WRONG, reason, frozenset())
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=True)
+    later = continued(plan, facts.in_kafka)
+    may_run = not at_source and (bool(later) or not at_target)
+    used = moved_at_target(plan, facts.in_kafka, facts.beyond, former=True)
+    may_go_back = not used and not lost_at_source(plan, facts.in_zookeeper)
+    stop = _to_be_stopped(facts, [] if later else _members_in_kafka(facts, plan))
+    if may_run and may_go_back:
+        return _wrong(f"{begun}: run it again, or roll it back{stop}", "run", "rollback")
+    if may_run:
+        return _wrong(
+            f"{begun}, and consumers of {plan.target} have continued: run it again to complete it{stop}", "run"
+        )
+    ends = f"{name_some([f'{p} in {plan.source}' for p in at_source] + [f'{p} in {plan.target}' for p in used])}"
+    if may_go_back:
+        return _wrong(f"{begun}, and consumers have continued: {ends}; roll it back{stop}", "rollback")
+    return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
+
+
+def _undoing(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    begun = "a rollback has begun and is not complete"
+    if used := moved_at_target(plan, facts.in_kafka, facts.beyond, former=True):
+        return _wrong(
+            f"{begun}, and consumers of {plan.target} have continued: {name_some(used)}; plan it again", "plan"
+        )
+    return _wrong(f"{begun}: roll it back again{_to_be_stopped(facts, _members_in_kafka(facts, plan))}", "rollback")
+
+
+def _to_be_stopped(facts: FleetFacts, others: Sequence[str]) -> str:
+    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
+    members += others
+    return f"; members are to be stopped: {'; '.join(members)}" if members else ""
 
 
 def _wrong(reason: str, *only: Verb) -> Judged:
@@ -152,9 +191,7 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
         return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals))
-    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
-    members += _members_in_kafka(facts, plan)
-    return Judged(FleetState.PLANNED, f"members are to be stopped: {'; '.join(members)}" if members else "")
+    return Judged(FleetState.PLANNED, _to_be_stopped(facts, _members_in_kafka(facts, plan)).removeprefix("; "))
 
 
 def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:

@@ -56,17 +56,20 @@ def decide_rollback(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
         )
-    lost = [
-        row.partition
-        for row in plan.partitions
-        if row.source is not None and source.get(row.partition, -1) < row.source
-    ]
-    if lost:
+    if lost := lost_at_source(plan, source):
         refusals.append(
             f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
             "continue, and the target has the only offsets"
         )
     return tuple(dict.fromkeys(refusals))
+
+
+def lost_at_source(plan: MigrationPlan, offsets: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+    """The partitions of which the source has no offset any more, or an earlier one than was migrated."""
+    there = {p: -1 if offset is None else offset for p, offset in offsets.items()}
+    return [
+        row.partition for row in plan.partitions if row.source is not None and there.get(row.partition, -1) < row.source
+    ]
 
 
 def moved_at_target(

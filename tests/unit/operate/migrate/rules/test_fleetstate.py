@@ -16,6 +16,7 @@ STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
+LATER = {T0: 4, T1: 8}
 
 
 def plan(*guards):
@@ -47,7 +48,17 @@ def facts(run=WriteState.COMPLETE, **others):
         (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
         (facts(None, mark=MARK), FleetState.WRONG, "and no run of the plan"),
         (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
+        (facts(WriteState.WRITING, in_kafka={}), FleetState.WRONG, "run it again, or roll it back"),
+        (facts(WriteState.WRITING, kafka=STABLE), FleetState.WRONG, "members are to be stopped: those of kafka:g"),
+        (facts(WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
+        (facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE), FleetState.WRONG, "have continued: run it again"),
+        (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
+        (facts(WriteState.WRITING, in_zookeeper=LATER), FleetState.WRONG, "t-1 in zookeeper:g; roll it back"),
+        (facts(WriteState.WRITING, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it again"),
+        (facts(WriteState.WRITING, in_zookeeper=LATER, in_kafka=LATER), FleetState.WRONG, "plan it again"),
+        (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
         (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
+        (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "plan it again"),
         (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
         (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
         (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
@@ -92,6 +103,9 @@ def test_states(known, state, reason):
         (facts(None, target=End("kafka", "h")), "plan", ""),
         (facts(target=End("kafka", "h")), "", ""),
         (facts(WriteState.WRITING), "run rollback", ""),
+        (facts(WriteState.WRITING, in_kafka=LATER), "run", ""),
+        (facts(WriteState.WRITING, in_zookeeper=LATER), "rollback", ""),
+        (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), "plan", ""),
         (facts(WriteState.UNDOING), "rollback", ""),
         (facts(WriteState.UNDONE, mark=None), "plan", "verify rollback reverse mirror"),
         (facts(back=WriteState.COMPLETE, mark=None), "plan", "verify rollback reverse mirror"),
