@@ -9,7 +9,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
-from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
+from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
@@ -47,14 +47,14 @@ def do(servers, job):
     return do
 
 
-def kill_way_back(do, monkeypatch, step):
+def kill_way_back(do, monkeypatch, step, of=ZnodeWrites):
     """Begin a way back that is killed in this step of its write."""
 
-    def killed(_writes):
+    def killed(*_, **__):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(ZnodeWrites, step, killed)
+        patch.setattr(of, step, killed)
         with pytest.raises(Killed):
             do(reverse_step(execute=True), TO_ZOOKEEPER)
 
@@ -96,6 +96,25 @@ def test_a_run_that_has_not_written_everything_is_no_success(do, monkeypatch):
     """Also if nothing says why."""
     monkeypatch.setattr(run, "execute", lambda *_, **__: WriteReport(unknown=["t-0"]))
     with pytest.raises(ZkConsumerError, match="not everything was written; repeat the step"):
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+def test_a_way_back_is_planned_again_from_where_a_forgotten_consumer_has_come(servers, job, do, monkeypatch):
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    before = job.files.back_file.read_text()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    with pytest.raises(WriteRefused, match="kafka:g is ahead of zookeeper:g"):
+        do(plan_step, TO_KAFKA)
+    assert do(reverse_step(execute=False), TO_ZOOKEEPER).offsets == 5
+    assert (job.files.back_file.read_text(), job.files.back_state()) == (before, WriteState.COMPLETE)
+    kill_way_back(do, monkeypatch, "run_plan", fleetsteps)
+    assert job.files.back_state() is None
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert (servers.stored()[PARTITIONS[0]], servers.mark()) == (41, None)
+    assert job.files.back_state() is WriteState.COMPLETE
+    servers.store({PARTITIONS[0]: 42})
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 43})
+    with pytest.raises(WriteRefused, match="offsets of zookeeper:g have moved"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
 
 

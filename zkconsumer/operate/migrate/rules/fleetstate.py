@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, continued, moved, planning
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
-from zkconsumer.operate.migrate.rules.waysback import lost_at_source, moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -59,6 +59,7 @@ class FleetFacts:
         target: what the file of the fleet has; None if that is not to be compared.
         run: how far runs of it have come; None if there was none.
         back: how far the run of the plan of the way back has come; None if there was none, or if it was rolled back.
+        back_plan: that plan; None in these cases, too, unless it was made and not run.
         mirrored: what a mirror has copied; empty without one.
         exists: True if it has znodes.
         members: ids of its members in ZooKeeper.
@@ -74,6 +75,7 @@ class FleetFacts:
     target: End | None = None
     run: WriteState | None = None
     back: WriteState | None = None
+    back_plan: MigrationPlan | None = None
     mirrored: Mirrored = field(default_factory=dict)
     exists: bool = True
     members: tuple[str, ...] = ()
@@ -219,8 +221,31 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     if facts.mark is not None:
         return _wrong(f"{how}, and its mark is {facts.mark.state}, so the command was killed: repeat `{verb}`", verb)
     if _members_in_kafka(facts, plan):
-        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them")
+        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
+    if moved_on := _moved_on(facts, plan):
+        records = sum(moved_on.values())
+        reason = (
+            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; {records} "
+            "records are read by both"
+        )
+        way_back = left_by_way_back(facts.back_plan, facts.back)
+        if not way_back or moved_since(plan, way_back, facts.in_zookeeper, way_back):
+            return _wrong(f"{reason}, until the old consumers have come as far", "plan")
+        return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
+
+
+def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int]:
+    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back."""
+    left = {row.partition: row.before for row in plan.partitions}
+    if facts.back_plan is not None:
+        left = {row.partition: row.source for row in facts.back_plan.partitions}
+    found = {}
+    for partition, former in left.items():
+        now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
+        if now is not None and here is not None and now != former and now > here:
+            found[partition] = now - here
+    return found
 
 
 def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
@@ -241,9 +266,10 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             FleetState.WRITTEN,
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    if moved := moved_since(plan, facts.mirrored, facts.in_zookeeper, _partitions(plan, facts.mirrored)):
+    left = {**facts.mirrored, **left_by_way_back(facts.back_plan, facts.back)}
+    if others := moved_since(plan, left, facts.in_zookeeper, {*left, *(row.partition for row in plan.partitions)}):
         return _wrong(
-            f"offsets of {plan.source} have moved since: {name_some(moved)}; consumers have run there, too. If these "
+            f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
             f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
             "--store zookeeper`"
@@ -263,10 +289,6 @@ def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[Topic
         f"{gone}; run it again, before a consumer begins elsewhere. What was read since it was migrated is read once "
         "more"
     )
-
-
-def _partitions(plan: MigrationPlan, mirrored: Mirrored) -> Iterable[TopicPartition]:
-    return {*mirrored, *(row.partition for row in plan.partitions)}
 
 
 def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:

@@ -95,6 +95,18 @@ def moved_at_target(
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
 
 
+def left_by_way_back(back: MigrationPlan | None, state: WriteState | None) -> Mirrored:
+    """What znodes hold as far as the plan of a way back knows: what its run wrote, or what was there when it was made.
+
+    Args:
+        back: that plan; None if there is none.
+        state: how far its run has come.
+    """
+    if back is None or state not in (None, WriteState.COMPLETE):
+        return {}
+    return {row.partition: frozenset({row.before if state is None else row.new}) for row in back.partitions}
+
+
 def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
     """Source and target of the way back.
 

@@ -5,7 +5,14 @@ import pytest
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Place, PlannedPartition
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Observation,
+    Place,
+    PlannedPartition,
+)
+from zkconsumer.operate.migrate.rules.waysback import reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -17,12 +24,25 @@ MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
 LATER = {T0: 4, T1: 8}
+ZK = {"in_zookeeper": LATER}
 
 
 def plan(*guards):
     rows = tuple(PlannedPartition(p, offset, None, offset, LogRange(0, 10)) for p, offset in OFFSETS.items())
     ends = (End("zookeeper", "g"), End("kafka", "g"))
     return MigrationPlan(*ends, Place("", None, None), "h", 1, "fail", None, rows, {}, guards)
+
+
+BACK = reverse_plan(
+    plan(),
+    Observation(Place("", None, None), LATER, OFFSETS, dict.fromkeys(OFFSETS, LogRange(0, 10))),
+    {},
+    WriteState.COMPLETE,
+    missing="fail",
+    retention_ms=None,
+    now_ms=1,
+)
+BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
 
 
 def facts(run=WriteState.COMPLETE, **others):
@@ -84,6 +104,24 @@ def facts(run=WriteState.COMPLETE, **others):
         (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
         (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
         (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
+        (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, **BOTH), FleetState.CAME_BACK, "reversed"),
+        (
+            facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 9, T1: 9}, in_zookeeper=LATER),
+            FleetState.WRONG,
+            "have continued since: t-0, t-1; 6 records are read by both, unless you reverse it again",
+        ),
+        (
+            facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 9}),
+            FleetState.WRONG,
+            "2 records are read by both, until the old consumers have come as far",
+        ),
+        (
+            facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 11}),
+            FleetState.CAME_BACK,
+            "reversed",
+        ),
+        (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
+        (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
         (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
         (facts(back=WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
     ],
@@ -109,6 +147,7 @@ def test_states(known, state, reason):
         (facts(WriteState.UNDOING), "rollback", ""),
         (facts(WriteState.UNDONE, mark=None), "plan", "verify rollback reverse mirror"),
         (facts(back=WriteState.COMPLETE, mark=None), "plan", "verify rollback reverse mirror"),
+        (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 9}, **ZK), "plan reverse", ""),
         (facts(back=WriteState.WRITING), "rollback reverse", ""),
         (facts(back=WriteState.UNDOING), "rollback", ""),
         (facts(mark=MARK._replace(state="migrating")), "run rollback reverse", ""),
