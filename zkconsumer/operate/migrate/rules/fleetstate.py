@@ -192,8 +192,9 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if not facts.exists:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
-        return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals))
-    return Judged(FleetState.PLANNED, _to_be_stopped(facts, _members_in_kafka(facts, plan)).removeprefix("; "))
+        return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals), _BEFORE_RUN)
+    stop = _to_be_stopped(facts, _members_in_kafka(facts, plan)).removeprefix("; ")
+    return Judged(FleetState.PLANNED, stop, _BEFORE_RUN)
 
 
 def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
@@ -322,6 +323,7 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 )
 """By command, the states in which it has nothing to do."""
 
+_BEFORE_RUN: Final[frozenset[Verb]] = frozenset({"plan", "run"})
 _ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
 _NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot"
 
@@ -335,5 +337,7 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     if judged.state in _SETTLED[verb]:
         return NotBegun(f"it is {judged.state}", True)
     if judged.only is not None and verb not in judged.only:
+        if judged.state is FleetState.PLANNED:
+            return NotBegun("no run of its plan has begun; run it first", False)
         return NotBegun(judged.reason or "it has no plan; plan it first", False)
     return None

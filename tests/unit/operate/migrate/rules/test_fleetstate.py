@@ -137,7 +137,8 @@ def test_states(known, state, reason):
     ("known", "begun", "skipped"),
     [
         (FleetFacts(), "plan", "rollback reverse mirror"),
-        (facts(None), "plan run verify", "rollback reverse mirror"),
+        (facts(None), "plan run", "rollback reverse mirror"),
+        (facts(None, plan=plan(Guard("log", False, "outside"))), "plan run", "rollback reverse mirror"),
         (facts(None, target=End("kafka", "h")), "plan", ""),
         (facts(target=End("kafka", "h")), "", ""),
         (facts(WriteState.WRITING), "run rollback", ""),
