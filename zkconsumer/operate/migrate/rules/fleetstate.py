@@ -325,7 +325,7 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 
 _BEFORE_RUN: Final[frozenset[Verb]] = frozenset({"plan", "run"})
 _ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
-_NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot"
+_NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot; if it was deleted, remove it from the file"
 
 
 def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:

@@ -234,7 +234,10 @@ def _guards_of(
 ) -> Iterable[Guard]:
     new, logs = {row.partition: row.new for row in rows}, {row.partition: row.log for row in rows}
     yield _guard(
-        "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
+        "offsets",
+        bool(rows),
+        f"{source} has offsets",
+        f"{source} has no offsets of topics that exist, so there is nothing to migrate; check the name of the group",
     )
     absent = [row.partition for row in rows if row.new is None]
     outdated = [row.partition for row in rows if row.new is None and row.is_outdated]
