@@ -246,8 +246,8 @@ def _guards_of(
         "missing",
         not absent,
         "every partition has an offset to write",
-        f"{source} has no offset of {name_some(absent)}{why}; plan with --missing earliest or --missing latest "
-        '(in the file of a fleet, `missing = "earliest"` or `"latest"`)',
+        f"{source} has no offset of {name_some(absent)}{why}; plan with --missing earliest or --missing latest"
+        + _in_fleet(target, 'missing = "earliest"` or `"latest"'),
     )
     outside = outside_logs(new, logs)
     yield _guard(
@@ -277,8 +277,13 @@ def ahead(target: End, source: End, partitions: Collection[TopicPartition]) -> s
     """Why offsets of the target are not taken back."""
     return (
         f"{target} is ahead of {source}: {name_some(partitions)}; consumers have run there, or {source} was reset, and "
-        "records would be read again. Give --rewind to accept that (in the file of a fleet, `rewind = true`)"
+        f"records would be read again. Give --rewind to accept that{_in_fleet(target, 'rewind = true')}"
     )
+
+
+def _in_fleet(target: End, key: str) -> str:
+    """What to write in the file of a fleet, which counts for the way to Kafka alone."""
+    return f" (in the file of a fleet, `{key}`)" if target.kind == "kafka" else ""
 
 
 def _guard(name: str, holds: bool, text: str, otherwise: str) -> Guard:

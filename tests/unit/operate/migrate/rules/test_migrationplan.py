@@ -265,6 +265,14 @@ def test_what_has_changed_is_refused(now, text):
     assert text in found[0]
 
 
+@pytest.mark.parametrize(("source", "target"), [("zookeeper", "kafka"), ("kafka", "zookeeper")])
+def test_the_file_of_a_fleet_accepts_only_what_happens_on_the_way_to_kafka(source, target):
+    ends = (End(source, "g"), End(target, "g"))
+    for seen in (NOWHERE, replace(SEEN, target={P0: 70, P1: 70})):
+        (reason,) = make_plan(*ends, "h:1", seen, missing="fail", retention_ms=None, now_ms=1).refusals
+        assert ("in the file of a fleet" in reason) is (target == "kafka")
+
+
 def test_a_plan_with_an_undecided_partition_stays_refused():
     assert "--missing earliest" in recheck(plan(NOWHERE), NOWHERE, began=False).refusals[0]
 
