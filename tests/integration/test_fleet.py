@@ -247,6 +247,7 @@ def test_old_consumers_that_returned_are_planned_again(fleet):
     of_group = ("--group", fleet.names[0])
     fleet.run("plan", *of_group)
     assert (fleet.directory / "cluster" / f"{fleet.names[0]}.earlier-1" / "plan.json").exists()
+    assert fleet.states()[0] == "planned"
     assert "1 of 1 groups written" in fleet.run("run", *of_group, "--execute").stdout
     assert fleet.states()[0] == "written"
 

@@ -187,8 +187,10 @@ def _without_plan(facts: FleetFacts) -> Judged:
 
 
 def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    if facts.mark is not None:
-        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and no run of the plan")
+    mark = facts.mark
+    if mark is not None and (mark.where != str(plan.target) or mark.at_ms > plan.created_ms):
+        reason = f"it has the mark of a migration to {mark.where}, and no run of the plan has begun; plan it again"
+        return _wrong(reason, "plan")
     if not facts.exists:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
