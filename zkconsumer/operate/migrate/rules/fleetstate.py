@@ -153,7 +153,7 @@ def _begun(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"{begun}, and consumers of {plan.target} have continued: run it again to complete it{stop}", "run"
         )
-    ends = f"{name_some([f'{p} in {plan.source}' for p in at_source] + [f'{p} in {plan.target}' for p in used])}"
+    ends = _name_ends(plan, at_source, used)
     if may_go_back:
         return _wrong(f"{begun}, and consumers have continued: {ends}; roll it back{stop}", "rollback")
     return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
@@ -195,8 +195,15 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
         return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals), _BEFORE_RUN)
-    stop = _to_be_stopped(facts, _members_in_kafka(facts, plan)).removeprefix("; ")
-    return Judged(FleetState.PLANNED, stop, _BEFORE_RUN)
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
+    ends = _name_ends(plan, at_source, at_target)
+    reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
+    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan))
+    return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
+
+
+def _name_ends(plan: MigrationPlan, at_source: Sequence[TopicPartition], at_target: Sequence[TopicPartition]) -> str:
+    return name_some([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
 
 
 def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:

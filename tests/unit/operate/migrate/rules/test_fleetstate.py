@@ -47,8 +47,8 @@ BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
 
 def facts(run=WriteState.COMPLETE, **others):
     kafka = KafkaGroup("Empty", "", 0)
-    known = {"mark": MARK, "in_zookeeper": OFFSETS, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
-    return FleetFacts(**{"plan": plan(), "run": run, **known, **others})
+    known = {"mark": MARK, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
+    return FleetFacts(**{"plan": plan(), "run": run, "in_zookeeper": OFFSETS, **known, **others})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,8 @@ def facts(run=WriteState.COMPLETE, **others):
         (FleetFacts(problems=("silent", "deaf")), FleetState.UNKNOWN, "silent; deaf"),
         (facts(None), FleetState.PLANNED, ""),
         (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
+        (facts(None, in_zookeeper=LATER), FleetState.PLANNED, "moved since the plan was made: t-1 in zookeeper:g"),
+        (facts(None, in_kafka=LATER), FleetState.PLANNED, "t-0 in kafka:g, t-1 in kafka:g; plan it again"),
         (facts(None, kafka=STABLE), FleetState.PLANNED, "members are to be stopped: those of kafka:g"),
         (facts(None, exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
         (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.REFUSED, "outside"),
