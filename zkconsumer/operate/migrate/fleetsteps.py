@@ -185,11 +185,11 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
                 planned = _planned(back)  # refused, it replaces no file
                 if execute or not is_over:
                     files.write_back(back)
+                if not execute:
+                    return planned
             else:
                 planned = _planned(back)
-            if not execute:
-                return planned
-            written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)
+            written = _run(ends, back, files.back_file, execute=execute, long_hold=long_hold)
         return written._replace(skipped=planned.skipped, replayed=planned.replayed)
 
     return reverse

@@ -128,6 +128,16 @@ def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):
     assert {path.name: path.read_text() for path in job.files.directory.iterdir()} == before
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_dry_way_back_is_refused_for_a_live_member(servers, do, monkeypatch, is_begun):
+    if is_begun:
+        kill_way_back(do, monkeypatch, "read_back")
+    do(reverse_step(execute=False), TO_ZOOKEEPER)
+    servers.register()
+    with pytest.raises(WriteRefused, match="g_member"):
+        do(reverse_step(execute=False), TO_ZOOKEEPER)
+
+
 def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, do, monkeypatch):
     """The second one begins when the first has made its plan, and not begun to run it."""
     run = fleetsteps._run
