@@ -138,6 +138,14 @@ def test_a_dry_way_back_is_refused_for_a_live_member(servers, do, monkeypatch, i
         do(reverse_step(execute=False), TO_ZOOKEEPER)
 
 
+def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do):
+    for path in sorted((path for path in servers.server.nodes if path.startswith("/consumers/g")), reverse=True):
+        del servers.server.nodes[path]
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 40}, None)
+    assert job.files.back_state() is WriteState.COMPLETE
+
+
 def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, do, monkeypatch):
     """The second one begins when the first has made its plan, and not begun to run it."""
     run = fleetsteps._run

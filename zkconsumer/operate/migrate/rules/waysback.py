@@ -161,7 +161,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
     reason = why_not_migrated(plan, run)
     yield Guard("migrated", reason is None, reason or "the plan was run")
     partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
-    moved = moved_since(plan, mirrored, seen.target, partitions)
+    # Where the znodes were deleted no consumer has continued, and nothing is overwritten.
+    moved = [p for p in moved_since(plan, mirrored, seen.target, partitions) if seen.target.get(p) is not None]
     writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",
