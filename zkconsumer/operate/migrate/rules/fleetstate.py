@@ -180,7 +180,8 @@ def _wrong(reason: str, *only: Verb) -> Judged:
 
 def _without_plan(facts: FleetFacts) -> Judged:
     if facts.mark is not None:
-        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and there is no plan", "plan")
+        reason = f"it has the mark of a migration to {facts.mark.where}, and there is no plan"
+        return _wrong(f"{reason}; plan it again if it is to be migrated once more", "plan")
     if not facts.exists:
         return _wrong(_NO_GROUP, "plan")
     return Judged(FleetState.NOT_STARTED, only=frozenset({"plan"}))
@@ -240,7 +241,7 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
         )
         way_back = left_by_way_back(facts.back_plan, facts.back)
         if not way_back or moved_since(plan, way_back, facts.in_zookeeper, way_back):
-            return _wrong(f"{reason}, until the old consumers have come as far", "plan")
+            return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
         return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
 
@@ -334,7 +335,9 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 
 _BEFORE_RUN: Final[frozenset[Verb]] = frozenset({"plan", "run"})
 _ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
-_NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot; if it was deleted, remove it from the file"
+_NO_GROUP: Final = (
+    "there is no such group in ZooKeeper; check its name and the chroot; if it was deleted, remove it from the file"
+)
 
 
 def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
