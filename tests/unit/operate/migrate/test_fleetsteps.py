@@ -1,6 +1,7 @@
 """Steps of one group of a fleet, with servers in memory."""
 
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
@@ -9,8 +10,10 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
-from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step
+from zkconsumer.operate.migrate.fleetstatus import read_status
+from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
+from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -97,6 +100,38 @@ def test_a_run_that_has_not_written_everything_is_no_success(do, monkeypatch):
     monkeypatch.setattr(run, "execute", lambda *_, **__: WriteReport(unknown=["t-0"]))
     with pytest.raises(ZkConsumerError, match="not everything was written; repeat the step"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+RUN = run_step(lambda: datetime.now(UTC), execute=True)
+STEPS = {
+    "plan": (plan_step, TO_KAFKA),
+    "run": (RUN, TO_KAFKA),
+    "rollback": (rollback_step(execute=True), TO_KAFKA),
+    "reverse": (reverse_step(execute=True), TO_ZOOKEEPER),
+}
+
+
+@pytest.mark.parametrize("moved", [{}, {0: 40}, {4: 40}, {0: 40, 4: 40}, {4: 2}, {0: 2}])
+@pytest.mark.parametrize("kill_at", [1, 3, 8])
+def test_what_the_status_of_a_killed_run_asks_for_is_not_refused(servers, job, do, kill_at, moved):
+    """1. A run is killed before, in or after its commits; 2. consumers in Kafka begin, commit, and end."""
+    for file in job.files.directory.iterdir():
+        file.unlink()
+    servers.brokers.groups.clear()
+    servers.begin(*TO_KAFKA)
+    servers.run(kill_at)
+    servers.brokers.store("g", servers.brokers.stored("g") | {PARTITIONS[p]: offset for p, offset in moved.items()})
+    (row,) = do(lambda ends, job: read_status(ends.session, ends.cluster, [job]), TO_KAFKA)
+    assert (row.state, bool(row.judged.only)) == (FleetState.WRONG, True)
+    if row.judged.only == {"plan"} and 40 in moved.values():
+        with pytest.raises(WriteRefused, match="Give --rewind"):
+            do(plan_step, TO_KAFKA)
+        return
+    for verb in sorted(row.judged.only)[:1]:
+        do(*STEPS[verb])
+    if row.judged.only == {"plan"}:
+        assert do(RUN, TO_KAFKA).offsets == 5
+    assert servers.mark() == (None if "rollback" in row.judged.only else "migrated")
 
 
 def test_a_way_back_is_planned_again_from_where_a_forgotten_consumer_has_come(servers, job, do, monkeypatch):
