@@ -247,8 +247,26 @@ def test_old_consumers_that_returned_are_planned_again(fleet):
     of_group = ("--group", fleet.names[0])
     fleet.run("plan", *of_group)
     assert (fleet.directory / "cluster" / f"{fleet.names[0]}.earlier-1" / "plan.json").exists()
+    assert fleet.states()[0] == "planned"
     assert "1 of 1 groups written" in fleet.run("run", *of_group, "--execute").stdout
     assert fleet.states()[0] == "written"
+
+
+def test_a_killed_run_whose_consumers_have_continued_is_repeated(fleet):
+    """1. It has written everything; 2. it is killed before its file shows that; 3. consumers commit, and end."""
+    fleet.init()
+    of_group = ("--group", fleet.names[0])
+    fleet.run("plan", *of_group)
+    fleet.run("run", *of_group, "--execute")
+    (runs,) = (fleet.directory / "cluster" / fleet.names[0]).glob("plan.json*.snapshot.json")
+    runs.write_text(runs.read_text().replace('"complete"', '"writing"', 1))
+    fleet.consume(0, 2)
+    (row,) = json.loads(fleet.run("status", *of_group, "--json", code=3).stdout)["groups"]
+    assert (row["state"], "run it again to complete it" in row["reason"]) == ("gone wrong", True)
+    assert "have committed beyond the plan since" in fleet.run("run", *of_group, "--execute").stderr
+    assert fleet.states()[0] == "consumed"
+    fleet.run("reverse", *of_group, "--execute")
+    assert (fleet.states()[0], fleet.stored(0)) == ("came back", 2)
 
 
 def test_a_cluster_that_cannot_be_reached_hides_no_other(fleet):

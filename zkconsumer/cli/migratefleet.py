@@ -246,7 +246,8 @@ def reverse_command(
     """Take the groups of a wave back to ZooKeeper, from where their consumers in Kafka are; stop these first.
 
     Without --execute the ways back are planned, into DIR/CLUSTER/GROUP/back.json. What the file of the cluster has as
-    `missing` and `rewind` is for the way to Kafka alone.
+    `missing` and `rewind` is for the way to Kafka alone. A group that came back, and whose consumers have continued in
+    Kafka since, is reversed again.
     """
     from zkconsumer.operate.migrate.fleetsteps import reverse_step
 

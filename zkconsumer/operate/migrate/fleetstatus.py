@@ -57,6 +57,7 @@ class _Files(NamedTuple):
     back: WriteState | None = None
     beyond: Mapping[TopicPartition, int] = {}
     mirrored: Mapping[TopicPartition, frozenset[int | None]] = {}
+    back_plan: MigrationPlan | None = None
     problem: str | None = None
 
 
@@ -101,7 +102,7 @@ def _read_files(files: GroupFiles) -> _Files:
         of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
         run = snapshot_of_plan(plan, files.plan_file)
         beyond = {} if run.snapshot is None else run.snapshot.beyond
-        return _Files(plan, run.state, files.back_state(), beyond, of_mirror)
+        return _Files(plan, run.state, files.back_state(), beyond, of_mirror, files.back())
     except (ZkConsumerError, OSError) as error:
         return _Files(problem=str(error))
 
@@ -130,6 +131,7 @@ def _row(
         target=job.group.target,
         run=files.run,
         back=files.back,
+        back_plan=files.back_plan,
         beyond=files.beyond,
         mirrored=files.mirrored,
         exists=znodes is not None,

@@ -11,10 +11,12 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.operate.migrate.fleetfiles import Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
+from zkconsumer.operate.migrate.rules.waysback import left_by_way_back
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
@@ -47,8 +49,8 @@ fails."""
 def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
     """Plan, or plan again as long as no run of the plan stands; see :data:`Step`.
 
-    A group that was migrated and has gone wrong since, for example because old consumers have continued, is planned
-    again from where ZooKeeper is now, if the guards accept that.
+    A group that came back, or has gone wrong since it was migrated, for example because old consumers have continued,
+    is planned again from where ZooKeeper is now, if the guards accept that: else its former plan is what there is.
     """
     files = job.files
     if not files.plan_file.exists():
@@ -62,15 +64,13 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             run = back = None
         if run is None and back is None:
             return _planned(_write_plan(ends, job))
-        if run is WriteState.UNDONE or back is WriteState.COMPLETE:
-            files.put_away()
-            return _planned(_write_plan(ends, job))
-        (row,) = read_status(ends.session, ends.cluster, [job])
-        stands = run is not WriteState.COMPLETE or back is not None or row.state is not FleetState.WRONG
-        if stands or why_not_begun("plan", row.judged) is not None:
-            raise WriteRefused([row.reason or f"it is {row.state}"])
+        if run is not WriteState.UNDONE and back is not WriteState.COMPLETE:
+            (row,) = read_status(ends.session, ends.cluster, [job])
+            stands = back is not None or row.state is not FleetState.WRONG
+            if stands or why_not_begun("plan", row.judged) is not None:
+                raise WriteRefused([row.reason or f"it is {row.state}"])
         plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)
-        if plan.refusals:  # the former plan is what there is
+        if plan.refusals:
             raise WriteRefused(plan.refusals)
         files.put_away()
         return _planned(_write_plan(ends, job, plan))
@@ -176,16 +176,20 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
         files = job.files
         plan = files.required_plan()
         with exclusive(files.plan_file, plan):
-            back = files.back()
-            if back is None or files.back_state() is None:  # of a plan that was run, the rest is run
-                back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind)
+            back, state = files.back(), files.back_state()
+            # One that came to its end is planned again if consumers have continued in Kafka since.
+            is_over = state is WriteState.COMPLETE and read_mark(ends.session, plan.source.group) is None
+            if back is None or state is None or is_over:  # of a plan that was run, the rest is run
+                left = left_by_way_back(back, state)
+                back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind, left=left)
                 planned = _planned(back)  # refused, it replaces no file
-                files.write_back(back)
+                if execute or not is_over:
+                    files.write_back(back)
+                if not execute:
+                    return planned
             else:
                 planned = _planned(back)
-            if not execute:
-                return planned
-            written = _run(ends, back, files.back_file, execute=True, long_hold=long_hold)
+            written = _run(ends, back, files.back_file, execute=execute, long_hold=long_hold)
         return written._replace(skipped=planned.skipped, replayed=planned.replayed)
 
     return reverse

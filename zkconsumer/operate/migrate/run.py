@@ -39,7 +39,10 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 _LOST: Final = "{} had lost its offsets of {}, which an earlier run wrote; what was read since then is read once more"
 
-
+_CONTINUED: Final = (
+    "an earlier run was killed, and consumers of {} have committed beyond the plan since: {}; nothing is written. "
+    "If they were started before that run wrote, they began at auto.offset.reset: compare with the plan"
+)
 _MARKED: Final = "an earlier run wrote everything, and was killed before the mark of group {} showed it; now it does"
 
 
@@ -99,7 +102,7 @@ def run_plan(
                     file.begin(_whole(ends, plan, file.snapshot))
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
-                return RunReport(found=found)
+                return RunReport(found=found, warnings=_warnings(plan, check))
             lost = name_some([row.partition for row in check.todo]) if file.state is WriteState.COMPLETE else ""
             writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
@@ -119,7 +122,12 @@ def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> Run
     file = snapshot_of_plan(plan, plan_file)
     if _lacks_mark_alone(ends, plan, file, MarkedWrite(ends.session, plan)):
         return RunReport(found=_all_of(plan))
-    return RunReport(found=_found(plan, file, _recheck(ends, plan, file)))
+    check = _recheck(ends, plan, file)
+    return RunReport(found=_found(plan, file, check), warnings=_warnings(plan, check))
+
+
+def _warnings(plan: MigrationPlan, check: Recheck) -> list[str]:
+    return [_CONTINUED.format(plan.target, name_some(check.later))] if check.later else []
 
 
 def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile, marked: MarkedWrite) -> bool:
@@ -139,7 +147,8 @@ def _all_of(plan: MigrationPlan) -> list[TopicPartition]:
 
 
 def _recheck(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> Recheck:
-    check = recheck(plan, ends.observe(_all_of(plan)), began=file.state is not None)
+    is_begun_only = file.state is WriteState.WRITING
+    check = recheck(plan, ends.observe(_all_of(plan)), began=file.state is not None, is_begun_only=is_begun_only)
     if check.refusals:
         raise WriteRefused(check.refusals)
     return check
@@ -151,7 +160,8 @@ def _found(plan: MigrationPlan, file: SnapshotFile, check: Recheck) -> list[Topi
     Kafka keeps an offset for the retention of its last commit. Equal offsets, of an earlier plan or of dual commit,
     would expire before those that are committed now, so all are committed, unless a run of this plan has done it.
     """
-    if plan.target.kind == "kafka" and (check.todo or file.state is not WriteState.COMPLETE):
+    is_written = file.state is WriteState.COMPLETE or check.later
+    if plan.target.kind == "kafka" and (check.todo or not is_written):
         return []
     return [row.partition for row in check.done]
 

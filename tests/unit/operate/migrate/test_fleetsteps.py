@@ -1,6 +1,7 @@
 """Steps of one group of a fleet, with servers in memory."""
 
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
@@ -9,8 +10,10 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
-from zkconsumer.operate.migrate.fleetsteps import reverse_step, rollback_step
+from zkconsumer.operate.migrate.fleetstatus import read_status
+from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
+from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -47,14 +50,14 @@ def do(servers, job):
     return do
 
 
-def kill_way_back(do, monkeypatch, step):
+def kill_way_back(do, monkeypatch, step, of=ZnodeWrites):
     """Begin a way back that is killed in this step of its write."""
 
-    def killed(_writes):
+    def killed(*_, **__):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(ZnodeWrites, step, killed)
+        patch.setattr(of, step, killed)
         with pytest.raises(Killed):
             do(reverse_step(execute=True), TO_ZOOKEEPER)
 
@@ -99,6 +102,57 @@ def test_a_run_that_has_not_written_everything_is_no_success(do, monkeypatch):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
 
 
+RUN = run_step(lambda: datetime.now(UTC), execute=True)
+STEPS = {
+    "plan": (plan_step, TO_KAFKA),
+    "run": (RUN, TO_KAFKA),
+    "rollback": (rollback_step(execute=True), TO_KAFKA),
+    "reverse": (reverse_step(execute=True), TO_ZOOKEEPER),
+}
+
+
+@pytest.mark.parametrize("moved", [{}, {0: 40}, {4: 40}, {0: 40, 4: 40}, {4: 2}, {0: 2}])
+@pytest.mark.parametrize("kill_at", [1, 3, 8])
+def test_what_the_status_of_a_killed_run_asks_for_is_not_refused(servers, job, do, kill_at, moved):
+    """1. A run is killed before, in or after its commits; 2. consumers in Kafka begin, commit, and end."""
+    for file in job.files.directory.iterdir():
+        file.unlink()
+    servers.brokers.groups.clear()
+    servers.begin(*TO_KAFKA)
+    servers.run(kill_at)
+    servers.brokers.store("g", servers.brokers.stored("g") | {PARTITIONS[p]: offset for p, offset in moved.items()})
+    (row,) = do(lambda ends, job: read_status(ends.session, ends.cluster, [job]), TO_KAFKA)
+    assert (row.state, bool(row.judged.only)) == (FleetState.WRONG, True)
+    if row.judged.only == {"plan"} and 40 in moved.values():
+        with pytest.raises(WriteRefused, match="Give --rewind"):
+            do(plan_step, TO_KAFKA)
+        return
+    for verb in sorted(row.judged.only)[:1]:
+        do(*STEPS[verb])
+    if row.judged.only == {"plan"}:
+        assert do(RUN, TO_KAFKA).offsets == 5
+    assert servers.mark() == (None if "rollback" in row.judged.only else "migrated")
+
+
+def test_a_way_back_is_planned_again_from_where_a_forgotten_consumer_has_come(servers, job, do, monkeypatch):
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    before = job.files.back_file.read_text()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    with pytest.raises(WriteRefused, match="kafka:g is ahead of zookeeper:g"):
+        do(plan_step, TO_KAFKA)
+    assert do(reverse_step(execute=False), TO_ZOOKEEPER).offsets == 5
+    assert (job.files.back_file.read_text(), job.files.back_state()) == (before, WriteState.COMPLETE)
+    kill_way_back(do, monkeypatch, "run_plan", fleetsteps)
+    assert job.files.back_state() is None
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert (servers.stored()[PARTITIONS[0]], servers.mark()) == (41, None)
+    assert job.files.back_state() is WriteState.COMPLETE
+    servers.store({PARTITIONS[0]: 42})
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 43})
+    with pytest.raises(WriteRefused, match="offsets of zookeeper:g have moved"):
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
 def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     do(rollback_step(execute=True), TO_KAFKA)
@@ -107,6 +161,24 @@ def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):
     with pytest.raises(WriteRefused, match="g_member"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert {path.name: path.read_text() for path in job.files.directory.iterdir()} == before
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_dry_way_back_is_refused_for_a_live_member(servers, do, monkeypatch, is_begun):
+    if is_begun:
+        kill_way_back(do, monkeypatch, "read_back")
+    do(reverse_step(execute=False), TO_ZOOKEEPER)
+    servers.register()
+    with pytest.raises(WriteRefused, match="g_member"):
+        do(reverse_step(execute=False), TO_ZOOKEEPER)
+
+
+def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do):
+    for path in sorted((path for path in servers.server.nodes if path.startswith("/consumers/g")), reverse=True):
+        del servers.server.nodes[path]
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 40}, None)
+    assert job.files.back_state() is WriteState.COMPLETE
 
 
 def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, do, monkeypatch):

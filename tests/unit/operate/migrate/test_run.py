@@ -199,6 +199,21 @@ def test_another_clients_write_after_a_kill_is_refused(servers):
     assert servers.brokers.stored("g") == {PARTITIONS[3]: 99}
 
 
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_run_whose_consumers_have_continued_after_a_kill_is_completed(servers, ends):
+    """1. It has written everything; 2. it is killed before its file shows that; 3. consumers commit, and end."""
+    servers.begin(*ends)
+    servers.run(8 if ends == TO_KAFKA else 4)
+    later = {**OFFSETS, PARTITIONS[1]: 50}
+    servers.brokers.store("g", later) if ends == TO_KAFKA else servers.store(later)
+    assert servers.state() is WriteState.WRITING
+    report = servers.run()
+    assert (report.found, report.faults, report.is_complete) == (PARTITIONS, [], True)
+    assert "have committed beyond the plan since: t-1; nothing is written" in report.warnings[0]
+    assert (servers.brokers.stored("g") if ends == TO_KAFKA else servers.stored()) == later
+    assert (servers.state(), servers.mark()) == (WriteState.COMPLETE, "migrated" if ends == TO_KAFKA else None)
+
+
 def test_a_source_that_moved_after_a_kill_is_refused(servers):
     servers.begin(*TO_KAFKA)
     servers.run(2)

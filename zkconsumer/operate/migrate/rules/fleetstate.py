@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -12,9 +12,9 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, continued, moved, planning
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
-from zkconsumer.operate.migrate.rules.waysback import moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -59,6 +59,7 @@ class FleetFacts:
         target: what the file of the fleet has; None if that is not to be compared.
         run: how far runs of it have come; None if there was none.
         back: how far the run of the plan of the way back has come; None if there was none, or if it was rolled back.
+        back_plan: that plan; None in these cases, too, unless it was made and not run.
         mirrored: what a mirror has copied; empty without one.
         exists: True if it has znodes.
         members: ids of its members in ZooKeeper.
@@ -74,6 +75,7 @@ class FleetFacts:
     target: End | None = None
     run: WriteState | None = None
     back: WriteState | None = None
+    back_plan: MigrationPlan | None = None
     mirrored: Mirrored = field(default_factory=dict)
     exists: bool = True
     members: tuple[str, ...] = ()
@@ -125,12 +127,51 @@ def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         case None:
             return _planned(facts, plan)
         case WriteState.WRITING:
-            return _wrong("a run has begun and is not complete: run it again, or roll it back", "run", "rollback")
+            return _begun(facts, plan)
         case WriteState.UNDOING:
-            return _wrong("a rollback has begun and is not complete: roll it back again", "rollback")
+            return _undoing(facts, plan)
         case WriteState.UNDONE:
             return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back", "rollback")
     return _written(facts, plan)
+
+
+def _begun(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    """A run was killed, or still writes. What may follow is what the guards of the run and the rollback accept."""
+    begun = "a run has begun and is not complete"
+    if not facts.exists:
+        reason = f"{begun}, and its znodes were deleted; `{planning(plan.target, plan.source)}` writes them again"
+        return Judged(FleetState.WRONG, reason, frozenset())
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=True)
+    later = continued(plan, facts.in_kafka)
+    may_run = not at_source and (bool(later) or not at_target)
+    used = moved_at_target(plan, facts.in_kafka, facts.beyond, former=True)
+    may_go_back = not used and not lost_at_source(plan, facts.in_zookeeper)
+    stop = _to_be_stopped(facts, [] if later else _members_in_kafka(facts, plan))
+    if may_run and may_go_back:
+        return _wrong(f"{begun}: run it again, or roll it back{stop}", "run", "rollback")
+    if may_run:
+        return _wrong(
+            f"{begun}, and consumers of {plan.target} have continued: run it again to complete it{stop}", "run"
+        )
+    ends = _name_ends(plan, at_source, used)
+    if may_go_back:
+        return _wrong(f"{begun}, and consumers have continued: {ends}; roll it back{stop}", "rollback")
+    return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
+
+
+def _undoing(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    begun = "a rollback has begun and is not complete"
+    if used := moved_at_target(plan, facts.in_kafka, facts.beyond, former=True):
+        return _wrong(
+            f"{begun}, and consumers of {plan.target} have continued: {name_some(used)}; plan it again", "plan"
+        )
+    return _wrong(f"{begun}: roll it back again{_to_be_stopped(facts, _members_in_kafka(facts, plan))}", "rollback")
+
+
+def _to_be_stopped(facts: FleetFacts, others: Sequence[str]) -> str:
+    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
+    members += others
+    return f"; members are to be stopped: {'; '.join(members)}" if members else ""
 
 
 def _wrong(reason: str, *only: Verb) -> Judged:
@@ -139,22 +180,31 @@ def _wrong(reason: str, *only: Verb) -> Judged:
 
 def _without_plan(facts: FleetFacts) -> Judged:
     if facts.mark is not None:
-        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and there is no plan", "plan")
+        reason = f"it has the mark of a migration to {facts.mark.where}, and there is no plan"
+        return _wrong(f"{reason}; plan it again if it is to be migrated once more", "plan")
     if not facts.exists:
         return _wrong(_NO_GROUP, "plan")
     return Judged(FleetState.NOT_STARTED, only=frozenset({"plan"}))
 
 
 def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    if facts.mark is not None:
-        return _wrong(f"it has the mark of a migration to {facts.mark.where}, and no run of the plan")
+    mark = facts.mark
+    if mark is not None and (mark.where != str(plan.target) or mark.at_ms > plan.created_ms):
+        reason = f"it has the mark of a migration to {mark.where}, and no run of the plan has begun; plan it again"
+        return _wrong(reason, "plan")
     if not facts.exists:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
-        return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals))
-    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
-    members += _members_in_kafka(facts, plan)
-    return Judged(FleetState.PLANNED, f"members are to be stopped: {'; '.join(members)}" if members else "")
+        return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals), _BEFORE_RUN)
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
+    ends = _name_ends(plan, at_source, at_target)
+    reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
+    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan))
+    return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
+
+
+def _name_ends(plan: MigrationPlan, at_source: Sequence[TopicPartition], at_target: Sequence[TopicPartition]) -> str:
+    return name_some([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
 
 
 def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
@@ -182,8 +232,31 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     if facts.mark is not None:
         return _wrong(f"{how}, and its mark is {facts.mark.state}, so the command was killed: repeat `{verb}`", verb)
     if _members_in_kafka(facts, plan):
-        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them")
+        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
+    if moved_on := _moved_on(facts, plan):
+        records = sum(moved_on.values())
+        reason = (
+            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; {records} "
+            "records are read by both"
+        )
+        way_back = left_by_way_back(facts.back_plan, facts.back)
+        if not way_back or moved_since(plan, way_back, facts.in_zookeeper, way_back):
+            return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
+        return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
+
+
+def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int]:
+    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back."""
+    left = {row.partition: row.before for row in plan.partitions}
+    if facts.back_plan is not None:
+        left = {row.partition: row.source for row in facts.back_plan.partitions}
+    found = {}
+    for partition, former in left.items():
+        now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
+        if now is not None and here is not None and now != former and now > here:
+            found[partition] = now - here
+    return found
 
 
 def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
@@ -204,9 +277,10 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             FleetState.WRITTEN,
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    if moved := moved_since(plan, facts.mirrored, facts.in_zookeeper, _partitions(plan, facts.mirrored)):
+    left = {**facts.mirrored, **left_by_way_back(facts.back_plan, facts.back)}
+    if others := moved_since(plan, left, facts.in_zookeeper, {*left, *(row.partition for row in plan.partitions)}):
         return _wrong(
-            f"offsets of {plan.source} have moved since: {name_some(moved)}; consumers have run there, too. If these "
+            f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
             f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
             "--store zookeeper`"
@@ -226,10 +300,6 @@ def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[Topic
         f"{gone}; run it again, before a consumer begins elsewhere. What was read since it was migrated is read once "
         "more"
     )
-
-
-def _partitions(plan: MigrationPlan, mirrored: Mirrored) -> Iterable[TopicPartition]:
-    return {*mirrored, *(row.partition for row in plan.partitions)}
 
 
 def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:
@@ -263,8 +333,11 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 )
 """By command, the states in which it has nothing to do."""
 
+_BEFORE_RUN: Final[frozenset[Verb]] = frozenset({"plan", "run"})
 _ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
-_NO_GROUP: Final = "there is no such group in ZooKeeper; check its name and the chroot"
+_NO_GROUP: Final = (
+    "there is no such group in ZooKeeper; check its name and the chroot; if it was deleted, remove it from the file"
+)
 
 
 def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
@@ -276,5 +349,7 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     if judged.state in _SETTLED[verb]:
         return NotBegun(f"it is {judged.state}", True)
     if judged.only is not None and verb not in judged.only:
+        if judged.state is FleetState.PLANNED:
+            return NotBegun("no run of its plan has begun; run it first", False)
         return NotBegun(judged.reason or "it has no plan; plan it first", False)
     return None

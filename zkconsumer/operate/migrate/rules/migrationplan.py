@@ -234,7 +234,10 @@ def _guards_of(
 ) -> Iterable[Guard]:
     new, logs = {row.partition: row.new for row in rows}, {row.partition: row.log for row in rows}
     yield _guard(
-        "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
+        "offsets",
+        bool(rows),
+        f"{source} has offsets",
+        f"{source} has no offsets of topics that exist, so there is nothing to migrate; check the name of the group",
     )
     absent = [row.partition for row in rows if row.new is None]
     outdated = [row.partition for row in rows if row.new is None and row.is_outdated]
@@ -243,8 +246,8 @@ def _guards_of(
         "missing",
         not absent,
         "every partition has an offset to write",
-        f"{source} has no offset of {name_some(absent)}{why}; plan with --missing earliest or --missing latest "
-        '(in the file of a fleet, `missing = "earliest"` or `"latest"`)',
+        f"{source} has no offset of {name_some(absent)}{why}; plan with --missing earliest or --missing latest"
+        + _in_fleet(target, 'missing = "earliest"` or `"latest"'),
     )
     outside = outside_logs(new, logs)
     yield _guard(
@@ -274,8 +277,13 @@ def ahead(target: End, source: End, partitions: Collection[TopicPartition]) -> s
     """Why offsets of the target are not taken back."""
     return (
         f"{target} is ahead of {source}: {name_some(partitions)}; consumers have run there, or {source} was reset, and "
-        "records would be read again. Give --rewind to accept that (in the file of a fleet, `rewind = true`)"
+        f"records would be read again. Give --rewind to accept that{_in_fleet(target, 'rewind = true')}"
     )
+
+
+def _in_fleet(target: End, key: str) -> str:
+    """What to write in the file of a fleet, which counts for the way to Kafka alone."""
+    return f" (in the file of a fleet, `{key}`)" if target.kind == "kafka" else ""
 
 
 def _guard(name: str, holds: bool, text: str, otherwise: str) -> Guard:
@@ -291,23 +299,29 @@ class Recheck(NamedTuple):
     Attributes:
         refusals: why nothing may be written, one sentence each.
         todo: partitions whose offset still has to be written.
-        done: partitions whose target has the new offset.
+        done: partitions whose target has the new offset, or one that its consumers have committed since.
+        later: those of which they have; see :func:`continued`.
     """
 
     refusals: tuple[str, ...]
     todo: tuple[PlannedPartition, ...]
     done: tuple[PlannedPartition, ...]
+    later: tuple[TopicPartition, ...] = ()
 
 
-def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
+def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only: bool = False) -> Recheck:
     """Compare a plan with both ends as they are now.
 
     Args:
         plan: to carry out.
         now: both ends.
         began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
+        is_begun_only: no run of this plan is known to be complete; see :func:`continued`. If consumers have continued,
+            nothing is left to write, so the target may have members.
     """
-    refusals = [*changed_place(plan, now.place), *(guard.text for guard in now.guards if not guard.holds)]
+    later = tuple(continued(plan, now.target)) if is_begun_only else ()
+    guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
+    refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now)
     at_source, at_target = moved(plan, now.source, now.target, began=began)
@@ -316,18 +330,39 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
             f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
         )
     target = {p: offset for p, offset in now.target.items() if p not in now.outdated_in_target}
-    todo = tuple(row for row in plan.partitions if target.get(row.partition) != row.new)
-    done = tuple(row for row in plan.partitions if target.get(row.partition) == row.new)
+    done = tuple(row for row in plan.partitions if later or target.get(row.partition) == row.new)
+    todo = tuple(row for row in plan.partitions if row not in done)
     if outdated := sorted(now.outdated.difference(row.partition for row in plan.partitions if row.is_outdated)):
         refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
-    if at_target:
+    if at_target and not later:
         refusals.append(f"another client has written offsets of {plan.target}: {name_some(at_target)}; plan again")
-    return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
+    return Recheck(tuple(dict.fromkeys(refusals)), todo, done, later)
+
+
+def continued(plan: MigrationPlan, target: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """The partitions of which consumers of the target have committed since a run that was killed.
+
+    1. A run has written everything; 2. it is killed before its file shows that; 3. consumers continue, and commit. Then
+    each offset of the target is the planned one or a later one. If one is not, a part may not be written, and the
+    result is empty; so it is if one was later before, since consumers may have continued from there.
+
+    Args:
+        plan: a run of which has begun.
+        target: its offsets now.
+    """
+    later = []
+    for row in plan.partitions:
+        now = target.get(row.partition)
+        if now is None or row.new is None or now < row.new or (row.before or 0) > row.new:
+            return []
+        if now > row.new:
+            later.append(row.partition)
+    return later
 
 
 def moved(
     plan: MigrationPlan,
-    source: Mapping[TopicPartition, int],
+    source: Mapping[TopicPartition, int | None],
     target: Mapping[TopicPartition, int],
     *,
     began: bool,

@@ -313,7 +313,11 @@ def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:
         for partition in facts.partitions
         if not partition.exists and partition.in_zookeeper is not None
     ]
-    if gone:
+    if gone and not any(partition.exists for partition in facts.partitions):
+        text = f"the topics of all its offsets were deleted, so there is nothing to migrate: {name_some(gone)}"
+        command = "" if facts.members else f"zkconsumer groups delete --group {_quoted(facts)}"
+        yield SurveyFinding(Level.BLOCKER, "no-partition", text, command)
+    elif gone:
         yield SurveyFinding(
             Level.WARNING,
             "no-partition",

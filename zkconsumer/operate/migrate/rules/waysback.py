@@ -56,17 +56,20 @@ def decide_rollback(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
         )
-    lost = [
-        row.partition
-        for row in plan.partitions
-        if row.source is not None and source.get(row.partition, -1) < row.source
-    ]
-    if lost:
+    if lost := lost_at_source(plan, source):
         refusals.append(
             f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
             "continue, and the target has the only offsets"
         )
     return tuple(dict.fromkeys(refusals))
+
+
+def lost_at_source(plan: MigrationPlan, offsets: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+    """The partitions of which the source has no offset any more, or an earlier one than was migrated."""
+    there = {p: -1 if offset is None else offset for p, offset in offsets.items()}
+    return [
+        row.partition for row in plan.partitions if row.source is not None and there.get(row.partition, -1) < row.source
+    ]
 
 
 def moved_at_target(
@@ -90,6 +93,18 @@ def moved_at_target(
         if (now := offsets.get(row.partition)) != row.new and (now != row.before if former else now is not None)
     ]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
+
+
+def left_by_way_back(back: MigrationPlan | None, state: WriteState | None) -> Mirrored:
+    """What znodes hold as far as the plan of a way back knows: what its run wrote, or what was there when it was made.
+
+    Args:
+        back: that plan; None if there is none.
+        state: how far its run has come.
+    """
+    if back is None or state not in (None, WriteState.COMPLETE):
+        return {}
+    return {row.partition: frozenset({row.before if state is None else row.new}) for row in back.partitions}
 
 
 def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
@@ -146,7 +161,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
     reason = why_not_migrated(plan, run)
     yield Guard("migrated", reason is None, reason or "the plan was run")
     partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
-    moved = moved_since(plan, mirrored, seen.target, partitions)
+    # Where the znodes were deleted no consumer has continued, and nothing is overwritten.
+    moved = [p for p in moved_since(plan, mirrored, seen.target, partitions) if seen.target.get(p) is not None]
     writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",

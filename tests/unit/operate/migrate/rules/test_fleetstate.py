@@ -1,21 +1,34 @@
 """How far a group of a fleet has come."""
 
+import itertools
+import re
+
 import pytest
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Place, PlannedPartition
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Observation,
+    Place,
+    PlannedPartition,
+)
+from zkconsumer.operate.migrate.rules.waysback import reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T0, T1, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("new", 0)
+VERBS = ("plan", "run", "verify", "rollback", "reverse", "mirror")
 STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
+LATER = {T0: 4, T1: 8}
+ZK = {"in_zookeeper": LATER}
 
 
 def plan(*guards):
@@ -24,59 +37,103 @@ def plan(*guards):
     return MigrationPlan(*ends, Place("", None, None), "h", 1, "fail", None, rows, {}, guards)
 
 
+BACK = reverse_plan(
+    plan(),
+    Observation(Place("", None, None), LATER, OFFSETS, dict.fromkeys(OFFSETS, LogRange(0, 10))),
+    {},
+    WriteState.COMPLETE,
+    missing="fail",
+    retention_ms=None,
+    now_ms=1,
+)
+BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
+
+
 def facts(run=WriteState.COMPLETE, **others):
     kafka = KafkaGroup("Empty", "", 0)
-    known = {"mark": MARK, "in_zookeeper": OFFSETS, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
-    return FleetFacts(**{"plan": plan(), "run": run, **known, **others})
+    known = {"mark": MARK, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
+    return FleetFacts(**{"plan": plan(), "run": run, "in_zookeeper": OFFSETS, **known, **others})
 
 
-@pytest.mark.parametrize(
-    ("known", "state", "reason"),
-    [
-        (FleetFacts(), FleetState.NOT_STARTED, ""),
-        (FleetFacts(exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
-        (FleetFacts(mark=MARK), FleetState.WRONG, "mark of a migration to kafka:g, and there is no plan"),
-        (FleetFacts(problems=("silent", "deaf")), FleetState.UNKNOWN, "silent; deaf"),
-        (facts(None), FleetState.PLANNED, ""),
-        (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
-        (facts(None, kafka=STABLE), FleetState.PLANNED, "members are to be stopped: those of kafka:g"),
-        (facts(None, exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
-        (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.REFUSED, "outside"),
-        (facts(None, target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
-        (facts(target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
-        (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
-        (facts(None, mark=MARK), FleetState.WRONG, "and no run of the plan"),
-        (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
-        (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
-        (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
-        (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
-        (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
-        (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: repeat `reverse`"),
-        (facts(), FleetState.WRITTEN, ""),
-        (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
-        (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
-        (facts(in_kafka={T0: 4}), FleetState.WRONG, "kafka:g has lost its offsets of t-1"),
-        (facts(in_kafka={**OFFSETS, T1: 9}), FleetState.CONSUMED, ""),
-        (facts(in_kafka={**OFFSETS, BEYOND: 1}), FleetState.CONSUMED, ""),
-        (facts(in_kafka={**OFFSETS, BEYOND: 1}, beyond={BEYOND: 1}), FleetState.WRITTEN, ""),
-        (facts(kafka=STABLE), FleetState.CONSUMED, ""),
-        (facts(mark=None), FleetState.WRITTEN, "it has no mark"),
-        (facts(mark=MARK._replace(state="migrating")), FleetState.WRONG, "run it again, or go back"),
-        (facts(in_kafka={}), FleetState.WRONG, "read once more"),
-        (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
-        (facts(exists=False, in_zookeeper={}, mark=None), FleetState.WRITTEN, "no new consumer has committed"),
-        (
-            facts(in_kafka={**OFFSETS, T1: 9}, in_zookeeper={**OFFSETS, T1: 8}, mirrored={T1: frozenset({8, 9})}),
-            FleetState.MIRRORED,
-            "",
-        ),
-        (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
-        (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
-        (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
-        (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
-        (facts(back=WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
-    ],
-)
+STATES = [
+    (FleetFacts(), FleetState.NOT_STARTED, ""),
+    (FleetFacts(exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
+    (FleetFacts(mark=MARK), FleetState.WRONG, "mark of a migration to kafka:g, and there is no plan"),
+    (FleetFacts(problems=("silent", "deaf")), FleetState.UNKNOWN, "silent; deaf"),
+    (facts(None), FleetState.PLANNED, ""),
+    (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
+    (facts(None, in_zookeeper=LATER), FleetState.PLANNED, "moved since the plan was made: t-1 in zookeeper:g"),
+    (facts(None, in_kafka=LATER), FleetState.PLANNED, "t-0 in kafka:g, t-1 in kafka:g; plan it again"),
+    (facts(None, kafka=STABLE), FleetState.PLANNED, "members are to be stopped: those of kafka:g"),
+    (facts(None, exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
+    (facts(None, plan=plan(Guard("log", False, "outside"))), FleetState.REFUSED, "outside"),
+    (facts(None, target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
+    (facts(target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
+    (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
+    (facts(None, mark=MARK._replace(at_ms=2)), FleetState.WRONG, "and no run of the plan"),
+    (facts(None, mark=MARK._replace(target="kafka:h")), FleetState.WRONG, "to kafka:h, and no run of the plan"),
+    (facts(None, mark=MARK), FleetState.PLANNED, ""),
+    (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
+    (facts(WriteState.WRITING, in_kafka={}), FleetState.WRONG, "run it again, or roll it back"),
+    (facts(WriteState.WRITING, kafka=STABLE), FleetState.WRONG, "members are to be stopped: those of kafka:g"),
+    (facts(WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
+    (facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE), FleetState.WRONG, "have continued: run it again"),
+    (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
+    (facts(WriteState.WRITING, in_zookeeper=LATER), FleetState.WRONG, "t-1 in zookeeper:g; roll it back"),
+    (facts(WriteState.WRITING, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it again"),
+    (facts(WriteState.WRITING, in_zookeeper=LATER, in_kafka=LATER), FleetState.WRONG, "plan it again"),
+    (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
+    (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
+    (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "plan it again"),
+    (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
+    (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
+    (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
+    (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: repeat `reverse`"),
+    (facts(), FleetState.WRITTEN, ""),
+    (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
+    (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
+    (facts(in_kafka={T0: 4}), FleetState.WRONG, "kafka:g has lost its offsets of t-1"),
+    (facts(in_kafka={**OFFSETS, T1: 9}), FleetState.CONSUMED, ""),
+    (facts(in_kafka={**OFFSETS, BEYOND: 1}), FleetState.CONSUMED, ""),
+    (facts(in_kafka={**OFFSETS, BEYOND: 1}, beyond={BEYOND: 1}), FleetState.WRITTEN, ""),
+    (facts(kafka=STABLE), FleetState.CONSUMED, ""),
+    (facts(mark=None), FleetState.WRITTEN, "it has no mark"),
+    (facts(mark=MARK._replace(state="migrating")), FleetState.WRONG, "run it again, or go back"),
+    (facts(in_kafka={}), FleetState.WRONG, "read once more"),
+    (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
+    (facts(exists=False, in_zookeeper={}, mark=None), FleetState.WRITTEN, "no new consumer has committed"),
+    (
+        facts(in_kafka={**OFFSETS, T1: 9}, in_zookeeper={**OFFSETS, T1: 8}, mirrored={T1: frozenset({8, 9})}),
+        FleetState.MIRRORED,
+        "",
+    ),
+    (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
+    (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
+    (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
+    (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, **BOTH), FleetState.CAME_BACK, "reversed"),
+    (
+        facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 9, T1: 9}, in_zookeeper=LATER),
+        FleetState.WRONG,
+        "have continued since: t-0, t-1; 6 records are read by both, unless you reverse it again",
+    ),
+    (
+        facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 9}),
+        FleetState.WRONG,
+        "2 records are read by both, until the old consumers have come as far",
+    ),
+    (
+        facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 11}),
+        FleetState.CAME_BACK,
+        "reversed",
+    ),
+    (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
+    (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
+    (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
+    (facts(back=WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
+]
+
+
+@pytest.mark.parametrize(("known", "state", "reason"), STATES)
 def test_states(known, state, reason):
     judged = judge(known)
     assert judged.state is state
@@ -84,17 +141,58 @@ def test_states(known, state, reason):
     assert bool(reason) == bool(judged.reason)
 
 
+NAMED = {
+    "plan": "plan it (again|first)",
+    "run": "run it (again|first)",
+    "rollback": "roll it back|repeat `rollback`",
+    "reverse": "reverse it (again|then)|repeat `reverse`",
+}
+"""By command, how a reason names it."""
+
+OTHERWISE = "set the file back|stop them|remove it from the file|`zkconsumer migrate plan"
+
+
+def combined():
+    """Facts of a planned group, combined in all ways."""
+    stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3})
+    marks = (None, MARK, MARK._replace(at_ms=2), MARK._replace(state="migrating"), UNDOING)
+    backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState))
+    kafkas = (STABLE, KafkaGroup("Empty", "", 0))
+    names = ("run", "back", "in_kafka", "in_zookeeper", "mark", "members", "kafka", "exists")
+    runs = (None, *WriteState)
+    for values in itertools.product(runs, backs, stored, stored, marks, ((), ("a",)), kafkas, (True, False)):
+        known = dict(zip(names, values, strict=True))
+        back, back_plan = known.pop("back")
+        yield FleetFacts(plan=plan(), back=back, back_plan=back_plan, **known)
+
+
+def test_a_command_that_is_named_as_a_way_out_is_not_refused():
+    verdicts = {judge(facts) for facts in combined()} | {judge(row[0]) for row in STATES}
+    for judged in verdicts:
+        why = {verb: why_not_begun(verb, judged) for verb in VERBS}
+        for reason in {judged.reason, *(one.reason for one in why.values() if one is not None)}:
+            named = [verb for verb, text in NAMED.items() if re.search(text, reason)]
+            assert [verb for verb in named if why[verb] is not None] == [], judged
+        if judged.state is FleetState.WRONG:
+            assert any(re.search(text, judged.reason) for text in (*NAMED.values(), OTHERWISE)), judged
+
+
 @pytest.mark.parametrize(
     ("known", "begun", "skipped"),
     [
         (FleetFacts(), "plan", "rollback reverse mirror"),
-        (facts(None), "plan run verify", "rollback reverse mirror"),
+        (facts(None), "plan run", "rollback reverse mirror"),
+        (facts(None, plan=plan(Guard("log", False, "outside"))), "plan run", "rollback reverse mirror"),
         (facts(None, target=End("kafka", "h")), "plan", ""),
         (facts(target=End("kafka", "h")), "", ""),
         (facts(WriteState.WRITING), "run rollback", ""),
+        (facts(WriteState.WRITING, in_kafka=LATER), "run", ""),
+        (facts(WriteState.WRITING, in_zookeeper=LATER), "rollback", ""),
+        (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), "plan", ""),
         (facts(WriteState.UNDOING), "rollback", ""),
         (facts(WriteState.UNDONE, mark=None), "plan", "verify rollback reverse mirror"),
         (facts(back=WriteState.COMPLETE, mark=None), "plan", "verify rollback reverse mirror"),
+        (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 9}, **ZK), "plan reverse", ""),
         (facts(back=WriteState.WRITING), "rollback reverse", ""),
         (facts(back=WriteState.UNDOING), "rollback", ""),
         (facts(mark=MARK._replace(state="migrating")), "run rollback reverse", ""),
@@ -105,8 +203,7 @@ def test_states(known, state, reason):
     ],
 )
 def test_which_commands_of_a_wave_leave_a_group_as_it_is(known, begun, skipped):
-    verbs = ("plan", "run", "verify", "rollback", "reverse", "mirror")
-    why = {verb: why_not_begun(verb, judge(known)) for verb in verbs}
-    assert [verb for verb in verbs if why[verb] is None] == begun.split()
-    assert [verb for verb in verbs if why[verb] is not None and why[verb].is_settled] == skipped.split()
+    why = {verb: why_not_begun(verb, judge(known)) for verb in VERBS}
+    assert [verb for verb in VERBS if why[verb] is None] == begun.split()
+    assert [verb for verb in VERBS if why[verb] is not None and why[verb].is_settled] == skipped.split()
     assert all(one.reason for one in why.values() if one is not None)

@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     PlannedPartition,
     beyond_plan,
+    continued,
     make_plan,
     recheck,
     verify,
@@ -264,6 +265,14 @@ def test_what_has_changed_is_refused(now, text):
     assert text in found[0]
 
 
+@pytest.mark.parametrize(("source", "target"), [("zookeeper", "kafka"), ("kafka", "zookeeper")])
+def test_the_file_of_a_fleet_accepts_only_what_happens_on_the_way_to_kafka(source, target):
+    ends = (End(source, "g"), End(target, "g"))
+    for seen in (NOWHERE, replace(SEEN, target={P0: 70, P1: 70})):
+        (reason,) = make_plan(*ends, "h:1", seen, missing="fail", retention_ms=None, now_ms=1).refusals
+        assert ("in the file of a fleet" in reason) is (target == "kafka")
+
+
 def test_a_plan_with_an_undecided_partition_stays_refused():
     assert "--missing earliest" in recheck(plan(NOWHERE), NOWHERE, began=False).refusals[0]
 
@@ -278,6 +287,30 @@ def test_only_an_earlier_run_may_have_written_the_target():
     assert "another client has written" in refusals(now)[0]
     check = recheck(plan(), now, began=True)
     assert (check.refusals, [row.partition for row in check.todo]) == ((), [P1])
+
+
+@pytest.mark.parametrize(
+    ("target", "later"),
+    [
+        ({P0: 50, P1: 61}, [P1]),
+        ({P0: 50, P1: 60}, []),
+        ({P0: 51, P1: 55}, []),
+        ({P1: 61}, []),
+        ({P0: 51, P1: 59}, []),
+    ],
+)
+def test_consumers_have_continued_only_where_everything_was_written(target, later):
+    assert continued(plan(), target) == later
+    live = Guard("kafka", False, "group g lives in Kafka")
+    check = recheck(plan(), replace(SEEN, target=target, guards=(live,)), began=True, is_begun_only=True)
+    assert (check.refusals == (), list(check.later)) == (bool(later), later)
+    assert (check.todo == ()) is bool(later) or target == {P0: 50, P1: 60}
+
+
+def test_consumers_of_a_target_that_was_ahead_may_have_continued_from_there():
+    """1. `--rewind` takes it back; 2. the run is killed before it writes; 3. they continue."""
+    ahead = replace(SEEN, target={P0: 70, P1: 55})
+    assert continued(plan(ahead, rewind=True), {P0: 71, P1: 60}) == []
 
 
 def test_a_target_that_had_the_offset_before_is_done():

@@ -58,6 +58,18 @@ def test_a_group_in_which_there_is_nothing_can_be_deleted():
     assert survey(replace(GOOD, layout="empty", partitions=())).next == "zkconsumer groups delete --group g"
 
 
+@pytest.mark.parametrize("members", [(), (SurveyedMember("g_a", "jvm", "static"),)])
+def test_a_group_whose_topics_were_all_deleted_is_not_ready(members):
+    gone = tuple(replace(partition, exists=False, log=None) for partition in GOOD.partitions)
+    found = survey(replace(GOOD, partitions=gone, members=members))
+    assert found.verdict is SurveyVerdict.NOT_READY
+    assert "topics of all its offsets were deleted" in found.findings[0].text
+    command = "migrate survey" if members else "groups delete"
+    assert found.next == f"zkconsumer {command} --group g"
+    some = survey(replace(GOOD, partitions=(gone[0], GOOD.partitions[1])))
+    assert (some.verdict, some.findings[0].level) == (SurveyVerdict.READY, Level.WARNING)
+
+
 def test_a_stopped_group_with_all_offsets_is_ready():
     found = survey(GOOD)
     assert (found.verdict, found.findings) == (SurveyVerdict.READY, ())
