@@ -96,7 +96,8 @@ def _facts(
     certain = certain_offsets(session, None, identities, marks_in_kafka)
     ignored = outdated_offsets(session, None, identities, marks_in_kafka)
     kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
-    outdated = {p for p, node in znodes.offsets.items() if znodes.is_outdated(p, node.mzxid)}
+    marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
+    outdated = {partition for partition, mark in marks.items() if znodes.is_outdated(partition, mark)}
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),

@@ -17,7 +17,7 @@ from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import list_groups
-from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.metadatamessages import TOPIC_ID_VERSIONS
