@@ -436,7 +436,10 @@ def explained(run, group, *words, code=3):
 
 def test_a_healthy_group_needs_no_explanation(run, group, healthy):
     assert explained(run, group, code=0) == {}
-    assert "nothing was found" in run("explain", "--group", group.name).stdout
+    nothing, status, process = run("explain", "--group", group.name).stdout.splitlines()
+    assert "nothing was found" in nothing
+    assert f"zkconsumer groups status --group {group.name} --zookeeper " in status, "it can be pasted"
+    assert "STALL or WARN, look at the member's process" in process
 
 
 def test_what_is_wrong_with_members_and_owners_is_explained(run, group, healthy):
@@ -444,6 +447,7 @@ def test_what_is_wrong_with_members_and_owners_is_explained(run, group, healthy)
         group.register(consumer, {healthy: 1})
     group.register("old", {"gone": 1}, timestamp="1500000000000")
     group.write(f"ids/{group.name}_x", "not JSON", ephemeral=True)
+    group.disown(healthy, 1)
     group.write(f"owners/{healthy}/1", f"{group.name}_dead-0")
     found = explained(run, group)
     name = group.name

@@ -131,7 +131,8 @@ def test_a_group_is_verified_and_explained(box, consumed):
     verified = CliRunner().invoke(command, ["groups", "verify", *options])
     assert (verified.exit_code, verified.stdout) == (0, "Rebalance operation successful !\n")
     explained = CliRunner().invoke(command, ["groups", "explain", *options])
-    assert (explained.exit_code, explained.stdout) == (0, f"{group}: nothing was found that keeps it from consuming\n")
+    assert explained.exit_code == 0
+    assert explained.stdout.startswith(f"{group}: nothing was found that keeps it from consuming\n")
 
 
 def test_a_topic_that_does_not_exist_is_reported(box, unique_name):

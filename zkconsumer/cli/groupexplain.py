@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -63,7 +64,8 @@ def explain(
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         for name, findings in findings_by_group.items():
-            _print(name, findings)
+            status = shlex.join(["zkconsumer", "groups", "status", "--group", name])
+            _print(name, findings, connection.complete(status))
     end_reading(unread, found=any(findings_by_group.values()))
 
 
@@ -140,9 +142,17 @@ def _explain_coordinator(config: ConsumerConfig, group: str, error: ZkConsumerEr
     return Explained(frozenset(), explain_without_coordinator(group, error, facts))
 
 
-def _print(group: str, findings: list[Finding]) -> None:
+def _print(group: str, findings: list[Finding], status: str) -> None:
+    from zkconsumer.operate.groups.lagfindings import LOOK_AT_PROCESS
+
     if not findings:
-        click.echo(f"{printable(group)}: nothing was found that keeps it from consuming")
+        echo_lines(
+            (
+                f"{printable(group)}: nothing was found that keeps it from consuming",
+                f"   one look cannot show whether offsets move; next: {printable(status)}",
+                f"   where its status is STALL or WARN, {LOOK_AT_PROCESS}",
+            )
+        )
     for number, finding in enumerate(findings, 1):
         echo_lines(
             (

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.lagfindings import explain_lag
 from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
@@ -219,12 +220,14 @@ class _Groups:
         return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
 
     def _findings(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:  # noqa: ARG002
+        """What one look shows, and what the samples show in addition."""
         if self._explain is None:
             return _error("findings are not offered", 404)
         explain, name = self._explain, group.observed.group
 
         def document() -> dict[str, Any]:
-            return {"group": name, "findings": [finding._asdict() for finding in explain(name)]}
+            findings = (*explain(name), *explain_lag(group.lag))
+            return {"group": name, "findings": [finding._asdict() for finding in findings]}
 
         return self._one_at_a_time.answer(document)
 

@@ -55,7 +55,9 @@ def test_findings_are_asked_for_one_at_a_time(one_group):
 
     busy, first, failed = asyncio.run(requests())
     assert (busy.status_code, failed.status_code, failed.json()) == (503, 503, {"error": "no server answers"})
-    assert first.json()["findings"][0]["kind"] == "no-owner"
+    looked, sampled = first.json()["findings"]
+    assert looked["kind"] == "no-owner"
+    assert (sampled["kind"], sampled["subject"]) == ("stall", "t 0"), "one look does not show it"
 
 
 EVERY_PATH = ("/", "/healthz", "/metrics", "/api/groups", "/v3/kafka", "/static/page.js", "/static/plotly.min.js", "/x")

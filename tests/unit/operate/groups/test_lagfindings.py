@@ -1,0 +1,42 @@
+"""What the samples of a group show in addition to one look."""
+
+import pytest
+
+from tests.fixtures.groups import followed
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.lagfindings import explain_lag
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
+
+
+def findings(first, last, owner="g_c-0", owner_live=True):
+    """Of three partitions alike, by samples 70 s apart: committed offset and log end."""
+    samples = [LagSample(at, *offsets, owner, owner_live) for at, offsets in ((0.0, first), (70.0, last))]
+    partitions = {TopicPartition("t", number): followed(samples) for number in range(3)}
+    return list(explain_lag(evaluate_group(partitions, 2, members=1)))
+
+
+def offsets(committed, log_end):
+    return committed, 1, 0, log_end
+
+
+@pytest.mark.parametrize(
+    ("last", "kind", "reason"),
+    [
+        (offsets(5, 9), "stall", "status STALL; t-0: lag 4, and offset 5 is unchanged for 70 s; its owner is g_c-0"),
+        (offsets(6, 19), "warn", "status WARN; t-0: the offset advances, but lag never fell within 70 s: 3 to 13"),
+    ],
+)
+def test_what_a_status_shows_is_a_finding_that_points_at_the_process(last, kind, reason):
+    (finding,) = findings(offsets(5, 8), last)
+    assert (finding.kind, finding.subject) == (kind, "t 0-2")
+    assert finding.evidence.startswith(reason)
+    assert "py-spy dump" in finding.next_command
+
+
+def test_since_when_there_is_no_owner_is_a_finding():
+    (finding,) = findings(offsets(5, 8), offsets(5, 8), owner=None, owner_live=False)
+    assert (finding.kind, finding.evidence) == ("stop", "status STOP; t-0: lag 3 and no live owner for 70 s")
+
+
+def test_a_group_that_keeps_up_has_no_findings():
+    assert findings(offsets(5, 8), offsets(8, 8)) == []
