@@ -211,7 +211,7 @@ def run_command(chosen: ChosenGroups, execute: bool, long_hold: bool, any_time: 
 @fleet_options
 @json_option
 def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
-    """Compare both stores with the plans of a wave; the exit code is 3 unless all offsets are equal."""
+    """Compare both stores with the plans of a wave; the exit code is 3 unless all were run and are equal."""
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
     _do(chosen, "verify", verify_step, "equal", as_json=as_json)

@@ -218,7 +218,7 @@ def _on_the_way_back(facts: FleetFacts, back: WriteState, plan: MigrationPlan) -
         return _wrong("a rollback of the way back has begun and is not complete: roll it back again", "rollback")
     return _wrong(
         "a way back has begun and is not complete: reverse it again; if that is refused, roll it back, and reverse it "
-        "then",
+        f"then{_to_be_stopped(facts, _members_in_kafka(facts, plan))}",
         "reverse",
         "rollback",
     )

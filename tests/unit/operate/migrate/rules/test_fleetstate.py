@@ -129,6 +129,7 @@ STATES = [
     (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
     (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
     (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
+    (facts(back=WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
     (facts(back=WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
 ]
 
