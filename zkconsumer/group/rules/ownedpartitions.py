@@ -96,7 +96,10 @@ class OwnedPartition:
         """True if the offset that was read is one of an earlier topic of the same name.
 
         Its mark proves it; or, where the topic was created again while this member consumed it, that the offset is the
-        member's own: other members write none until they have noticed the same.
+        member's own: other members write none until they have noticed the same. It may still be of the present topic:
+        1. it is created again; 2. the position is beyond its log, so fetching continues at 0; 3. offset 8 is
+        committed; 4. the member notices the new topic. Nothing shows that there was no third one between 3 and 4, so
+        these records are delivered again.
 
         Args:
             topic: what is known of the topic that exists now; None if nothing.
