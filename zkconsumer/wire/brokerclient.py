@@ -44,6 +44,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Timestamp that stands for the log start offset in :func:`list_offsets`."""
 
+_SILENCE_S: Final = 30.0
+"""For how long others are asked before a broker that did not answer in time, if any of them will do."""
+
 T = TypeVar("T")
 
 
@@ -149,6 +152,7 @@ class BrokerClient:
         self._known_epochs = epochs or KnownEpochs()
         self._answered: Broker | None = None  # the last broker that answered a request for any broker
         self._silent: dict[tuple[str, int], BrokerUnavailable] | None = None  # by address, in this round
+        self._silent_at: dict[tuple[str, int], float] = {}  # when a broker last did not answer in time, by address
         self._closed = False
 
     @classmethod
@@ -217,7 +221,9 @@ class BrokerClient:
         random.shuffle(brokers)
         failure: Exception | None = None
         asked = 0
-        for broker in asking_order(brokers, self._connections, self._answered):
+        since = time.monotonic() - _SILENCE_S
+        silent = [broker for broker in brokers if self._silent_at.get((broker.host, broker.port), since) > since]
+        for broker in asking_order(brokers, self._connections, self._answered, silent):
             if failure is not None and deadline.passed:
                 break
             asked += 1
@@ -392,22 +398,25 @@ class BrokerClient:
         """
         if deadline.passed:
             raise BrokerUnavailable(f"broker {broker.host}:{broker.port}: not asked, since no time is left")
-        if self._silent is None:
-            return self._ask(broker, question, deadline)
-        if silence := self._silent.get((broker.host, broker.port)):
+        if self._silent and (silence := self._silent.get((broker.host, broker.port))):
             raise silence
         try:
             return self._ask(broker, question, deadline)
         except BrokerUnavailable as error:
-            self._silent[broker.host, broker.port] = error
+            self._note(broker, error)
+            if self._silent is not None:
+                self._silent[broker.host, broker.port] = error
             raise
 
     def _note(self, broker: Broker, error: BaseException) -> bool:
-        """Note for this round that a broker did not answer on a connection; False if a new connection may work."""
+        """Note that a broker did not answer in time on a connection; False if a new connection may work."""
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, ConnectionError | ProtocolError):
             cause = cause.__cause__
-        if self._silent is None or cause is not None or not isinstance(error, BrokerUnavailable):
+        if cause is not None or not isinstance(error, BrokerUnavailable):
+            return False
+        self._silent_at[broker.host, broker.port] = time.monotonic()
+        if self._silent is None:
             return False
         self._silent[broker.host, broker.port] = error
         return True

@@ -19,6 +19,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.deadline import Deadline
+from zkconsumer.wire import brokerclient
 from zkconsumer.wire.brokerclient import LATEST, BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.listoffsetsmessages import Offsets
@@ -491,3 +492,18 @@ def test_a_connection_that_fails_at_its_first_request_is_replaced(cluster, ask, 
         ask.client.ask(broker, fail)
     ask.client.ask(broker, lambda connection: connection.require_up())
     assert cluster.connected == [1, 1]
+
+
+def test_a_broker_that_was_silent_is_asked_after_the_others_for_a_while(cluster, ask, monkeypatch):
+    """Requests that any broker answers alternate between two, so each second one waited for its timeout."""
+    cluster.down = dict.fromkeys((1, 2), BrokerUnavailable("no answer in time"))
+    for _ in range(6):
+        ask.client.begin_round()
+        ask.client.metadata(["a"])
+    assert cluster.connected.count(1) + cluster.connected.count(2) <= 2
+    assert len(cluster.questions()) == 6
+    cluster.down, cluster.connected = {}, []
+    monkeypatch.setattr(brokerclient, "_SILENCE_S", 0.0)
+    for _ in range(2):
+        ask.client.metadata(["a"])
+    assert {1, 2}.intersection(cluster.connected)

@@ -109,6 +109,10 @@ class Cluster:
         """Close the connections to brokers. Idempotent."""
         self.offsets.close()
 
+    def open_reader(self, session: ZkSession) -> GroupReader:
+        """What describes topics, asking the same brokers; see :func:`open_group_reader`."""
+        return open_group_reader(session, self.config, client=self._asked().client)
+
     def log_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Log start and end of each partition.
 

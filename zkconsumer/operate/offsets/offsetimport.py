@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
@@ -86,7 +85,7 @@ def existing_partitions(
 ) -> dict[str, frozenset[TopicPartition]]:
     """The partitions of those topics of ``partitions`` that exist."""
     topics = sorted({partition.topic for partition in partitions})
-    numbers_by_topic = open_group_reader(session, cluster.config).partitions(topics)
+    numbers_by_topic = cluster.open_reader(session).partitions(topics)
     return {
         topic: frozenset(TopicPartition(topic, number) for number in numbers)
         for topic, numbers in numbers_by_topic.items()

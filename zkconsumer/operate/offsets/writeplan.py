@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.topicrecords import read_origins
@@ -374,7 +373,7 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     Raises:
         ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
     """
-    described = open_group_reader(session, cluster.config).describe_topics(sorted(topics))
+    described = cluster.open_reader(session).describe_topics(sorted(topics))
     return {topic: description.identity for topic, description in described.items()}
 
 

@@ -6,11 +6,14 @@ from contextlib import closing
 import pytest
 
 from tests.fixtures.scriptedbroker import METADATA, OFFSET, TOPIC, response, running_scripted_broker
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.cluster.brokercatalog import BrokerCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 
 PARTITION = TopicPartition(TOPIC, 0)
 
@@ -42,3 +45,13 @@ def test_without_the_topic_of_offsets_no_coordinator_is_asked(broker, cluster):
     broker.bodies[METADATA] = response(METADATA, broker.port, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert cluster.committed("g", [PARTITION]) == {}
     assert cluster.offsets_topic_leaders() == {}
+
+
+def test_topics_are_described_on_the_connections_of_other_questions(monkeypatch):
+    """So a broker that is silent at one question is not asked first at the next one."""
+    with running_stub_broker() as stub:
+        stub.log(PARTITION).end = 7
+        config = ConsumerConfig(bootstrap_servers=f"127.0.0.1:{stub.port}", group_protocol="kafka", group_id="tools")
+        with closing(Cluster(config, (stub.broker,), None)) as cluster:
+            monkeypatch.setattr(BrokerCatalog, "read", None)
+            assert cluster.open_reader(AbsentZooKeeper("h:1")).partitions([TOPIC]) == {TOPIC: (0,)}
