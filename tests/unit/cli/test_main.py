@@ -20,7 +20,7 @@ def ended(*arguments):
     [
         (["groups", "lis"], "No such command 'lis'. Did you mean 'list'?"),
         (["groups", "status", "--zookeeper"], "Option '--zookeeper' requires an argument."),
-        (["groups", "status", "--zookeeper", "h:1"], "give --group, or --config FILE with group.id"),
+        (["groups", "status", "--zookeeper", "h:1"], "give --group, --all, or --config FILE with group.id"),
         (["groups", "describe", "--group", "g"], None),
         (["health"], "no port is given; use --port or ZKCONSUMER_METRICS_PORT with metrics.port of the consumer"),
         (
