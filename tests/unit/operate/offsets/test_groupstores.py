@@ -5,22 +5,24 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.scriptedbroker import METADATA, OFFSET, TOPIC, response, running_scripted_broker
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.cluster.brokercatalog import BrokerCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 
+TOPIC, OFFSET = "t", 42
 PARTITION = TopicPartition(TOPIC, 0)
 
 
 @pytest.fixture
 def broker():
-    with running_scripted_broker() as running:
+    with running_stub_broker() as running:
+        running.log(PARTITION).end = 1
         yield running
 
 
@@ -34,7 +36,8 @@ def cluster(broker) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE])
 def test_the_coordinator_is_asked_although_the_topic_of_offsets_is_not_described(broker, cluster, code):
-    broker.bodies[METADATA] = response(METADATA, broker.port, code=code)
+    broker.topic_errors[OFFSETS_TOPIC] = code
+    broker.coordinator, broker.committed[PARTITION] = broker.broker, OFFSET
     assert cluster.committed("g", [PARTITION])[PARTITION].offset == OFFSET
     with pytest.raises(ZkConsumerError, match="cannot be described"):
         cluster.offsets_topic_leaders()
@@ -42,7 +45,7 @@ def test_the_coordinator_is_asked_although_the_topic_of_offsets_is_not_described
 
 def test_without_the_topic_of_offsets_no_coordinator_is_asked(broker, cluster):
     """The question would create the topic."""
-    broker.bodies[METADATA] = response(METADATA, broker.port, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    broker.topic_errors[OFFSETS_TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert cluster.committed("g", [PARTITION]) == {}
     assert cluster.offsets_topic_leaders() == {}
 
