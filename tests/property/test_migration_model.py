@@ -91,7 +91,7 @@ def forgets_what_a_copy_was_about_to_write(monkeypatch):
 
 def forgets_that_a_run_has_begun(monkeypatch):
     monkeypatch.setattr(
-        migrationrun, "recheck", lambda plan, now, *, began: migrationplan.recheck(plan, now, began=False)
+        migrationrun, "recheck", lambda plan, now, *, began, **how: migrationplan.recheck(plan, now, began=False, **how)
     )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
-from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
 from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.zookeeper.fencedtransaction import Operation
 
 _log: Final = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ class _KnownRecords(NamedTuple):
         if node is not None and record == present:
             return None, origin(record, identity, node.mzxid)
         path, data = f"{self.parent}/{topic}", record.encode()
+        from zkconsumer.zookeeper.fencedtransaction import Operation  # readers of groups need none
+
         write = Operation("create", path, data) if node is None else Operation("set", path, data, node.version)
         return write, origin(record, identity, None)
 
