@@ -135,9 +135,13 @@ def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFi
 
     1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
     commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
-    example because it expired, is written again, by the guards.
+    example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
+    may know no mark, have continued there.
     """
     if file.state is not WriteState.COMPLETE or not marked.is_left():
+        return False
+    source = ends.offsets_of_source(_all_of(plan))
+    if any(source.get(row.partition, row.source) != row.source for row in plan.partitions):
         return False
     return ends.offsets_of_target(_all_of(plan)).keys() >= set(_all_of(plan))
 

@@ -153,6 +153,18 @@ def test_a_mark_is_completed_although_consumers_have_continued(servers, unsettle
     assert continued in (servers.stored(), servers.brokers.stored("g"))
 
 
+def test_a_mark_is_not_completed_if_consumers_of_the_source_have_continued(servers, unsettled):
+    """1. All is written; 2. the run is killed before the mark shows that; 3. JVM members, which know no mark, start."""
+    servers.begin(*TO_KAFKA)
+    with pytest.raises(ZooKeeperUnavailable):
+        servers.run()
+    unsettled()
+    servers.store({**OFFSETS, PARTITIONS[0]: 40})
+    with pytest.raises(WriteRefused):
+        servers.run()
+    assert servers.mark() == "migrating"
+
+
 def test_a_mark_is_not_completed_before_offsets_that_were_lost_are_written(servers, unsettled):
     """1. All is written; 2. the run is killed before the mark shows that; 3. an offset expires in Kafka."""
     servers.begin(*TO_KAFKA)
