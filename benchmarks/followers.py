@@ -96,7 +96,7 @@ class _QueuedSignal(RebalanceSignal):
 
 
 class _FollowerGroup(CoordinatorGroup):
-    """It is not opened: its session is open already, and nobody asks for the state of a thread that it has not."""
+    """It is not opened: its session is open already, and it has no thread whose state is read."""
 
     def join(self, subscription: Subscription) -> None:
         """Register, without the states and waits of a member's own thread."""

@@ -40,9 +40,7 @@ def clock_file(directory: Path, name: str) -> Path:
 
 def write_clock_steps(path: Path, steps: ClockSteps) -> None:
     """Let the clocks of a member step; it looks for the file often."""
-    unfinished = path.with_suffix(".clock-new")
-    unfinished.write_text(json.dumps(asdict(steps)), encoding="utf-8")
-    unfinished.replace(path)
+    _replace(path, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,13 @@ def order_file(directory: Path, name: str) -> Path:
 
 def write_order(path: Path, order: Order) -> None:
     """Give a member's listener an order."""
-    unfinished = path.with_suffix(".listener-new")
-    unfinished.write_text(json.dumps(asdict(order)), encoding="utf-8")
+    _replace(path, order)
+
+
+def _replace(path: Path, content: ClockSteps | Order) -> None:
+    """Write a file in one piece: a member looks for it at any time."""
+    unfinished = path.with_suffix(f"{path.suffix}-new")
+    unfinished.write_text(json.dumps(asdict(content)), encoding="utf-8")
     unfinished.replace(path)
 
 

@@ -14,6 +14,7 @@ from tests.chaos.members import JvmPool
 from tests.fixtures.sandbox import Topics
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
+from zkconsumer.sandbox.server import LocalServer
 
 _RETRIES_S: Final = 60.0
 
@@ -62,21 +63,11 @@ class Servers:
 
     def restart_broker(self, *, hard: bool) -> None:
         """Stop or kill the broker, and start it again on its data."""
-        broker = self.box.brokers[0]
-        if hard:
-            broker.kill()
-        else:
-            broker.stop()
-        broker.start()
+        _restart(self.box.brokers[0], hard=hard)
 
     def restart_zookeeper(self, *, hard: bool) -> None:
         """Stop or kill ZooKeeper, and start it again on its data."""
-        server = self.box.zookeeper
-        if hard:
-            server.kill()
-        else:
-            server.stop()
-        server.start()
+        _restart(self.box.zookeeper, hard=hard)
 
     def hurt_ensemble(self, *, everyone: bool) -> None:
         """Kill the leader of ZooKeeper's servers, or stop all and start them again, and wait until most serve."""
@@ -108,3 +99,11 @@ class Servers:
         self.zookeeper.close()
         self.jvms.close()
         self.box.close()
+
+
+def _restart(server: LocalServer, *, hard: bool) -> None:
+    if hard:
+        server.kill()
+    else:
+        server.stop()
+    server.start()

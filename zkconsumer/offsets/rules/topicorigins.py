@@ -58,6 +58,13 @@ def of_earlier_topics(
     return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_older(mark))
 
 
+def of_present_topics(
+    origins: Mapping[str, TopicOrigin], marks: Mapping[TopicPartition, Mark | None]
+) -> frozenset[TopicPartition]:
+    """The partitions whose stored offset was certainly written for the topic that exists; see above."""
+    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_certain(mark))
+
+
 def before_their_topics(
     identities: Mapping[str, TopicIdentity], marks: Mapping[TopicPartition, Mark | None]
 ) -> frozenset[TopicPartition]:

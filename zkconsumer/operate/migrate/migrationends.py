@@ -14,7 +14,12 @@ from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark, offsets_of
-from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
+from zkconsumer.offsets.rules.topicorigins import (
+    before_their_topics,
+    describe_before,
+    of_earlier_topics,
+    of_present_topics,
+)
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -31,7 +36,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
-from zkconsumer.operate.offsets.writeplan import Guards, certain_offsets, outdated_offsets, topic_identities
+from zkconsumer.operate.offsets.writeplan import Guards, offset_origins, topic_identities
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
@@ -308,10 +313,10 @@ def _of_topics(
     topics: Collection[str],
     marks: Mapping[TopicPartition, Mark | None],
 ) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """The last three attributes of :class:`SeenEnd`; ``group`` as of :func:`outdated_offsets`."""
+    """The last three attributes of :class:`SeenEnd`; ``group`` as of :func:`offset_origins`."""
     identities = topic_identities(session, cluster, topics)
-    judged = (judge(session, group, identities, marks) for judge in (outdated_offsets, certain_offsets))
-    return next(judged), next(judged), before_their_topics(identities, marks)
+    origins = offset_origins(session, group, identities)
+    return of_earlier_topics(origins, marks), of_present_topics(origins, marks), before_their_topics(identities, marks)
 
 
 def _those(

@@ -11,13 +11,13 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
-from zkconsumer.offsets.rules.topicorigins import before_their_topics
+from zkconsumer.offsets.rules.topicorigins import before_their_topics, of_earlier_topics, of_present_topics
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
-from zkconsumer.operate.offsets.writeplan import certain_offsets, outdated_offsets
+from zkconsumer.operate.offsets.writeplan import offset_origins
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -93,8 +93,9 @@ def _facts(
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
     marks_in_kafka = {partition: one.mark for partition, one in in_kafka.items()}
-    certain = certain_offsets(session, None, identities, marks_in_kafka)
-    ignored = outdated_offsets(session, None, identities, marks_in_kafka)
+    origins_in_kafka = offset_origins(session, None, identities)
+    certain = of_present_topics(origins_in_kafka, marks_in_kafka)
+    ignored = of_earlier_topics(origins_in_kafka, marks_in_kafka)
     kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
     marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
     outdated = {partition for partition, mark in marks.items() if znodes.is_outdated(partition, mark)}

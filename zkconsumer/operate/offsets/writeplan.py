@@ -394,23 +394,13 @@ def outdated_offsets(
     Raises:
         ZkConsumerError: the records cannot be read.
     """
-    return of_earlier_topics(_origins(session, group, identities), marks)
+    return of_earlier_topics(offset_origins(session, group, identities), marks)
 
 
-def certain_offsets(
-    session: ZkSession,
-    group: str | None,
-    identities: Mapping[str, TopicIdentity],
-    marks: Mapping[TopicPartition, Mark | None],
-) -> frozenset[TopicPartition]:
-    """The partitions whose stored offset was certainly written for the topic that exists; see above."""
-    origins = _origins(session, group, identities)
-    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_certain(mark))
-
-
-def _origins(
+def offset_origins(
     session: ZkSession, group: str | None, identities: Mapping[str, TopicIdentity]
 ) -> Mapping[str, TopicOrigin]:
+    """Since when offsets can be of the topics that exist; arguments and errors as of :func:`outdated_offsets`."""
     if group is None:
         return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
     return read_origins(session, group, identities)
