@@ -117,8 +117,8 @@ def survey_document(survey: Survey) -> dict[str, Any]:
                 "topic": partition.partition.topic,
                 "partition": partition.partition.partition,
                 "exists": partition.exists,
-                "in_zookeeper": partition.in_zookeeper,
-                "in_kafka": partition.in_kafka,
+                "in_zookeeper": partition.in_zookeeper.offset,
+                "in_kafka": partition.in_kafka.counting,
                 "log_start": None if partition.log is None else partition.log.start,
                 "log_end": None if partition.log is None else partition.log.end,
             }

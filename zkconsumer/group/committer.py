@@ -6,7 +6,7 @@ Used by the member's rebalance thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -25,6 +25,7 @@ from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +100,16 @@ class OffsetCommitter:
             kept: those of them that were owned all the time.
         """
         return self.owned().read(self.store.stored(self.store.fetch(partitions, kept).keys()))
+
+    def consume(self, topics: Mapping[str, TopicOrigin], records: Iterable[OwnedPartition]) -> None:
+        """Offsets that are committed from now on belong to these topics; of two that were read the one of them counts.
+
+        Args:
+            topics: that begin to be consumed.
+            records: all that were read.
+        """
+        self.store.consume(topics)
+        self.owned().read(self.store.stored([record.partition for record in records]))
 
     # -- commits ----------------------------------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ class Rebalancer:
         self._committer.without_group = dict.fromkeys(partitions, thread)
         records = self._committer.read(partitions.keys())
         by_stored_offset = [record for record in records if partitions[record.partition] is None]
-        assigned = self._assign(records, self._of_former_topics(by_stored_offset, frozenset()))
+        assigned = self._assign(records, self._of_former_topics(by_stored_offset, records, frozenset()))
         for partition, offset in partitions.items():
             if offset is not None:
                 assigned[partition] = assigned.get(partition, AssignedPartition(thread))._replace(offset=offset)
@@ -329,7 +329,7 @@ class Rebalancer:
         """Where each partition of the share starts; those whose stored offset cannot be read are absent."""
         records = self._committer.read(target.share.keys(), kept)
         gained = [record for record in records if record.partition not in kept]
-        outdated = self._of_former_topics(gained, recreated) | self._still_outdated(records, kept)
+        outdated = self._of_former_topics(gained, records, recreated) | self._still_outdated(records, kept)
         # What another client wrote is noted before a listener commits.
         assigned = self._assign(records, outdated)
         if self.listener is not None:
@@ -354,11 +354,11 @@ class Rebalancer:
         }
 
     def _of_former_topics(
-        self, gained: Collection[OwnedPartition], recreated: Set[TopicPartition]
+        self, gained: Collection[OwnedPartition], records: Iterable[OwnedPartition], recreated: Set[TopicPartition]
     ) -> Set[TopicPartition]:
         """Gained partitions whose stored offset was written for an earlier topic of the same name."""
         topics = self._protocol.consume({record.partition.topic for record in gained})
-        self._committer.store.consume(topics)
+        self._committer.consume(topics, records)
         former: dict[TopicPartition, int | None] = {
             record.partition: record.read and record.read.offset
             for record in gained

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, choose_stored
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.storedoffsets import ChosenOffset, StoredOffset, choose_stored, usable_offset
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets
 
 
 class DualOffsetStore:
@@ -29,6 +29,8 @@ class DualOffsetStore:
         self._rule = rule
         self._prefers_kafka = choose_stored(0, 0, rule).in_kafka
         self._from_kafka: set[TopicPartition] = set()
+        self._readable: set[TopicPartition] = set()
+        self._topics: dict[str, TopicOrigin] = {}
 
     def fetch(
         self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
@@ -36,11 +38,24 @@ class DualOffsetStore:
         """See :meth:`.OffsetStore.fetch`."""
         in_zookeeper = self._zookeeper.fetch(partitions, kept, again=again)
         in_kafka = self._kafka.fetch(partitions, kept, again=again)
-        readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
-        chosen = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
-        others = self._from_kafka.difference(partitions) if again else set()
-        self._from_kafka = others | {p for p, stored in chosen.items() if stored.in_kafka}
-        return {p: stored.offset for p, stored in chosen.items()}
+        if not again:
+            self._from_kafka, self._readable = set(), set()
+        readable = {p for p in partitions if p in in_zookeeper and p in in_kafka}
+        self._readable |= readable
+        return {p: chosen.offset for p, chosen in self._choose(readable).items()}
+
+    def _choose(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ChosenOffset]:
+        """One of an earlier topic is chosen only if there is no other: a member begins at the start of the log then."""
+        in_zookeeper = judge_offsets(self._topics, self._zookeeper.stored(partitions))
+        in_kafka = judge_offsets(self._topics, self._kafka.stored(partitions))
+        chosen: dict[TopicPartition, ChosenOffset] = {}
+        for p in partitions:
+            chosen[p] = choose_stored(in_zookeeper[p].counting, in_kafka[p].counting, self._rule)
+            if usable_offset(chosen[p].offset) is None:
+                chosen[p] = choose_stored(in_zookeeper[p].offset, in_kafka[p].offset, self._rule)
+        self._from_kafka.difference_update(partitions)
+        self._from_kafka.update(p for p, one in chosen.items() if one.in_kafka)
+        return chosen
 
     def commit(
         self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
@@ -57,6 +72,8 @@ class DualOffsetStore:
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""
+        self._topics.update(topics)
+        self._choose([p for p in self._readable if p.topic in topics])
         self._zookeeper.consume(topics)
         self._kafka.consume(topics)
 

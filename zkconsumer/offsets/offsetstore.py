@@ -50,7 +50,11 @@ class OffsetStore(Protocol):
         """
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
-        """Offsets of these topics that are committed from now on belong to the topics with these identities."""
+        """Offsets of these topics that are committed from now on belong to the topics with these identities.
+
+        Of two stored offsets :meth:`stored` returns then the one that counts: not that of an earlier topic, if there is
+        another one.
+        """
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """Treat the known offsets of these as outdated, since others may write them: the next commit writes them."""

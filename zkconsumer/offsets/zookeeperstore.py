@@ -19,7 +19,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     changed_offsets,
     written_by_others,
 )
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
 from zkconsumer.zookeeper.fencedtransaction import Kind, Operation, Outcome
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -145,7 +145,10 @@ class ZooKeeperOffsetStore:
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`: a znode's mzxid shows it, so that an equal offset is written again."""
-        self._of_earlier_topics |= of_earlier_topics(topics, {p: known.mzxid for p, known in self._known.items()})
+        known = {p: StoredOffset(known.offset, known.mzxid) for p, known in self._known.items()}
+        self._of_earlier_topics = self._of_earlier_topics.union(
+            that_are(judge_offsets(topics, known), WrittenFor.EARLIER)
+        )
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`.OffsetStore.invalidate`."""

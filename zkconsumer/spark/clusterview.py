@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import RetriableError, TopicUnreadable
 from zkconsumer.model import Broker, Topic, TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, of_earlier_topics
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
 from zkconsumer.spark.rules.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -175,10 +175,12 @@ class _Stored(NamedTuple):
 
 def _fetch(store: OffsetStore, topics: Mapping[str, Topic], origins: Mapping[str, TopicOrigin]) -> _Stored:
     try:
-        committed = store.fetch(sorted(_partitions(topics)))
-        stored = store.stored(committed)
-        outdated = of_earlier_topics(origins, {partition: stored[partition].mark for partition in committed})
-        return _Stored(committed, outdated, store.refused())
+        readable = store.fetch(sorted(_partitions(topics)))
+        store.consume(origins)
+        stored = store.stored(readable)
+        committed = {partition: one.offset for partition, one in stored.items()}
+        outdated = that_are(judge_offsets(origins, stored), WrittenFor.EARLIER)
+        return _Stored(committed, frozenset(outdated), store.refused())
     finally:
         store.close()
 

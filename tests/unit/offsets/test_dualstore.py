@@ -3,8 +3,10 @@
 import pytest
 
 from zkconsumer.errors import TopicAuthorizationFailed
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
@@ -15,6 +17,8 @@ class StoreInMemory:
     def __init__(self, name, offsets):
         self.name = name
         self.offsets = dict(offsets)
+        self.marks = {}
+        self.topics = {}
         self.unreadable = set()
         self.refuses = set()
         self.again = []
@@ -32,6 +36,9 @@ class StoreInMemory:
         self.offsets.update(done)
         return set(done)
 
+    def consume(self, topics):
+        self.topics |= topics
+
     def invalidate(self, partitions):
         self.invalidated += partitions
 
@@ -39,7 +46,7 @@ class StoreInMemory:
         return {p: TopicAuthorizationFailed(self.name) for p in self.unreadable}
 
     def stored(self, partitions):
-        return {p: (self.offsets.get(p), self.name) for p in partitions}
+        return {p: StoredOffset(self.offsets.get(p), self.marks.get(p, self.name)) for p in partitions}
 
     def commits(self):
         return {self.name: len(self.commits_made)}
@@ -75,7 +82,7 @@ def test_an_offset_in_one_store_counts_under_every_rule(rule):
 def test_a_negative_offset_in_one_store_leaves_that_of_the_other(rule):
     both = Both({T0: -1, T1: 6}, {T0: 5, T1: -1}, rule)
     assert both.dual.fetch([T0, T1]) == {T0: 5, T1: 6}
-    assert both.dual.stored([T0, T1]) == {T0: (5, "kafka"), T1: (6, "zookeeper")}
+    assert both.dual.stored([T0, T1]) == {T0: StoredOffset(5, "kafka"), T1: StoredOffset(6, "zookeeper")}
 
 
 def test_a_repeated_read_of_one_partition_keeps_what_is_known_of_the_others():
@@ -84,7 +91,7 @@ def test_a_repeated_read_of_one_partition_keeps_what_is_known_of_the_others():
     assert both.dual.fetch([T0, T1]) == {T0: 9}
     assert both.dual.fetch([T1], again=True) == {}
     assert (both.zookeeper.again, both.kafka.again) == ([False, True], [False, True])
-    assert both.dual.stored([T0]) == {T0: (9, "kafka")}
+    assert both.dual.stored([T0]) == {T0: StoredOffset(9, "kafka")}
 
 
 def test_what_one_store_cannot_read_is_skipped():
@@ -117,18 +124,20 @@ def test_both_stores_get_the_lease_and_the_patience(retry):
 def test_a_mark_is_of_the_store_whose_offset_counts():
     both = Both({T0: 5, T1: 9}, {T0: 9, T1: 5})
     both.dual.fetch([T0, T1])
-    assert both.dual.stored([T0, T1]) == {T0: (9, "kafka"), T1: (9, "zookeeper")}
+    assert both.dual.stored([T0, T1]) == {T0: StoredOffset(9, "kafka"), T1: StoredOffset(9, "zookeeper")}
     both.dual.commit({T0: 10})
-    assert both.dual.stored([T0]) == {T0: (10, "zookeeper")}, "what we wrote is in both"
+    assert both.dual.stored([T0]) == {T0: StoredOffset(10, "zookeeper")}, "what we wrote is in both"
 
 
 @pytest.mark.parametrize(("rule", "store"), [("max", "zookeeper"), ("zookeeper", "zookeeper"), ("kafka", "kafka")])
 def test_of_equal_offsets_the_mark_is_of_the_store_that_the_rule_names(rule, store):
     both = Both({T0: 10}, {T0: 10}, rule)
     both.dual.fetch([T0])
-    assert both.dual.stored([T0]) == {T0: (10, store)}
+    assert both.dual.stored([T0]) == {T0: StoredOffset(10, store)}
     both.dual.commit({T0: 11, T1: 5})
-    assert both.dual.stored([T0, T1]) == {T0: (11, store), T1: (5, store)}, "as the next fetch finds it"
+    assert both.dual.stored([T0, T1]) == {T0: StoredOffset(11, store), T1: StoredOffset(5, store)}, (
+        "as the next fetch finds it"
+    )
 
 
 def test_both_stores_are_invalidated_counted_and_closed():
@@ -141,3 +150,16 @@ def test_both_stores_are_invalidated_counted_and_closed():
     assert both.dual.location(T0) == "t-0 in zookeeper or t-0 in kafka"
     assert both.zookeeper.closed
     assert both.kafka.closed
+
+
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+def test_an_offset_of_an_earlier_topic_leaves_that_of_the_other_store(rule):
+    """1. Both stores have 50; 2. the topic is created again, so brokers delete theirs; 3. a client commits 5."""
+    both = Both({T0: 50, T1: 5, T2: 50}, {T0: 5, T1: 50, T2: 60}, rule)
+    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 101, T2: 99}, dict.fromkeys((T1, T2), "zkconsumer:1:old")
+    both.dual.fetch([T0, T1, T2])
+    both.dual.consume({"t": TopicOrigin(TopicIdentity("new", 100), 100)})
+    stored = both.dual.stored([T0, T1, T2])
+    assert {p: one.offset for p, one in stored.items() if p != T2} == {T0: 5, T1: 5}
+    assert stored[T2].mark in (99, "zkconsumer:1:old"), "it shows the member that there was an earlier topic"
+    assert both.dual.fetch([T0]) == {T0: 5}

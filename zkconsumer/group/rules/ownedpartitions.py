@@ -14,7 +14,7 @@ from typing import Final
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, usable_offset
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 
 
 class OwnershipState(Enum):
@@ -106,7 +106,7 @@ class OwnedPartition:
             recreated: True if this member consumed an earlier one.
         """
         read = self.read or NO_OFFSET
-        if topic is not None and topic.is_older(read.mark):
+        if topic is not None and topic.judge(read.mark) is WrittenFor.EARLIER:
             return True
         return recreated and read.offset in (self.stored.offset, self.written)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicIdentity
@@ -77,16 +77,45 @@ def origins_in(
     return {topic: known.following(topic, identity)[1] for topic, identity in identities.items()}
 
 
+class DeletedNode(Protocol):
+    """What a znode was."""
+
+    @property
+    def data(self) -> bytes | None:
+        """Its content."""
+
+    @property
+    def mzxid(self) -> int:
+        """Transaction of its last write."""
+
+
 def former_origins(
-    deleted: Mapping[str, tuple[bytes | None, int]], identities: Mapping[str, TopicIdentity]
+    session: ZkSession, group: str, deleted: Mapping[str, DeletedNode], identities: Mapping[str, TopicIdentity]
 ) -> dict[str, TopicOrigin]:
-    """What a member would have found out by records that were deleted: their data and mzxid, by path."""
+    """What a member would have found out by records that were deleted.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        deleted: znodes of the group, by path; those that are no records count as none. Nothing sets the records'
+            parent, so its last write was its creation.
+        identities: of the topics that exist.
+
+    Raises:
+        ZooKeeperRefused, ZooKeeperUnavailable, SessionExpired: the records' parent exists, and cannot be read.
+    """
+    parent, records = GroupPaths(group).topics, {}
+    for path, topic in _paths(parent, identities).items():
+        if path in deleted and (record := _decoded(path, deleted[path].data)) is not None:
+            records[topic] = record, deleted[path].mzxid
+    if not records:
+        return {}
+    kept = None if parent in deleted else session.get(parent)
+    ensemble = deleted[parent].mzxid if parent in deleted else kept and kept.czxid
     origins = {}
-    for path, (data, mzxid) in deleted.items():
-        topic = path.rpartition("/")[2]
-        if topic in identities and (record := _decoded(path, data)) is not None:
-            following = next_record(record, identities[topic], record.ensemble)
-            origins[topic] = origin(following, identities[topic], mzxid if following == record else None)
+    for topic, (record, mzxid) in records.items():
+        following = next_record(record, identities[topic], ensemble or 0)
+        origins[topic] = origin(following, identities[topic], mzxid if following == record else None)
     return origins
 
 

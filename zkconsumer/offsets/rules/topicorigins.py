@@ -1,4 +1,4 @@
-"""Which topic an offset was written for: a topic that is deleted and created again has the name, not the records.
+"""Which topic a stored offset was written for: one that is deleted and created again has the name, not the records.
 
 A group has one znode for each topic that its zkconsumer members have consumed, its *record* (adr/0025).
 """
@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import MalformedZnode, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import Mark, topic_id_of
+from zkconsumer.offsets.rules.storedoffsets import Mark, StoredOffset, topic_id_of, usable_offset
 from zkconsumer.zookeeper.rules.znodes import parse_json
 
 _EVERY_ZXID: Final = 1 << 63
+
+
+class WrittenFor(Enum):
+    """What the mark of a stored offset shows of the topic that it was written for."""
+
+    PRESENT = "the topic that exists"
+    EARLIER = "an earlier topic of the name, so it counts as none"
+    BEFORE = "before the topic that exists was created"
+    """A sign of an earlier topic, and no proof, since the group has no record of the topic: an ensemble that was filled
+    by copying has the offset and the topic in any order."""
+    UNKNOWN = "unknown"
 
 
 class TopicOrigin(NamedTuple):
@@ -28,57 +40,73 @@ class TopicOrigin(NamedTuple):
     identity: TopicIdentity
     after: int | None = None
 
-    def is_older(self, mark: Mark | None) -> bool:
-        """True if the offset with this mark was written for an earlier topic of the same name.
+    def judge(self, mark: Mark | None) -> WrittenFor:
+        """Which topic the offset with this mark was written for.
 
         Args:
             mark: mzxid of the offset's znode, or the metadata of its commit to Kafka.
         """
         if isinstance(mark, int):
-            return self.after is not None and mark < self.after
+            if self.after is not None:
+                return WrittenFor.EARLIER if mark < self.after else WrittenFor.PRESENT
+            created = self.identity.czxid
+            return WrittenFor.BEFORE if created is not None and mark < created else WrittenFor.UNKNOWN
         written_for = topic_id_of(mark)
-        return written_for is not None and not self.identity.is_recorded_as(written_for)
-
-    def is_certain(self, mark: Mark | None) -> bool:
-        """True if the offset with this mark was certainly written for this topic; ``mark`` as of :meth:`is_older`."""
-        if isinstance(mark, int):
-            return self.after is not None and mark >= self.after
-        return self.identity.topic_id is not None and topic_id_of(mark) == self.identity.topic_id
+        if written_for is None:
+            return WrittenFor.UNKNOWN
+        if not self.identity.is_recorded_as(written_for):
+            return WrittenFor.EARLIER
+        return WrittenFor.PRESENT if self.identity.topic_id == written_for else WrittenFor.UNKNOWN
 
 
-def of_earlier_topics(
-    origins: Mapping[str, TopicOrigin], marks: Mapping[TopicPartition, Mark | None]
-) -> frozenset[TopicPartition]:
-    """The partitions whose stored offset members ignore: it was written for an earlier topic of the same name.
+class JudgedOffset(NamedTuple):
+    """A stored offset, and which topic it was written for.
+
+    Attributes:
+        offset: as it is stored; None if there is none, or if it is unknown.
+        written_for: by its mark.
+    """
+
+    offset: int | None
+    written_for: WrittenFor = WrittenFor.UNKNOWN
+
+    @property
+    def counting(self) -> int | None:
+        """The offset; None if it is of an earlier topic."""
+        return None if self.written_for is WrittenFor.EARLIER else self.offset
+
+    @property
+    def position(self) -> int | None:
+        """Where a consumer continues by it; None if it has to reset."""
+        return usable_offset(self.counting)
+
+
+NOT_STORED: Final = JudgedOffset(None)
+"""What a store holds of a partition without an offset."""
+
+
+def judge_offsets(
+    origins: Mapping[str, TopicOrigin], stored: Mapping[TopicPartition, StoredOffset]
+) -> dict[TopicPartition, JudgedOffset]:
+    """The stored offsets with the topics that they were written for.
 
     Args:
-        origins: by name, as far as the topics exist.
-        marks: of the stored offsets.
+        origins: by name, as far as the topics exist; of others that is unknown.
+        stored: offsets and their marks.
     """
-    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_older(mark))
+    return {
+        p: JudgedOffset(one.offset, origins[p.topic].judge(one.mark) if p.topic in origins else WrittenFor.UNKNOWN)
+        for p, one in stored.items()
+    }
 
 
-def of_present_topics(
-    origins: Mapping[str, TopicOrigin], marks: Mapping[TopicPartition, Mark | None]
-) -> frozenset[TopicPartition]:
-    """The partitions whose stored offset was certainly written for the topic that exists; see above."""
-    return frozenset(p for p, mark in marks.items() if p.topic in origins and origins[p.topic].is_certain(mark))
-
-
-def before_their_topics(
-    identities: Mapping[str, TopicIdentity], marks: Mapping[TopicPartition, Mark | None]
-) -> frozenset[TopicPartition]:
-    """The partitions whose offset znode was written before the znode of the topic that exists was created.
-
-    Where the group has no record of the topic, that is a sign of an earlier topic, and no proof: an ensemble that was
-    filled by copying has both in any order.
-    """
-    created = {topic: TopicOrigin(identity, identity.czxid) for topic, identity in identities.items()}
-    return of_earlier_topics(created, marks)
+def that_are(judged: Mapping[TopicPartition, JudgedOffset], written_for: WrittenFor) -> list[TopicPartition]:
+    """The partitions whose stored offset was written for that, sorted."""
+    return sorted(p for p, one in judged.items() if one.offset is not None and one.written_for is written_for)
 
 
 def describe_before(partitions: Collection[TopicPartition]) -> tuple[str, ...]:
-    """What operators should know of :func:`before_their_topics`; empty without any."""
+    """What operators should know of partitions with :attr:`WrittenFor.BEFORE`; empty without any."""
     text = (
         f"offsets of {name_some(sorted(partitions))} were stored before the topic was created, so they are of an "
         "earlier topic of that name, unless ZooKeeper was filled by copying or restored; they are used all the same, "

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
@@ -84,7 +84,7 @@ def _shorter_log(group: ObservedGroup, facts: ClusterFacts, partition: TopicPart
     if node is None or created is None:
         why = "the log was truncated by an unclean leader election, or the topic was created again"
         return why, f"if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
-    if TopicOrigin(TopicIdentity(None, created), created).is_older(node.mzxid):
+    if TopicOrigin(TopicIdentity(None, created)).judge(node.mzxid) is WrittenFor.BEFORE:
         return "the topic was created again after that commit", to_earliest
     return "the log was truncated by an unclean leader election, or the offset was set by hand", to_latest
 

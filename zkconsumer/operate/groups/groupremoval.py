@@ -13,9 +13,10 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused, n
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
 from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
@@ -24,9 +25,7 @@ from zkconsumer.operate.offsets.writeplan import (
     Guards,
     WritePlan,
     WriteTarget,
-    outdated_offsets,
     plan_offsets,
-    topic_identities,
 )
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition
@@ -247,14 +246,14 @@ def plan_rename(
     if not rows:
         raise WriteRefused(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
     identities = topic_identities(session, cluster, {partition.topic for partition in rows})
-    marks = {partition: node.mzxid for partition, node in nodes.nodes.items()}
-    if outdated := outdated_offsets(session, source, identities, marks):
+    judged = judge_stored(session, source, identities, nodes.stored())
+    if outdated := that_are(judged, WrittenFor.EARLIER):
         raise WriteRefused(
-            f"group {source} cannot be renamed: offsets of {name_some(sorted(outdated))} were stored for earlier "
+            f"group {source} cannot be renamed: offsets of {name_some(outdated)} were stored for earlier "
             "topics of that name, which the new offsets would not show; reset them first (`zkconsumer offsets reset`)"
         )
     target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
-    guards = Guards(session, warnings=[*describe_before(before_their_topics(identities, marks))])
+    guards = Guards(session, warnings=[*describe_before(that_are(judged, WrittenFor.BEFORE))])
     made = plan_offsets(session, cluster, guards, target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
     creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)

@@ -14,7 +14,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.topicrecords import origins_in, record_paths
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import Mark
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 from zkconsumer.operate.groups.observedgroup import BrokerState, DescribedGroupMember, ZnodeLayout
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
@@ -134,7 +134,7 @@ class GroupZnodes:
     def is_outdated(self, partition: TopicPartition, mark: Mark | None) -> bool:
         """True if the offset with this mark was stored for an earlier topic of the same name."""
         origin = self.origins.get(partition.topic)
-        return origin is not None and origin.is_older(mark)
+        return origin is not None and origin.judge(mark) is WrittenFor.EARLIER
 
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """The members, in the order of their ids; also those whose registration cannot be read."""

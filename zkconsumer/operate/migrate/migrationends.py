@@ -13,13 +13,8 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import Mark, offsets_of
-from zkconsumer.offsets.rules.topicorigins import (
-    before_their_topics,
-    describe_before,
-    of_earlier_topics,
-    of_present_topics,
-)
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, unmarked, usable_offset
+from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor, describe_before, judge_offsets, that_are
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -31,12 +26,14 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     VerifiedPartition,
     make_plan,
+    may_be_copy,
     verify,
 )
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
-from zkconsumer.operate.offsets.writeplan import Guards, offset_origins, topic_identities
+from zkconsumer.operate.offsets.writeplan import Guards
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
@@ -54,21 +51,15 @@ class SeenEnd:
 
     Attributes:
         topics: of the end, also those without an offset.
-        offsets: by partition.
+        offsets: by partition; those without one are absent.
         guards: conditions of this end.
         warnings: what the operator should know.
-        outdated: partitions whose offset was stored for an earlier topic of the same name.
-        certain: those whose offset was certainly stored for the topic that exists; of a target.
-        before_topic: see :func:`.before_their_topics`.
     """
 
     topics: set[str]
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, JudgedOffset]
     guards: list[Guard] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
-    outdated: frozenset[TopicPartition] = frozenset()
-    certain: frozenset[TopicPartition] = frozenset()
-    before_topic: frozenset[TopicPartition] = frozenset()
 
 
 class _EndReader(Protocol):
@@ -107,9 +98,8 @@ class _GroupInZooKeeper:
         checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
         text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
         guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
-        marks = {partition: node.mzxid for partition, node in nodes.nodes.items()}
-        of_topics = _of_topics(self._session, self._cluster, group, topics, marks)
-        return SeenEnd(topics, nodes.offsets(), guards, tuple(checked.warnings), *of_topics)
+        offsets = _judged(self._session, self._cluster, group, topics, nodes.stored())
+        return SeenEnd(topics, offsets, guards, tuple(checked.warnings))
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         topics = None if with_others else {partition.topic for partition in partitions}
@@ -127,12 +117,11 @@ class _GroupInKafka:
         cluster, group = self._cluster, self._group
         before, first = cluster.describe(group), cluster.committed_all(group)
         second, after = cluster.committed_all(group), cluster.describe(group)
-        offsets = offsets_of(second)
         guard = _empty_in_kafka(group, before if before.has_members else after)
         if guard.holds and first != second:
             guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
-        topics, marks = {partition.topic for partition in offsets}, {p: one.mark for p, one in second.items()}
-        return SeenEnd(topics, offsets, [guard], (), *_of_topics(self._session, cluster, None, topics, marks))
+        topics = {partition.topic for partition in offsets_of(second)}
+        return SeenEnd(topics, _judged(self._session, cluster, None, topics, second), [guard])
 
     def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:  # noqa: ARG002
         topics = {partition.topic for partition in existing}
@@ -143,9 +132,7 @@ class _GroupInKafka:
         empty = _empty_in_kafka(self._group, self._cluster.describe(self._group))
         stored = self._cluster.committed(self._group, existing)
         guards = [can_have_groups, empty, self._may_commit(topics)]
-        marks = {partition: one.mark for partition, one in stored.items()}
-        of_topics = _of_topics(self._session, self._cluster, None, topics, marks)
-        return SeenEnd(topics, offsets_of(stored), guards, (), *of_topics)
+        return SeenEnd(topics, _judged(self._session, self._cluster, None, topics, stored), guards)
 
     def _may_commit(self, topics: Collection[str]) -> Guard:
         denied = self._cluster.unwritable(self._group, topics) if topics else []
@@ -174,10 +161,12 @@ class _Layout:
         guards = [Guard("source", holds, text)]
         if second.problems:
             guards.append(Guard("znodes", False, "; ".join(second.problems)))
-        return SeenEnd({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
+        offsets = judge_offsets({}, unmarked(second.offsets))
+        return SeenEnd({partition.topic for partition in second.offsets}, offsets, guards, second.warnings)
 
     def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:  # noqa: ARG002
-        return SeenEnd({partition.topic for partition in existing}, self.offsets(existing, with_others=True))
+        offsets = judge_offsets({}, unmarked(self.offsets(existing, with_others=True)))
+        return SeenEnd({partition.topic for partition in existing}, offsets)
 
     def offsets(self, partitions: Collection[TopicPartition], *, with_others: bool) -> dict[TopicPartition, int]:
         if self._end.kind == "spark-options" and not Path(self._end.group).exists():
@@ -237,30 +226,27 @@ class MigrationEnds:
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
-        if outdated := source.outdated & existing:
-            warnings.append(
-                f"offsets of {name_some(sorted(outdated))} are of earlier topics of that name, and not used"
-            )
-        warnings += describe_before((source.before_topic & existing) - outdated)
-        if copies := sorted((outdated & target.offsets.keys()) - target.certain):
+        at_source = {p: one for p, one in source.offsets.items() if p in existing}
+        at_target = {p: one for p, one in target.offsets.items() if p in existing}
+        if outdated := that_are(at_source, WrittenFor.EARLIER):
+            warnings.append(f"offsets of {name_some(outdated)} are of earlier topics of that name, and not used")
+        warnings += describe_before(that_are(at_source, WrittenFor.BEFORE))
+        if copies := [p for p in outdated if p in at_target and may_be_copy(at_source[p], at_target[p])]:
             warnings.append(
                 f"offsets of {self.target} may be copies of such offsets, and are not used either: {name_some(copies)}"
             )
-        if others := sorted(target.outdated - outdated):
+        if others := sorted({*that_are(at_target, WrittenFor.EARLIER)}.difference(outdated)):
             warnings.append(
                 f"offsets of {self.target} are of earlier topics of that name, and not used: {name_some(others)}"
             )
         return Observation(
             place=self.place(),
-            source={p: offset for p, offset in source.offsets.items() if p in existing},
-            target={p: offset for p, offset in target.offsets.items() if p in existing},
+            source=at_source,
+            target=at_target,
             logs=self.cluster.log_ranges(existing),
             identities=topic_identities(self.session, self.cluster, topics),
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
-            outdated=outdated,
-            outdated_in_target=target.outdated,
-            certain_in_target=target.certain,
         )
 
     def plan(self, *, missing: Missing, retention_ms: int | None = None, rewind: bool = False) -> MigrationPlan:
@@ -306,17 +292,16 @@ class MigrationEnds:
         return self._target.offsets(partitions, with_others=with_others)
 
 
-def _of_topics(
+def _judged(
     session: ZkSession,
     cluster: Cluster,
     group: str | None,
     topics: Collection[str],
-    marks: Mapping[TopicPartition, Mark | None],
-) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """The last three attributes of :class:`SeenEnd`; ``group`` as of :func:`offset_origins`."""
-    identities = topic_identities(session, cluster, topics)
-    origins = offset_origins(session, group, identities)
-    return of_earlier_topics(origins, marks), of_present_topics(origins, marks), before_their_topics(identities, marks)
+    stored: Mapping[TopicPartition, StoredOffset],
+) -> dict[TopicPartition, JudgedOffset]:
+    """The offsets at which consumers would continue, judged; ``group`` as of :func:`judge_stored`."""
+    usable = {p: one for p, one in stored.items() if usable_offset(one.offset) is not None}
+    return judge_stored(session, group, topic_identities(session, cluster, topics), usable)
 
 
 def _those(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import offsets_of
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, that_are
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan
@@ -30,6 +30,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import live_members
 from zkconsumer.operate.offsets.groupstores import partitions_to_hold
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes, stored_offset
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -42,13 +43,7 @@ from zkconsumer.operate.offsets.snapshot import (
     partition_of,
     snapshot_of_plan,
 )
-from zkconsumer.operate.offsets.writeplan import (
-    GroupPlan,
-    WritePlan,
-    offset_changes,
-    outdated_offsets,
-    topic_identities,
-)
+from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, offset_changes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode, mark_verdict
 from zkconsumer.zookeeper.session import ZkSession
@@ -94,8 +89,8 @@ def _counting_in_kafka(
     """
     stored = ends.cluster.committed_known(group, planned)
     identities = topic_identities(ends.session, ends.cluster, {partition.topic for partition in stored})
-    outdated = outdated_offsets(ends.session, None, identities, {p: one.mark for p, one in stored.items()})
-    return {p: offset for p, offset in offsets_of(stored).items() if p not in outdated}
+    judged = judge_stored(ends.session, None, identities, stored)
+    return {p: one.counting for p, one in judged.items() if one.counting is not None}
 
 
 def _is_marked_as_done(session: ZkSession, group: str) -> Guard:
@@ -154,7 +149,8 @@ class Mirror:
         target = ends.observe_target(existing)
         guards = [*target.guards, _is_marked_as_done(ends.session, self._plan.source.group)]
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
-        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p), p in target.outdated) for p in sorted(existing)]
+        outdated = frozenset(that_are(target.offsets, WrittenFor.EARLIER))
+        rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p), p in outdated) for p in sorted(existing)]
         copy = decide_copy(
             self._plan,
             mirrored(self._file),
@@ -167,7 +163,7 @@ class Mirror:
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)
-        return copy, offset_changes(ends.session, self._plan.source.group, copy.due, nodes, target.outdated)
+        return copy, offset_changes(ends.session, self._plan.source.group, copy.due, nodes, outdated)
 
     def copy(self, ends: MigrationEnds) -> CopyReport:
         """Copy once, under a hold of the group.

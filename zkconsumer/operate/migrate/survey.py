@@ -10,14 +10,14 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
-from zkconsumer.offsets.rules.topicorigins import before_their_topics, of_earlier_topics, of_present_topics
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, judge_offsets
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
-from zkconsumer.operate.offsets.writeplan import offset_origins
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -92,20 +92,13 @@ def _facts(
 ) -> SurveyFacts:
     known = surroundings.identities
     identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
-    marks_in_kafka = {partition: one.mark for partition, one in in_kafka.items()}
-    origins_in_kafka = offset_origins(session, None, identities)
-    certain = of_present_topics(origins_in_kafka, marks_in_kafka)
-    ignored = of_earlier_topics(origins_in_kafka, marks_in_kafka)
-    kept = {partition: offset for partition, offset in offsets_of(in_kafka).items() if partition not in ignored}
-    marks = {partition: node.mzxid for partition, node in znodes.offsets.items()}
-    outdated = {partition for partition, mark in marks.items() if znodes.is_outdated(partition, mark)}
+    nodes = {partition: StoredOffset(node.offset, node.mzxid) for partition, node in znodes.offsets.items()}
+    in_zookeeper, of_kafka = judge_offsets(znodes.origins, nodes), judge_stored(session, None, identities, in_kafka)
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(
-            znodes, kept, surroundings, outdated, before_their_topics(identities, marks) - outdated, certain
-        ),
+        partitions=_partitions(znodes, in_zookeeper, of_kafka, surroundings),
         newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
@@ -166,11 +159,9 @@ def _members(znodes: GroupZnodes) -> tuple[SurveyedMember, ...]:
 
 def _partitions(
     znodes: GroupZnodes,
-    in_kafka: Mapping[TopicPartition, int],
+    in_zookeeper: Mapping[TopicPartition, JudgedOffset],
+    in_kafka: Mapping[TopicPartition, JudgedOffset],
     surroundings: _Surroundings,
-    outdated: Collection[TopicPartition],
-    before_topic: Collection[TopicPartition],
-    certain: Collection[TopicPartition],
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
     existing = {partition for partition in surroundings.existing if partition.topic in topics}
@@ -178,13 +169,10 @@ def _partitions(
         SurveyedPartition(
             partition,
             partition in surroundings.existing,
-            znodes.offsets[partition].offset if partition in znodes.offsets else None,
-            in_kafka.get(partition),
+            in_zookeeper.get(partition, NOT_STORED),
+            in_kafka.get(partition, NOT_STORED),
             surroundings.logs.get(partition),
             is_known=partition not in znodes.unreadable,
-            is_outdated=partition in outdated,
-            is_before_topic=partition in before_topic,
-            is_certain_in_kafka=partition in certain,
         )
         for partition in sorted(existing.union(znodes.partitions))
     )

@@ -369,6 +369,10 @@ class NoHold:
     is_over: Final = False
     fence: Final = "/"
 
+    def members(self) -> list[str]:
+        """None."""
+        return []
+
     def take(self) -> None:
         """Nothing."""
 

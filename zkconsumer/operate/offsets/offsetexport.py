@@ -11,12 +11,12 @@ from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused, n
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import topic_id_of
-from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
+from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.observedgroup import unread_groups
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
-from zkconsumer.operate.offsets.writeplan import outdated_offsets
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
@@ -58,10 +58,9 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
     problems = [*unlisted, *unread]
     for name, group in found.items():
         problems += group.problems
-        marks = {p: one.mark for p, one in group.offsets.items() if topic_id_of(one.mark) is not None}
-        offsets = {p: one.offset for p, one in sorted(group.offsets.items()) if one.offset is not None}
-        outdated = outdated_offsets(session, None, _identities(group_reader, marks), marks)
-        rows += _current(name, offsets, outdated, problems)
+        named = [p for p, one in group.offsets.items() if topic_id_of(one.mark) is not None]
+        judged = judge_stored(session, None, _identities(group_reader, named), group.offsets)
+        rows += _current(name, judged, problems)
     return Export(tuple(rows), tuple(problems))
 
 
@@ -97,21 +96,17 @@ def export_offsets(
             stored = offset_nodes(session, group, without_refused=True)
             if not stored.nodes and groups and not group_reader.group_exists(group):
                 raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
-            marks = {partition: node.mzxid for partition, node in stored.nodes.items()}
-            identities = _identities(group_reader, marks)
-            outdated = outdated_offsets(session, group, identities, marks)
+            judged = judge_stored(session, group, _identities(group_reader, stored.nodes), stored.stored())
         except (GroupMissing, ZooKeeperRefused) as error:
             failures[group] = error
             continue
-        offsets = stored.offsets()
-        none = stored.nodes.keys() - offsets.keys() - stored.unreadable.keys()
+        none = stored.nodes.keys() - stored.offsets().keys() - stored.unreadable.keys()
         problems += stored.problems
         problems += (
             f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
         )
-        rows += _current(group, offsets, outdated, problems)
-        before = before_their_topics(identities, marks) & offsets.keys() - outdated
-        warnings += (f"group {group}: {text}" for text in describe_before(before))
+        rows += _current(group, judged, problems)
+        warnings += (f"group {group}: {text}" for text in describe_before(that_are(judged, WrittenFor.BEFORE)))
     found = [group for group in names if group not in failures]
     return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems), tuple(warnings))
 
@@ -122,10 +117,8 @@ def _identities(group_reader: GroupReader, partitions: Iterable[TopicPartition])
     return {topic: one.identity for topic, one in described.items()}
 
 
-def _current(
-    group: str, offsets: Mapping[TopicPartition, int], outdated: frozenset[TopicPartition], problems: list[str]
-) -> list[GroupOffset]:
+def _current(group: str, judged: Mapping[TopicPartition, JudgedOffset], problems: list[str]) -> list[GroupOffset]:
     """The offsets without those of earlier topics, which become a problem: an import would make members use them."""
-    if left := sorted(outdated & offsets.keys()):
+    if left := that_are(judged, WrittenFor.EARLIER):
         problems.append(f"offsets of group {group} were stored for earlier topics of that name: {name_some(left)}")
-    return [GroupOffset(group, partition, offset) for partition, offset in offsets.items() if partition not in outdated]
+    return [GroupOffset(group, p, one.counting) for p, one in sorted(judged.items()) if one.counting is not None]

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
-from zkconsumer.offsets.rules.topicorigins import before_their_topics, describe_before
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
+from zkconsumer.operate.offsets.judgedoffsets import counting_offsets, judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
@@ -19,12 +20,9 @@ from zkconsumer.operate.offsets.writeplan import (
     Guards,
     WritePlan,
     WriteTarget,
-    counting_offsets,
     group_exists,
-    outdated_offsets,
     plan_offsets,
     read_kafka,
-    topic_identities,
 )
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -125,7 +123,7 @@ def _plan_group(
             f"group {group} has no offsets of {name_some(new)} in Kafka; if a topic was deleted and created again "
             "since the file was written, the offsets in it are of other records"
         )
-    old, outdated = counting_offsets(guards, cluster, group, wanted, nodes, stored, stores)
+    old, outdated = counting_offsets(session, cluster, group, wanted, nodes, stored, stores, guards.warnings)
     rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
     target = WriteTarget(group, rows, nodes, stored, stores, outdated)
     return plan_offsets(session, cluster, guards, target)
@@ -172,13 +170,12 @@ def plan_copy(
         raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
-    marks = {partition: one.mark for partition, one in stored.items()}
-    in_zookeeper = None if session.is_absent else source
     identities = topic_identities(session, cluster, existing)
-    if outdated := outdated_offsets(session, in_zookeeper, identities, marks):
+    judged = judge_stored(session, None if session.is_absent else source, identities, stored)
+    if outdated := that_are(judged, WrittenFor.EARLIER):
         raise WriteRefused(
             f"offsets of group {source} were stored for earlier topics of that name, so nothing is copied: "
-            f"{name_some(sorted(outdated))}; reset those of group {destination} (`zkconsumer offsets reset`), and name "
+            f"{name_some(outdated)}; reset those of group {destination} (`zkconsumer offsets reset`), and name "
             "the others with --topic"
         )
     ranges = cluster.log_ranges(wanted)
@@ -191,7 +188,7 @@ def plan_copy(
     of_source = Guards(session)
     if not session.is_absent:
         of_source.warn_of_mark(source)
-    of_source.warnings += describe_before(before_their_topics(identities, marks))
+    of_source.warnings += describe_before(that_are(judged, WrittenFor.BEFORE))
     return WritePlan(f"copy {source} to {destination}", (plan,), live, remarks=tuple(of_source.warnings))
 
 
@@ -204,7 +201,7 @@ def _stored(
     nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
     if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
         raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])
-    return {p: StoredOffset(nodes.offset(p), node.mzxid) for p, node in nodes.nodes.items()}
+    return nodes.stored()
 
 
 def _is_wanted(partition: TopicPartition, topics: Mapping[str, Collection[int] | None] | None) -> bool:

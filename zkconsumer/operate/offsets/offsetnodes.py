@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import usable_offset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, usable_offset
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, partition_named
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
@@ -44,6 +44,10 @@ class OffsetNodes(NamedTuple):
     def offsets(self) -> dict[TopicPartition, int]:
         """The offsets that consumers would continue at."""
         return {p: offset for p, node in self.nodes.items() if (offset := stored_offset("", node)) is not None}
+
+    def stored(self) -> dict[TopicPartition, StoredOffset]:
+        """Every znode's offset, None where it holds none, and its mark."""
+        return {p: StoredOffset(stored_offset("", node), node.mzxid) for p, node in self.nodes.items()}
 
     def has_offsets(self) -> bool:
         """True if there are some, or if that is unknown of a partition."""

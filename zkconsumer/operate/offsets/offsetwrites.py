@@ -16,11 +16,12 @@ from zkconsumer.group.zookeeper.topicrecords import replace_records
 from zkconsumer.model import TopicIdentity
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd, NoHold
 from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.kafkawrites import KafkaWrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import Snapshot, SnapshotFile, partition_of
 from zkconsumer.operate.offsets.wholefiles import write_whole
-from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan, topic_identities
+from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
 from zkconsumer.operate.offsets.writereport import UnderHold, WriteReport, name_in_kafka
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 from zkconsumer.zookeeper.session import ZkSession
@@ -226,7 +227,7 @@ def _replace_records(writer: _Writer, group: GroupPlan, under: UnderHold) -> Non
     too. Members that run write their records themselves.
     """
     topics = _topics_of(group) & writer.identities.keys()
-    if not topics or under.hold.live:
+    if not topics or (under.hold.live and under.hold.members()):
         return
     identities = {topic: writer.identities[topic] for topic in topics}
     try:

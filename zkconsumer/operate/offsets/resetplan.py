@@ -8,6 +8,7 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
+from zkconsumer.operate.offsets.judgedoffsets import counting_offsets
 from zkconsumer.operate.offsets.offsetimport import existing_partitions
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
@@ -16,7 +17,6 @@ from zkconsumer.operate.offsets.writeplan import (
     Guards,
     WritePlan,
     WriteTarget,
-    counting_offsets,
     group_exists,
     plan_offsets,
     read_kafka,
@@ -72,7 +72,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     if spec.begins_at_stored and "zookeeper" in stores:
         guards.refusals += (nodes.unreadable[p] for p in partitions if p in nodes.unreadable)
         partitions = [p for p in partitions if p not in nodes.unreadable]
-    old, outdated = counting_offsets(guards, cluster, group, partitions, nodes, stored, stores)
+    old, outdated = counting_offsets(session, cluster, group, partitions, nodes, stored, stores, guards.warnings)
     if spec.begins_at_stored and (without := [p for p in partitions if p in outdated and old[p] is None]):
         guards.refusals.append(f"no stored offset of {name_some(without)} counts; reset it to an offset instead")
         partitions = [p for p in partitions if p not in without]

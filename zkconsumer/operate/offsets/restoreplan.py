@@ -11,9 +11,10 @@ from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, Mark, StoredOffset, fresh_metadata
-from zkconsumer.offsets.rules.topicorigins import of_earlier_topics
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
@@ -25,10 +26,9 @@ from zkconsumer.operate.offsets.snapshot import (
     Snapshot,
     partition_of,
 )
-from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan, outdated_offsets, topic_identities
+from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan
 from zkconsumer.operate.offsets.writereport import name_in_kafka
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -44,7 +44,7 @@ _IN_KAFKA: Final = "in Kafka"
 class _Logs:
     """The logs of the partitions, and the topics that were deleted, or deleted and created again since the snapshot.
 
-    ``outdated``: partitions whose former znode, which is written again, was of an earlier topic before that.
+    ``outdated``: partitions whose former znode was of an earlier topic; ``rewritten`` if that is what is written.
     """
 
     ranges: Mapping[TopicPartition, LogRange]
@@ -52,6 +52,7 @@ class _Logs:
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
     outdated: frozenset[TopicPartition] = frozenset()
     deleted: frozenset[str] = frozenset()
+    rewritten: bool = True
 
     def nearest(self, partition: TopicPartition, offset: int, *, in_zookeeper: bool = False) -> int:
         earlier = self.earlier(partition, in_zookeeper=in_zookeeper)
@@ -59,7 +60,8 @@ class _Logs:
 
     def earlier(self, partition: TopicPartition, *, in_zookeeper: bool) -> Collection[str]:
         """The topic, if what was stored of the partition is of an earlier one."""
-        is_earlier = partition.topic in self.recreated or (in_zookeeper and partition in self.outdated)
+        is_outdated = in_zookeeper and self.rewritten and partition in self.outdated
+        is_earlier = partition.topic in self.recreated or is_outdated
         return (partition.topic,) if is_earlier else ()
 
 
@@ -137,11 +139,11 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
     logs = _logs(session, cluster, change, how, guards)
     changes, foreign, rows = [], [], []
     for node in change.nodes:
-        now, former = nodes[node.path], node.after if how.complete else node.before
+        now, wanted = nodes[node.path], _wanted(node, logs, how)
         if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
             continue  # a parent that was missing then: whoever has created it
-        wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
-        if not _is_one_of(now, node, wanted):
+        is_removed = now is None and partition_of(node.path) in logs.outdated  # by a rollback
+        if not (_is_one_of(now, node, wanted) or is_removed):
             foreign.append(node.path)
         new = _new_change(node, now, wanted, again=how.complete)
         if new is not None:
@@ -186,13 +188,13 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     try:
         identities = topic_identities(session, cluster, topics)
         recreated = recreated_topics(how.recorded, identities)
-        outdated = frozenset() if how.complete else _outdated(session, change, identities)
+        outdated = _outdated(session, change, identities)
         existing = cluster.partitions(topics)
         deleted = frozenset(topics - {partition.topic for partition in existing})
         ranges = cluster.log_ranges(partitions & existing)
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-    return _Logs(ranges, recreated, identities, outdated, deleted)
+    return _Logs(ranges, recreated, identities, outdated, deleted, rewritten=not how.complete)
 
 
 def _outdated(
@@ -202,27 +204,30 @@ def _outdated(
 
     Written again it would be newer than the topic, and count. Records that the write has deleted show it, too.
     """
-    records, marks = f"{GroupPaths(change.group).topics}/", dict[TopicPartition, Mark | None]()
-    deleted: dict[str, tuple[bytes | None, int]] = {}
-    for path, before, after in change.nodes:
-        if before is not None and (partition := partition_of(path)) is not None:
-            marks[partition] = before.mzxid
-        elif before is not None and after is None and path.startswith(records):
-            deleted[path] = before.data, before.mzxid
-    if not marks:
-        return frozenset()
-    shown_now = outdated_offsets(session, change.group, identities, marks)
-    return shown_now | of_earlier_topics(former_origins(deleted, identities), marks)
+    former = {path: before for path, before, after in change.nodes if before is not None}
+    stored = {
+        partition: StoredOffset(stored_offset(path, before), before.mzxid)
+        for path, before in former.items()
+        if (partition := partition_of(path)) is not None
+    }
+    deleted = {path: before for path, before, after in change.nodes if before is not None and after is None}
+    shown_now = judge_stored(session, change.group, identities, stored)
+    shown_then = judge_offsets(former_origins(session, change.group, deleted, identities), stored)
+    return frozenset(p for judged in (shown_now, shown_then) for p in that_are(judged, WrittenFor.EARLIER))
 
 
 def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
-    changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
     outside: set[TopicPartition] = set()
-    for p, _, new, _, note in changed:
-        outside.update(outside_logs({p: new}, logs.ranges, logs.earlier(p, in_zookeeper=note != _IN_KAFKA)))
+    for p, old, new, _, note in rows:  # a partition may have two, in both stores
+        earlier = logs.earlier(p, in_zookeeper=note != _IN_KAFKA)
+        if new != old or (earlier and not how.complete):  # the write may have changed the mark alone
+            outside.update(outside_logs({p: new}, logs.ranges, earlier))
     recreated = sorted(p for p in outside if logs.earlier(p, in_zookeeper=True))
     same = sorted(outside.difference(recreated))
     if how.outside == "keep":
+        if logs.outdated and logs.rewritten:
+            removed = name_some(sorted(logs.outdated))
+            guards.warnings.append(f"offsets of {removed} are removed: before, they were of earlier topics")
         if same:
             guards.warnings.append(f"offsets of {name_some(same)} are outside their logs, as they were before")
         if recreated:
@@ -240,6 +245,15 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
             f"offsets of {name_some(recreated)} are those of earlier topics, which were deleted and created again; "
             "give --clamp to write where their logs start"
         )
+
+
+def _wanted(node: NodeChange, logs: _Logs, how: _How) -> NodeState | None:
+    former = node.after if how.complete else node.before
+    if how.outside == "clamp":
+        return _in_log(node.path, former, logs)
+    # It counted as none; written again it would be newer than the topic, and count.
+    is_removed = how.outside == "keep" and not how.complete and partition_of(node.path) in logs.outdated
+    return None if is_removed else former
 
 
 def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:

@@ -11,20 +11,16 @@ from typing import Final
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.group.zookeeper.topicrecords import read_origins
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_OFFSET,
-    Mark,
     StoredOffset,
-    choose_stored,
     fresh_metadata,
-    offsets_of,
     topic_id_of,
 )
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, count_as_none, of_earlier_topics
 from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
+from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
@@ -365,79 +361,3 @@ def read_kafka(
         return memo[0]
 
     return read
-
-
-def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity]:
-    """What distinguishes the topics that exist from earlier ones of the same names.
-
-    Raises:
-        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
-    """
-    described = cluster.open_reader(session).describe_topics(sorted(topics))
-    return {topic: description.identity for topic, description in described.items()}
-
-
-def outdated_offsets(
-    session: ZkSession,
-    group: str | None,
-    identities: Mapping[str, TopicIdentity],
-    marks: Mapping[TopicPartition, Mark | None],
-) -> frozenset[TopicPartition]:
-    """The partitions whose stored offset was written for an earlier topic of the same name, so that members ignore it.
-
-    Args:
-        session: an open session.
-        group: whose records in ZooKeeper show it; None for offsets in Kafka, whose marks name their topics.
-        identities: of the topics that exist.
-        marks: of the stored offsets.
-
-    Raises:
-        ZkConsumerError: the records cannot be read.
-    """
-    return of_earlier_topics(offset_origins(session, group, identities), marks)
-
-
-def offset_origins(
-    session: ZkSession, group: str | None, identities: Mapping[str, TopicIdentity]
-) -> Mapping[str, TopicOrigin]:
-    """Since when offsets can be of the topics that exist; arguments and errors as of :func:`outdated_offsets`."""
-    if group is None:
-        return {topic: TopicOrigin(identity) for topic, identity in identities.items()}
-    return read_origins(session, group, identities)
-
-
-def counting_offsets(
-    guards: Guards,
-    cluster: Cluster,
-    group: str,
-    partitions: Collection[TopicPartition],
-    nodes: OffsetNodes,
-    in_kafka: Mapping[TopicPartition, StoredOffset],
-    stores: Collection[str],
-) -> tuple[dict[TopicPartition, int | None], frozenset[TopicPartition]]:
-    """The stored offset of each partition in these stores, None without one, or if it is unknown.
-
-    Of two it is the greater, which a reader under dual commit takes.
-
-    Returns:
-        With them the partitions of which a store has an offset of an earlier topic, which counts as none.
-
-    Raises:
-        ZkConsumerError: the topics, or the group's records of them, cannot be read.
-    """
-    in_zookeeper = {p: nodes.nodes[p].mzxid for p in partitions if "zookeeper" in stores and p in nodes.nodes}
-    committed = {p: in_kafka[p] for p in partitions if "kafka" in stores and p in in_kafka}
-    marks = {p: one.mark for p, one in committed.items() if topic_id_of(one.mark) is not None}
-    topics = {partition.topic for partition in (*in_zookeeper, *marks)}
-    identities = topic_identities(guards.session, cluster, topics) if topics else {}
-    old_nodes = outdated_offsets(guards.session, group, identities, in_zookeeper) if in_zookeeper else frozenset()
-    old_commits = outdated_offsets(guards.session, None, identities, marks)
-    if outdated := old_nodes | old_commits:
-        guards.warnings.append(count_as_none(group, outdated))
-    known = {p: offset for p, offset in offsets_of(committed).items() if p not in old_commits}
-    counting = {
-        p: choose_stored(nodes.offset(p) if p in in_zookeeper and p not in old_nodes else None, known.get(p), "max")
-        for p in partitions
-    }
-    unknown = nodes.unreadable if "zookeeper" in stores else ()
-    return {p: None if p in unknown else chosen.offset for p, chosen in counting.items()}, outdated

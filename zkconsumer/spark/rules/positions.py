@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.rules.options import Position, Timestamps
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -123,7 +123,7 @@ def _is_older_than_topic(
     known, topic = finished.known.get(partition.topic), topics.get(partition.topic)
     if known is None or known.partitions or topic is None:
         return False
-    return TopicOrigin(topic.identity, topic.identity.czxid).is_older(stored.mark)
+    return TopicOrigin(topic.identity).judge(stored.mark) in (WrittenFor.EARLIER, WrittenFor.BEFORE)
 
 
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:

@@ -7,6 +7,7 @@ from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords, read_origins, replace_records
 from zkconsumer.model import TopicIdentity
+from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.zookeeper.session import ZkSession
 
 PARENT = "/consumers/g/zkconsumer/topics"
@@ -36,10 +37,10 @@ def test_another_topic_of_the_same_name_is_recognised_from_then_on(records, zk):
     records.consume({"t": OLD, "u": OLD})
     assert records.replaced({"t": NEW, "u": OLD, "v": NEW}) == {"t"}
     seen = read_origins(zk, "g", {"t": NEW, "u": OLD, "v": NEW})
-    assert [topic for topic, origin in seen.items() if origin.is_older(5)] == ["t"]
+    assert [topic for topic, origin in seen.items() if origin.judge(5) is WrittenFor.EARLIER] == ["t"]
     for _ in range(2):
         found = records.consume({"t": NEW, "u": OLD})
-        assert [found[topic].is_older(5) for topic in "tu"] == [True, False]
+        assert [found[topic].judge(5) is WrittenFor.EARLIER for topic in "tu"] == [True, False]
     assert records.replaced({"t": NEW}) == set()
 
 
@@ -52,7 +53,7 @@ def test_a_record_that_is_right_is_not_written_again(records, zk):
 
 def test_a_malformed_record_is_written_again(records, zk, caplog):
     zk.ensure_path(f"{PARENT}/t", b"?")
-    assert not records.consume({"t": NEW})["t"].is_older(5)
+    assert records.consume({"t": NEW})["t"].judge(5) is not WrittenFor.EARLIER
     assert f"znode {PARENT}/t: not the record of a topic" in caplog.text
     caplog.clear()
     records.consume({"t": NEW})
@@ -70,10 +71,10 @@ def test_a_group_that_may_not_write_records_consumes(server, records, caplog, gu
 
 def test_a_reader_writes_no_record(records, zk):
     reader = TopicRecords(zk, "g", None)
-    assert not reader.consume({"t": NEW})["t"].is_older(5)
+    assert reader.consume({"t": NEW})["t"].judge(5) is not WrittenFor.EARLIER
     assert zk.get(PARENT) is None
     records.consume({"t": OLD})
-    assert reader.consume({"t": NEW})["t"].is_older(5)
+    assert reader.consume({"t": NEW})["t"].judge(5) is WrittenFor.EARLIER
     assert records.replaced({"t": NEW}) == {"t"}
 
 
@@ -84,7 +85,7 @@ def test_what_a_tool_writes_after_replacing_records_is_of_the_present_topic(reco
     replace_records(zk, "g", "/", {"t": DESCRIBED_BY_BROKERS, "u": OLD, "v": NEW})
     zk.ensure_path("/written", b"")
     origin = records.consume({"t": DESCRIBED_BY_BROKERS})["t"]
-    assert [origin.is_older(zk.get(path).mzxid) for path in ("/former", "/written")] == [True, False]
+    assert [origin.judge(zk.get(path).mzxid) is WrittenFor.EARLIER for path in ("/former", "/written")] == [True, False]
     assert (records.replaced({"u": NEW}), zk.get(f"{PARENT}/v")) == ({"u"}, None)
 
 
@@ -101,4 +102,4 @@ def test_a_member_does_not_replace_what_another_one_has_replaced(records, zk, mo
 
     monkeypatch.setattr(zk, "try_transact", write_late)
     records.consume({"t": DESCRIBED_BY_BROKERS})
-    assert not records.consume({"t": DESCRIBED_BY_BROKERS})["t"].is_older(zk.get("/committed").mzxid)
+    assert records.consume({"t": DESCRIBED_BY_BROKERS})["t"].judge(zk.get("/committed").mzxid) is not WrittenFor.EARLIER

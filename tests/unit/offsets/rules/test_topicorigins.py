@@ -4,7 +4,7 @@ import pytest
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicIdentity
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, WrittenFor, next_record, origin
 
 ENSEMBLE = 50
 BY_CZXID, BY_ID, BY_BROKERS = TopicIdentity(None, 100), TopicIdentity("new", 100), TopicIdentity("new", None)
@@ -20,15 +20,15 @@ def consume(record, identity, ensemble=ENSEMBLE, written_at=120):
 @pytest.mark.parametrize(("record", "identity"), [(OLD_CZXID, BY_CZXID), (OLD_ID, BY_ID)], ids=["czxid", "id"])
 def test_offsets_from_before_the_topic_are_older_where_another_topic_is_recorded(record, identity):
     topic = consume(record, identity)
-    assert [topic.is_older(mark) for mark in (99, 100, 101, None)] == [True, False, False, False]
-    assert [topic.is_certain(mark) for mark in (99, 101, None)] == [False, True, False]
+    found = [topic.judge(mark) for mark in (99, 100, 101, None)]
+    assert found == [WrittenFor.EARLIER, WrittenFor.PRESENT, WrittenFor.PRESENT, WrittenFor.UNKNOWN]
 
 
 def test_offsets_remain_older_when_the_new_topic_is_recorded():
     """Of two members one begins to consume the topic later than the other."""
     record = next_record(OLD_ID, BY_ID, ENSEMBLE)
-    assert consume(record, BY_ID).is_older(99)
-    assert not consume(record, BY_ID).is_older(101)
+    assert consume(record, BY_ID).judge(99) is WrittenFor.EARLIER
+    assert consume(record, BY_ID).judge(101) is not WrittenFor.EARLIER
 
 
 @pytest.mark.parametrize(
@@ -37,29 +37,38 @@ def test_offsets_remain_older_when_the_new_topic_is_recorded():
     ids=["none", "same id", "before ids", "unknown"],
 )
 def test_an_mzxid_alone_proves_nothing(record):
-    assert not consume(record, BY_ID).is_older(99)
-    assert not consume(record, BY_ID).is_certain(101)
+    assert consume(record, BY_ID).judge(99) is not WrittenFor.EARLIER
+    assert consume(record, BY_ID).judge(101) is not WrittenFor.PRESENT
 
 
 @pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("new", ENSEMBLE, replaced=True)])
 def test_a_record_of_another_ensemble_proves_nothing(record):
     """Copying gives the topics and the offsets other transactions, in any order."""
-    assert not consume(record, BY_ID, ensemble=ENSEMBLE + 1).is_older(99)
+    assert consume(record, BY_ID, ensemble=ENSEMBLE + 1).judge(99) is not WrittenFor.EARLIER
 
 
 def test_where_brokers_describe_topics_the_record_decides():
-    assert consume(OLD_ID, BY_BROKERS).is_older(10**12), "no member has stored an offset of the new topic yet"
+    assert consume(OLD_ID, BY_BROKERS).judge(10**12) is WrittenFor.EARLIER, (
+        "no member has stored an offset of the new topic yet"
+    )
     record = next_record(OLD_ID, BY_BROKERS, ENSEMBLE)
-    assert [consume(record, BY_BROKERS).is_older(mark) for mark in (119, 121)] == [True, False]
+    assert [consume(record, BY_BROKERS).judge(mark) for mark in (119, 121)] == [WrittenFor.EARLIER, WrittenFor.PRESENT]
 
 
 @pytest.mark.parametrize(
-    ("metadata", "older"),
-    [("zkconsumer:12ab:old", True), ("zkconsumer:12ab:new", False), ("zkconsumer:12ab", False), ("a:b:old", False)],
+    ("metadata", "written_for"),
+    [
+        ("zkconsumer:12ab:old", WrittenFor.EARLIER),
+        ("zkconsumer:12ab:new", WrittenFor.PRESENT),
+        ("zkconsumer:12ab", WrittenFor.UNKNOWN),
+        ("a:b:old", WrittenFor.UNKNOWN),
+    ],
 )
-def test_an_offset_in_kafka_names_its_topic(metadata, older):
-    assert TopicOrigin(BY_BROKERS).is_older(metadata) is older
-    assert not TopicOrigin(TopicIdentity(None, 100)).is_older(metadata), "the present topic has no id"
+def test_an_offset_in_kafka_names_its_topic(metadata, written_for):
+    assert TopicOrigin(BY_BROKERS).judge(metadata) is written_for
+    assert TopicOrigin(TopicIdentity(None, 100)).judge(metadata) is not WrittenFor.EARLIER, (
+        "the present topic has no id"
+    )
 
 
 @pytest.mark.parametrize("record", [OLD_CZXID, OLD_ID, TopicRecord("t", 9, replaced=True)])

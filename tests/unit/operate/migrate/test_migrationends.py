@@ -7,6 +7,7 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, that_are
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rollback import plan_reverse
@@ -92,7 +93,7 @@ def test_what_a_migration_left_of_a_topic_that_was_created_again_is_no_progress(
     assert servers.run().found == PARTITIONS
     assert servers.verified()
     with closing(session_in_memory(servers.server)) as session:
-        assert servers.ends(session).observe().outdated_in_target == frozenset()
+        assert that_are(servers.ends(session).observe().target, WrittenFor.EARLIER) == []
 
 
 def test_a_copy_of_an_offset_is_written_again_by_a_run_that_is_resumed(recreated):
@@ -154,7 +155,7 @@ def test_offsets_in_kafka_name_their_topic(servers):
     servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(10, "zkconsumer:x:old")}
     servers._ends = TO_ZOOKEEPER
     with closing(session_in_memory(servers.server)) as session:
-        assert servers.ends(session).observe().outdated == {PARTITIONS[0]}
+        assert that_are(servers.ends(session).observe().source, WrittenFor.EARLIER) == [PARTITIONS[0]]
 
 
 @pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])

@@ -337,3 +337,17 @@ def test_a_file_of_spark_cannot_be_rolled_back(servers, tmp_path):
     servers.run()
     with pytest.raises(WriteRefused, match="former content is not kept"):
         servers.roll_back()
+
+
+@pytest.mark.parametrize("kill_at", [None, 2, 4])
+def test_a_rollback_removes_offsets_of_earlier_topics(servers, kill_at):
+    """Written again, they would be newer than the topic that exists, and members would use them."""
+    servers.store(FORMER)
+    servers.create_topic_again()
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run(kill_at)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == {}
+    assert servers.roll_back().faults == [], "as after a rollback whose file was not written"
+    assert servers.run().faults == []
+    assert at_target(servers) == OFFSETS

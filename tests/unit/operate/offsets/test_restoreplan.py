@@ -9,6 +9,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
+from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets import restoreplan
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
@@ -285,3 +286,25 @@ def test_an_import_is_not_refused_by_members_of_a_group_that_has_the_offsets_alr
     servers.register("g")
     file = parse_offsets("f", b"/consumers/g/offsets/t/0:10\n/consumers/h/offsets/t/0:7\n", None)
     assert plan_import(session, servers.brokers, file).refusals == ()
+
+
+def test_undoing_an_equal_offset_of_an_earlier_topic_is_refused(servers, session, write):
+    """The reset has changed nothing but whom it counts for; left as it is, members would use it."""
+    servers.create_topic_again()
+    equal = ResetSpec("offset", servers.stored()[P0])
+    done = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, equal, store="zookeeper"))
+    assert "are those of earlier topics" in plan_restore(session, servers.brokers, done).refusals[0]
+    write(plan_restore(session, servers.brokers, done, outside="clamp"))
+    assert servers.stored()[P0] == 0
+
+
+def test_deleted_records_of_a_copied_ensemble_prove_nothing(servers, session, write):
+    """There topics, records and offsets have the times of the copy, in any order."""
+    servers.create_topic_again()
+    record = TopicRecord("old", ensemble=1, replaced=True)
+    servers.write("/consumers/g/zkconsumer/topics/t", record.encode())
+    done = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    former = servers.stored()
+    write(plan_restore(session, servers.brokers, done))
+    assert former == {}
+    assert servers.stored() == OFFSETS

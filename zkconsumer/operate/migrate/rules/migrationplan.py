@@ -11,6 +11,7 @@ from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, WrittenFor, that_are
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
@@ -69,6 +70,11 @@ class PlannedPartition:
         return None if self.is_before_outdated else usable_offset(self.before)
 
     @property
+    def unwritten(self) -> frozenset[int | None]:
+        """What the target may hold unless a run has written: a rollback removes an offset of an earlier topic."""
+        return frozenset({self.before, None} if self.is_before_outdated else {self.before})
+
+    @property
     def skipped(self) -> int:
         """Records in the log that neither group will have read."""
         return 0 if self._forward is None else max(0, self._forward)
@@ -106,22 +112,16 @@ class Observation:
         guards: conditions of both ends.
         warnings: what the operator should know, one sentence each.
         lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
-        outdated: partitions whose offset in the source was stored for an earlier topic of the same name.
-        outdated_in_target: the same of the target.
-        certain_in_target: those of ``outdated`` whose offset in the target was certainly stored for the present topic.
     """
 
     place: Place
-    source: Mapping[TopicPartition, int]
-    target: Mapping[TopicPartition, int]
+    source: Mapping[TopicPartition, JudgedOffset]
+    target: Mapping[TopicPartition, JudgedOffset]
     logs: Mapping[TopicPartition, LogRange]
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
     guards: tuple[Guard, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: Collection[TopicPartition] = ()
-    outdated: frozenset[TopicPartition] = frozenset()
-    outdated_in_target: frozenset[TopicPartition] = frozenset()
-    certain_in_target: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,30 +203,39 @@ def make_plan(
 
 
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
-    log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
+    log = seen.logs[partition]
+    source, before = seen.source.get(partition, NOT_STORED), seen.target.get(partition, NOT_STORED)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    is_outdated, is_lost = partition in seen.outdated, partition in seen.lost
-    is_certain = partition in seen.certain_in_target
-    is_before_outdated = partition in seen.outdated_in_target or (is_outdated and before is not None and not is_certain)
-    kept = None if is_lost or is_before_outdated else before
-    new = choose_new(source, kept, is_outdated=is_outdated, is_certain=is_certain)
+    new = choose_new(source, NOT_STORED if partition in seen.lost else before)
     return PlannedPartition(
-        partition, source, before, absent if new is None else new, log, is_outdated, is_before_outdated
+        partition,
+        source.offset,
+        before.offset,
+        absent if new is None else new,
+        log,
+        source.written_for is WrittenFor.EARLIER,
+        before.written_for is WrittenFor.EARLIER or may_be_copy(source, before),
     )
 
 
-def choose_new(source: int | None, before: int | None, *, is_outdated: bool, is_certain: bool = False) -> int | None:
+def may_be_copy(source: JudgedOffset, before: JudgedOffset) -> bool:
+    """True if the target's offset may be a copy of the source's, which is of an earlier topic.
+
+    1. A member commits to both stores; 2. the topic is deleted and created again; 3. both have an offset of the earlier
+    one, and the mark of the target's does not show it.
+    """
+    is_earlier, is_certain = source.written_for is WrittenFor.EARLIER, before.written_for is WrittenFor.PRESENT
+    return is_earlier and before.offset is not None and not is_certain
+
+
+def choose_new(source: JudgedOffset, before: JudgedOffset) -> int | None:
     """What the target gets: the offset of the source, else it keeps its own; None if ``--missing`` decides.
 
-    A negative offset is none: see :func:`~zkconsumer.offsets.rules.storedoffsets.usable_offset`. ``is_outdated``: that
-    of the source is of an earlier topic. Then the target's is not kept either, unless it ``is_certain`` that it is of
-    the present one: 1. a member commits to both stores; 2. the topic is deleted and created again; 3. both have an
-    offset of the earlier one.
+    One of an earlier topic counts as none, and so does one that :func:`may_be_copy` of such a one.
     """
-    if is_outdated and not is_certain:
-        return None
-    position = None if is_outdated else usable_offset(source)
-    return usable_offset(before) if position is None else position
+    if source.position is not None:
+        return source.position
+    return None if may_be_copy(source, before) else before.position
 
 
 def _guards_of(
@@ -319,20 +328,23 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only
         is_begun_only: no run of this plan is known to be complete; see :func:`continued`. If consumers have continued,
             nothing is left to write, so the target may have members.
     """
-    later = tuple(continued(plan, now.target)) if is_begun_only else ()
+    offsets = {p: one.offset for p, one in now.target.items() if one.offset is not None}
+    later = tuple(continued(plan, offsets)) if is_begun_only else ()
     guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now)
-    at_source, at_target = moved(plan, now.source, now.target, began=began)
+    at_source, at_target = moved(plan, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
     if at_source:
         refusals.append(
             f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
         )
-    target = {p: offset for p, offset in now.target.items() if p not in now.outdated_in_target}
-    done = tuple(row for row in plan.partitions if later or target.get(row.partition) == row.new)
+    done = tuple(
+        row for row in plan.partitions if later or now.target.get(row.partition, NOT_STORED).counting == row.new
+    )
     todo = tuple(row for row in plan.partitions if row not in done)
-    if outdated := sorted(now.outdated.difference(row.partition for row in plan.partitions if row.is_outdated)):
+    known = {row.partition for row in plan.partitions if row.is_outdated}
+    if outdated := [p for p in that_are(now.source, WrittenFor.EARLIER) if p not in known]:
         refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
     if at_target and not later:
         refusals.append(f"another client has written offsets of {plan.target}: {name_some(at_target)}; plan again")
@@ -378,10 +390,10 @@ def moved(
         is_written: the target must have it.
     """
 
-    def accepted(row: PlannedPartition) -> set[int | None]:
+    def accepted(row: PlannedPartition) -> frozenset[int | None]:
         if is_written:
-            return {row.new}
-        return {row.before, row.new} if began else {row.before}
+            return frozenset({row.new})
+        return row.unwritten | {row.new} if began else row.unwritten
 
     at_source = [row.partition for row in plan.partitions if source.get(row.partition) != row.source]
     at_target = [row.partition for row in plan.partitions if target.get(row.partition) not in accepted(row)]
@@ -508,8 +520,8 @@ def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ..
         VerifiedPartition(
             partition,
             planned.get(partition),
-            None if partition in now.outdated else now.source.get(partition),
-            None if partition in now.outdated_in_target else now.target.get(partition),
+            now.source.get(partition, NOT_STORED).counting,
+            now.target.get(partition, NOT_STORED).counting,
             now.logs[partition].end if partition in now.logs else None,
         )
         for partition in (*planned, *beyond)

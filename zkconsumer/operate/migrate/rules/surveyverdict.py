@@ -11,7 +11,7 @@ from typing import Final, Literal
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
-from zkconsumer.offsets.rules.topicorigins import describe_before
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, WrittenFor, describe_before
 from zkconsumer.operate.migrate.rules.migrationplan import choose_new
 from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
@@ -88,26 +88,19 @@ class SurveyedPartition:
         in_kafka: the same in Kafka.
         log: the offsets of its log; None if unknown.
         is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
-        is_outdated: the offset in ZooKeeper was stored for an earlier topic of this name, so it counts as none.
-        is_before_topic: it was stored before the topic was created, see :func:`.before_their_topics`.
-        is_certain_in_kafka: that in Kafka was certainly stored for the topic that exists.
     """
 
     partition: TopicPartition
     exists: bool = True
-    in_zookeeper: int | None = None
-    in_kafka: int | None = None
+    in_zookeeper: JudgedOffset = NOT_STORED
+    in_kafka: JudgedOffset = NOT_STORED
     log: LogRange | None = None
     is_known: bool = True
-    is_outdated: bool = False
-    is_before_topic: bool = False
-    is_certain_in_kafka: bool = False
 
     @property
     def planned(self) -> int | None:
         """The offset that a plan writes to Kafka; None if there is none in either store."""
-        is_outdated, is_certain = self.is_outdated, self.is_certain_in_kafka
-        return choose_new(self.in_zookeeper, self.in_kafka, is_outdated=is_outdated, is_certain=is_certain)
+        return choose_new(self.in_zookeeper, self.in_kafka)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +134,8 @@ class SurveyFacts:
     @property
     def storage(self) -> Storage:
         """Which stores hold offsets of the group."""
-        zookeeper = any(usable_offset(partition.in_zookeeper) is not None for partition in self.partitions)
-        kafka = any(usable_offset(partition.in_kafka) is not None for partition in self.partitions)
+        zookeeper = any(usable_offset(partition.in_zookeeper.offset) is not None for partition in self.partitions)
+        kafka = any(partition.in_kafka.position is not None for partition in self.partitions)
         if zookeeper and kafka:
             return "both"
         return "zookeeper" if zookeeper else "kafka" if kafka else "none"
@@ -266,15 +259,19 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _earlier(facts: SurveyFacts) -> str:
-    outdated = [one.partition for one in facts.partitions if one.is_outdated and one.exists and one.planned is None]
+    outdated = [
+        one.partition
+        for one in facts.partitions
+        if one.in_zookeeper.written_for is WrittenFor.EARLIER and one.exists and one.planned is None
+    ]
     return f" (those of {name_some(outdated)} were stored for earlier topics of that name)" if outdated else ""
 
 
 def _before_topic(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     before = [
-        partition.partition
-        for partition in facts.partitions
-        if partition.is_before_topic and partition.exists and partition.planned == usable_offset(partition.in_zookeeper)
+        one.partition
+        for one in facts.partitions
+        if one.in_zookeeper.written_for is WrittenFor.BEFORE and one.exists and one.planned == one.in_zookeeper.position
     ]
     for text in describe_before(before if facts.storage != "kafka" else ()):
         yield SurveyFinding(
@@ -311,7 +308,7 @@ def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     gone = [
         partition.partition
         for partition in facts.partitions
-        if not partition.exists and partition.in_zookeeper is not None
+        if not partition.exists and partition.in_zookeeper.offset is not None
     ]
     if gone and not any(partition.exists for partition in facts.partitions):
         text = f"the topics of all its offsets were deleted, so there is nothing to migrate: {name_some(gone)}"
@@ -333,10 +330,8 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
     existing = [partition for partition in facts.partitions if partition.exists]
-    zookeeper = {
-        partition.partition: None if partition.is_outdated else partition.in_zookeeper for partition in existing
-    }
-    kafka = {partition.partition: partition.in_kafka for partition in existing}
+    zookeeper = {partition.partition: partition.in_zookeeper.counting for partition in existing}
+    kafka = {partition.partition: partition.in_kafka.counting for partition in existing}
     logs = {partition.partition: partition.log for partition in existing}
     if ahead := moving_back(zookeeper, kafka, logs):
         yield SurveyFinding(

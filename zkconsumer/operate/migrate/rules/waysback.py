@@ -90,7 +90,7 @@ def moved_at_target(
     moved = [
         row.partition
         for row in plan.partitions
-        if (now := offsets.get(row.partition)) != row.new and (now != row.before if former else now is not None)
+        if (now := offsets.get(row.partition)) != row.new and (now not in row.unwritten if former else now is not None)
     ]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
 
@@ -162,7 +162,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
     yield Guard("migrated", reason is None, reason or "the plan was run")
     partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
     # Where the znodes were deleted no consumer has continued, and nothing is overwritten.
-    moved = [p for p in moved_since(plan, mirrored, seen.target, partitions) if seen.target.get(p) is not None]
+    target = {p: one.offset for p, one in seen.target.items()}
+    moved = [p for p in moved_since(plan, mirrored, target, partitions) if target.get(p) is not None]
     writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -39,7 +40,7 @@ def plan(*guards):
 
 BACK = reverse_plan(
     plan(),
-    Observation(Place("", None, None), LATER, OFFSETS, dict.fromkeys(OFFSETS, LogRange(0, 10))),
+    Observation(Place("", None, None), judged(LATER), judged(OFFSETS), dict.fromkeys(OFFSETS, LogRange(0, 10))),
     {},
     WriteState.COMPLETE,
     missing="fail",
@@ -169,13 +170,13 @@ def combined():
 
 def test_a_command_that_is_named_as_a_way_out_is_not_refused():
     verdicts = {judge(facts) for facts in combined()} | {judge(row[0]) for row in STATES}
-    for judged in verdicts:
-        why = {verb: why_not_begun(verb, judged) for verb in VERBS}
-        for reason in {judged.reason, *(one.reason for one in why.values() if one is not None)}:
+    for verdict in verdicts:
+        why = {verb: why_not_begun(verb, verdict) for verb in VERBS}
+        for reason in {verdict.reason, *(one.reason for one in why.values() if one is not None)}:
             named = [verb for verb, text in NAMED.items() if re.search(text, reason)]
-            assert [verb for verb in named if why[verb] is not None] == [], judged
-        if judged.state is FleetState.WRONG:
-            assert any(re.search(text, judged.reason) for text in (*NAMED.values(), OTHERWISE)), judged
+            assert [verb for verb in named if why[verb] is not None] == [], verdict
+        if verdict.state is FleetState.WRONG:
+            assert any(re.search(text, verdict.reason) for text in (*NAMED.values(), OTHERWISE)), verdict
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Plans of migrations, and what has changed since they were made, with values."""
 
 import doctest
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fixtures.judgedoffsets import judged, see
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.operate.migrate.rules import migrationend
 from zkconsumer.operate.migrate.rules.migrationend import End, check_ends, check_servers, parse_end
@@ -31,15 +31,15 @@ LOG = LogRange(10, 100)
 PLACE = Place("/kafka", "cluster", "cluster")
 SEEN = Observation(
     PLACE,
-    {P0: 50, P1: 60},
-    {P1: 55},
+    judged({P0: 50, P1: 60}),
+    judged({P1: 55}),
     {P0: LOG, P1: LOG},
     {"t": TopicIdentity("id", 5)},
     (Guard("zookeeper", True, "ok"),),
 )
 
 
-NOWHERE = replace(SEEN, source={P0: 50}, target={})
+NOWHERE = see(SEEN, source={P0: 50}, target={})
 """Neither end has an offset of the second partition."""
 
 
@@ -53,7 +53,7 @@ def refusals(now, *, began=False, **how):
 
 def written(seen, *partitions):
     """What is seen after the new offsets of some partitions were written."""
-    return replace(seen, target={**seen.target, **{p: seen.source[p] for p in partitions}})
+    return see(seen, target={**seen.target, **{p: seen.source[p] for p in partitions}})
 
 
 def test_examples():
@@ -158,24 +158,24 @@ def test_a_partition_without_an_offset_begins_as_decided(missing, new, skipped):
 
 def test_a_negative_offset_is_none():
     """A consumer that finds it resets; a migration that copied it would write what no consumer can use."""
-    seen = replace(SEEN, source={P0: 50, P1: -1}, target={})
+    seen = see(SEEN, source={P0: 50, P1: -1}, target={})
     assert "has no offset of t-1" in plan(seen).refusals[0]
     made = plan(seen, missing="earliest")
     assert (made.refusals, made.partitions[1].new, made.partitions[1].skipped) == ((), 10, 0)
-    moved = replace(seen, target={P0: 50, P1: 10})
+    moved = see(seen, target={P0: 50, P1: 10})
     assert [row.is_equal for row in verify(made, moved)] == [True, True]
-    assert plan(replace(seen, target={P1: 55})).partitions[1].new == 55
-    assert plan(replace(seen, target={P1: -1})).partitions[1].new is None
+    assert plan(see(seen, target={P1: 55})).partitions[1].new == 55
+    assert plan(see(seen, target={P1: -1})).partitions[1].new is None
 
 
 @pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
 def test_an_offset_that_only_the_target_has_stays(missing):
-    made = plan(replace(SEEN, source={P0: 50}), missing=missing)
+    made = plan(see(SEEN, source={P0: 50}), missing=missing)
     row = made.partitions[1]
     assert (made.refusals, row.new, row.skipped, row.replayed) == ((), 55, 0, 0)
 
 
-AHEAD = replace(SEEN, target={P1: 90})
+AHEAD = see(SEEN, target={P1: 90})
 
 
 def test_a_target_that_is_ahead_is_not_taken_back():
@@ -189,7 +189,7 @@ def test_a_target_that_is_ahead_is_not_taken_back():
 
 def test_an_offset_after_the_log_end_may_be_replaced_by_the_log_end():
     """Of a topic that was created again; no record is read twice."""
-    assert plan(replace(SEEN, source={P0: 50, P1: 100}, target={P1: 500})).refusals == ()
+    assert plan(see(SEEN, source={P0: 50, P1: 100}, target={P1: 500})).refusals == ()
 
 
 def test_a_partition_without_an_offset_is_refused_by_default():
@@ -198,11 +198,11 @@ def test_a_partition_without_an_offset_is_refused_by_default():
 
 @pytest.mark.parametrize("offset", [9, 101])
 def test_an_offset_outside_the_log_is_refused(offset):
-    assert "outside their logs" in plan(replace(SEEN, source={P0: 50, P1: offset})).refusals[0]
+    assert "outside their logs" in plan(see(SEEN, source={P0: 50, P1: offset})).refusals[0]
 
 
 def test_a_group_without_offsets_is_refused():
-    assert "has no offsets" in plan(replace(SEEN, source={}, logs={})).refusals[0]
+    assert "has no offsets" in plan(see(SEEN, source={}, logs={})).refusals[0]
 
 
 def test_znodes_have_no_retention():
@@ -236,7 +236,7 @@ def test_nothing_is_refused_where_nothing_has_changed():
 
 
 def test_new_records_are_no_change():
-    assert refusals(replace(SEEN, logs={P0: LogRange(20, 200), P1: LogRange(10, 101)})) == ()
+    assert refusals(see(SEEN, logs={P0: LogRange(20, 200), P1: LogRange(10, 101)})) == ()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_new_records_are_no_change():
     ],
 )
 def test_what_has_changed_is_refused(now, text):
-    found = refusals(replace(SEEN, **now))
+    found = refusals(see(SEEN, **now))
     assert len(found) == 1
     assert text in found[0]
 
@@ -268,7 +268,7 @@ def test_what_has_changed_is_refused(now, text):
 @pytest.mark.parametrize(("source", "target"), [("zookeeper", "kafka"), ("kafka", "zookeeper")])
 def test_the_file_of_a_fleet_accepts_only_what_happens_on_the_way_to_kafka(source, target):
     ends = (End(source, "g"), End(target, "g"))
-    for seen in (NOWHERE, replace(SEEN, target={P0: 70, P1: 70})):
+    for seen in (NOWHERE, see(SEEN, target={P0: 70, P1: 70})):
         (reason,) = make_plan(*ends, "h:1", seen, missing="fail", retention_ms=None, now_ms=1).refusals
         assert ("in the file of a fleet" in reason) is (target == "kafka")
 
@@ -278,7 +278,7 @@ def test_a_plan_with_an_undecided_partition_stays_refused():
 
 
 def test_a_guard_that_holds_by_now_is_no_refusal():
-    then = replace(SEEN, guards=(Guard("zookeeper", False, "group g has a live member"),))
+    then = see(SEEN, guards=(Guard("zookeeper", False, "group g has a live member"),))
     assert recheck(plan(then), SEEN, began=False).refusals == ()
 
 
@@ -302,26 +302,28 @@ def test_only_an_earlier_run_may_have_written_the_target():
 def test_consumers_have_continued_only_where_everything_was_written(target, later):
     assert continued(plan(), target) == later
     live = Guard("kafka", False, "group g lives in Kafka")
-    check = recheck(plan(), replace(SEEN, target=target, guards=(live,)), began=True, is_begun_only=True)
+    check = recheck(plan(), see(SEEN, target=target, guards=(live,)), began=True, is_begun_only=True)
     assert (check.refusals == (), list(check.later)) == (bool(later), later)
     assert (check.todo == ()) is bool(later) or target == {P0: 50, P1: 60}
 
 
 def test_consumers_of_a_target_that_was_ahead_may_have_continued_from_there():
     """1. `--rewind` takes it back; 2. the run is killed before it writes; 3. they continue."""
-    ahead = replace(SEEN, target={P0: 70, P1: 55})
+    ahead = see(SEEN, target={P0: 70, P1: 55})
     assert continued(plan(ahead, rewind=True), {P0: 71, P1: 60}) == []
 
 
 def test_a_target_that_had_the_offset_before_is_done():
-    same = replace(SEEN, target={P0: 50, P1: 60})
+    same = see(SEEN, target={P0: 50, P1: 60})
     check = recheck(plan(same), same, began=False)
     assert (check.refusals, check.todo, len(check.done)) == ((), (), 2)
 
 
 OFFSETS = st.integers(0, 12)
 OBSERVED = st.builds(
-    lambda source, target: Observation(PLACE, source, target, dict.fromkeys((P0, P1, P2), LogRange(0, 12))),
+    lambda source, target: Observation(
+        PLACE, judged(source), judged(target), dict.fromkeys((P0, P1, P2), LogRange(0, 12))
+    ),
     st.fixed_dictionaries({P0: OFFSETS, P1: OFFSETS, P2: OFFSETS}),
     st.dictionaries(st.sampled_from([P0, P1, P2]), OFFSETS),
 )
@@ -343,7 +345,7 @@ def test_a_run_that_ended_anywhere_is_resumed(seen, done):
 def test_a_foreign_write_to_the_target_is_always_refused(seen, partition, offset, began):
     made = plan(seen, rewind=True)
     row = next(row for row in made.partitions if row.partition == partition)
-    now = replace(seen, target={**seen.target, partition: offset})
+    now = see(seen, target={**seen.target, partition: offset})
     check = recheck(made, now, began=began)
     is_known = offset == row.before or (began and offset == row.new)
     assert bool(check.refusals) != is_known
@@ -353,13 +355,13 @@ def test_a_foreign_write_to_the_target_is_always_refused(seen, partition, offset
 
 
 def test_both_lags_are_those_of_one_log_end():
-    now = replace(written(SEEN, P0), logs={P0: LogRange(10, 120), P1: LogRange(10, 130)})
+    now = see(written(SEEN, P0), logs={P0: LogRange(10, 120), P1: LogRange(10, 130)})
     rows = verify(plan(), now)
     assert [(row.source_lag, row.target_lag, row.is_equal) for row in rows] == [(70, 70, True), (70, 75, False)]
 
 
 def test_a_partition_without_an_offset_in_the_source_is_equal():
-    now = replace(NOWHERE, target={P0: 50, P1: 10})
+    now = see(NOWHERE, target={P0: 50, P1: 10})
     assert [row.is_equal for row in verify(plan(NOWHERE, missing="earliest"), now)] == [True, True]
 
 
@@ -368,8 +370,8 @@ def test_a_partition_without_an_offset_in_the_source_is_equal():
 )
 def test_a_topic_that_began_after_the_plan_is_verified(source, target, equal):
     new, none = TopicPartition("new", 0), TopicPartition("new", 1)
-    now = replace(written(SEEN, P0, P1), logs={**SEEN.logs, new: LOG, none: LOG})
-    now = replace(now, source=with_offset(now.source, new, source), target=with_offset(now.target, new, target))
+    now = see(written(SEEN, P0, P1), logs={**SEEN.logs, new: LOG, none: LOG})
+    now = see(now, source=with_offset(now.source, new, source), target=with_offset(now.target, new, target))
     rows = verify(plan(), now)
     assert [(row.partition, row.planned, row.is_equal) for row in rows[2:]] == [(new, None, equal)]
 
@@ -379,7 +381,7 @@ def with_offset(offsets, partition, offset):
 
 
 def test_a_source_that_continued_is_not_equal():
-    assert not verify(plan(), replace(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal
+    assert not verify(plan(), see(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal
 
 
 # -- whether consumers can have continued -----------------------------------------------------------------------------
@@ -403,16 +405,16 @@ def test_only_a_complete_run_lets_consumers_continue(run, reason):
 @pytest.mark.parametrize("run", [None, WriteState.WRITING])
 def test_a_plan_that_has_nothing_to_write_is_run_all_the_same(run):
     """The run marks the group, and records that it came to its end."""
-    assert why_not_migrated(plan(replace(SEEN, target=SEEN.source)), run) is not None
+    assert why_not_migrated(plan(see(SEEN, target=SEEN.source)), run) is not None
 
 
 def test_partitions_are_in_order():
     several = [TopicPartition("t", number) for number in range(5, -1, -1)]
-    seen = replace(SEEN, source=dict.fromkeys(several, 50), target={}, logs=dict.fromkeys(several, LOG))
+    seen = see(SEEN, source=dict.fromkeys(several, 50), target={}, logs=dict.fromkeys(several, LOG))
     made = plan(seen)
     assert [row.partition for row in made.partitions] == sorted(several)
     assert beyond_plan(plan(), several) == sorted(several)[2:]
     named = "t-0, t-1, t-2"
-    assert f"do not exist any more: {named}" in recheck(made, replace(seen, logs={}), began=False).refusals[0]
-    expired = replace(seen, logs=dict.fromkeys(several, LogRange(60, 100)))
+    assert f"do not exist any more: {named}" in recheck(made, see(seen, logs={}), began=False).refusals[0]
+    expired = see(seen, logs=dict.fromkeys(several, LogRange(60, 100)))
     assert any(f"were deleted meanwhile: {named}" in one for one in recheck(made, expired, began=False).refusals)

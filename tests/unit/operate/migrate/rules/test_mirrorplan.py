@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fixtures.judgedoffsets import judged
 from zkconsumer.errors import BrokerUnavailable, SessionExpired, WriteRefused, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -22,7 +23,7 @@ P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
 PLACE = Place("/kafka", "cluster", "cluster")
 STORED = {P0: 50, P1: 60, P2: 70}
-SEEN = Observation(PLACE, STORED, {}, dict.fromkeys(PARTITIONS, LogRange(0, 100)))
+SEEN = Observation(PLACE, judged(STORED), {}, dict.fromkeys(PARTITIONS, LogRange(0, 100)))
 RUN = WriteState.COMPLETE
 EMPTY = Guard("zookeeper", True, "group g has no members")
 

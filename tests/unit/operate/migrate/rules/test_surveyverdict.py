@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, WrittenFor
 from zkconsumer.operate.migrate.rules.surveyverdict import (
     Level,
     SurveyedMember,
@@ -20,17 +21,32 @@ from zkconsumer.zookeeper.rules.znodes import MigrationMark
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = LogRange(10, 100)
 WEEK = 7 * 24 * 60
+STORES = ("in_zookeeper", "in_kafka")
+OF_EARLIER = JudgedOffset(50, WrittenFor.EARLIER)
 GOOD = SurveyFacts(
     "g",
-    partitions=(SurveyedPartition(P0, in_zookeeper=50, log=LOG), SurveyedPartition(P1, in_zookeeper=100, log=LOG)),
+    partitions=(
+        SurveyedPartition(P0, in_zookeeper=JudgedOffset(50), log=LOG),
+        SurveyedPartition(P1, in_zookeeper=JudgedOffset(100), log=LOG),
+    ),
     kafka=KafkaGroup("Dead"),
     retention_minutes={0: WEEK},
     releases={0: (3, 9)},
 )
 
 
+def change(partition, **changes):
+    """With other offsets, as numbers or judged ones."""
+    stores = {
+        store: JudgedOffset(changes[store])
+        for store in STORES
+        if not isinstance(changes.get(store, NOT_STORED), JudgedOffset)
+    }
+    return replace(partition, **{**changes, **stores})
+
+
 def partitions(**changes):
-    return (replace(GOOD.partitions[0], **changes), GOOD.partitions[1])
+    return (change(GOOD.partitions[0], **changes), GOOD.partitions[1])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,9 @@ def test_blockers_come_first_and_notes_last():
 )
 def test_which_store_has_offsets(stored, storage, missing):
     rows = zip((P0, P1), stored, strict=True)
-    facts = SurveyFacts("g", partitions=tuple(SurveyedPartition(p, True, *offsets) for p, offsets in rows))
+    facts = SurveyFacts(
+        "g", partitions=tuple(SurveyedPartition(p, True, *map(JudgedOffset, offsets)) for p, offsets in rows)
+    )
     assert (facts.storage, facts.missing) == (storage, missing)
 
 
@@ -114,14 +132,14 @@ def test_what_a_finding_lists_is_sorted():
 def test_members_that_have_not_committed_yet_are_surveyed_again():
     """A plan that began them at the start of the log would take back what they consume now."""
     members = (SurveyedMember("g_a", "jvm", "static"),)
-    nothing = tuple(replace(one, in_zookeeper=None) for one in GOOD.partitions)
+    nothing = tuple(change(one, in_zookeeper=None) for one in GOOD.partitions)
     found = survey(replace(GOOD, members=members, partitions=nothing))
     assert (found.verdict, found.findings[0].code) == (SurveyVerdict.NOT_READY, "no-commit")
     assert found.next == "zkconsumer migrate survey --group g"
 
 
 def test_progress_of_the_present_topic_in_kafka_is_kept_beside_offsets_of_an_earlier_one():
-    kept = partitions(is_outdated=True, in_kafka=60, is_certain_in_kafka=True)
+    kept = partitions(in_zookeeper=OF_EARLIER, in_kafka=JudgedOffset(60, WrittenFor.PRESENT))
     assert survey(replace(GOOD, partitions=kept)).verdict is SurveyVerdict.READY
 
 
@@ -137,9 +155,12 @@ def test_a_group_with_members_is_ready_once_they_are_stopped():
         ({"layout": "last-processed"}, "layout"),
         ({"layout": "empty", "partitions": ()}, "layout"),
         ({"partitions": partitions(in_zookeeper=None)}, "no-offset"),
-        ({"partitions": partitions(is_outdated=True)}, "no-offset"),
-        ({"partitions": partitions(is_outdated=True, in_kafka=50)}, "no-offset"),
-        ({"partitions": partitions(is_outdated=True, in_kafka=9, is_certain_in_kafka=True)}, "outside-log"),
+        ({"partitions": partitions(in_zookeeper=OF_EARLIER)}, "no-offset"),
+        ({"partitions": partitions(in_zookeeper=OF_EARLIER, in_kafka=50)}, "no-offset"),
+        (
+            {"partitions": partitions(in_zookeeper=OF_EARLIER, in_kafka=JudgedOffset(9, WrittenFor.PRESENT))},
+            "outside-log",
+        ),
         ({"partitions": partitions(in_zookeeper=9)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=101)}, "outside-log"),
         ({"partitions": partitions(in_zookeeper=None, in_kafka=5)}, "outside-log"),
@@ -164,9 +185,13 @@ def test_what_has_to_be_decided_first_makes_it_not_ready(changes, code):
         ({"retention_minutes": {0: None}}, "retention", "not every broker reports"),
         ({"retention_minutes": {}}, "retention", "not every broker reports"),
         ({"releases": {0: (3, 9), 1: (2, 8)}}, "brokers", "1 has 2.8"),
-        ({"partitions": partitions(is_before_topic=True)}, "before-topic", "offsets of t-0 were stored before"),
         (
-            {"partitions": (*GOOD.partitions, SurveyedPartition(TopicPartition("u", 0), False, 5))},
+            {"partitions": partitions(in_zookeeper=JudgedOffset(50, WrittenFor.BEFORE))},
+            "before-topic",
+            "offsets of t-0 were stored before",
+        ),
+        (
+            {"partitions": (*GOOD.partitions, SurveyedPartition(TopicPartition("u", 0), False, JudgedOffset(5)))},
             "no-partition",
             "u-0",
         ),
@@ -187,7 +212,7 @@ def test_a_partition_without_an_offset_suggests_the_option():
 
 def test_only_partitions_outside_their_log_are_reset():
     def one(topic, number, offset):
-        return SurveyedPartition(TopicPartition(topic, number), in_zookeeper=offset, log=LOG)
+        return SurveyedPartition(TopicPartition(topic, number), in_zookeeper=JudgedOffset(offset), log=LOG)
 
     seen = (one("t", 0, 50), one("t", 1, 9), one("t", 3, 101), one("u", 0, 50), one("v", 2, 5))
     found = survey(replace(GOOD, partitions=seen))
@@ -199,7 +224,7 @@ def test_the_next_command_for_a_receiver_names_its_layout():
 
 
 def test_a_group_whose_offsets_are_all_in_kafka_has_nothing_to_plan():
-    stored = tuple(replace(one, in_zookeeper=None, in_kafka=50) for one in GOOD.partitions)
+    stored = tuple(change(one, in_zookeeper=None, in_kafka=50) for one in GOOD.partitions)
     found = survey(replace(GOOD, partitions=stored))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.READY, ["storage"])
     assert found.next == "zkconsumer groups describe --group g --offsets kafka"
@@ -227,7 +252,9 @@ def test_offsets_ahead_in_kafka_are_expected_while_members_live():
     [(None, None, "none"), (-1, None, "none"), (5, None, "zookeeper"), (-1, 5, "kafka"), (5, 5, "both")],
 )
 def test_the_stores_with_offsets_are_named(in_zookeeper, in_kafka, storage):
-    facts = SurveyFacts("g", partitions=(SurveyedPartition(P0, True, in_zookeeper, in_kafka),))
+    facts = SurveyFacts(
+        "g", partitions=(SurveyedPartition(P0, True, JudgedOffset(in_zookeeper), JudgedOffset(in_kafka)),)
+    )
     assert facts.storage == storage
 
 

@@ -1,11 +1,10 @@
 """Ways back from a migration, decided with values."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fixtures.judgedoffsets import judged, offsets, see
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
@@ -19,12 +18,14 @@ PLACE = Place("/kafka", "cluster", "cluster")
 LOG = LogRange(0, 100)
 RUN = WriteState.COMPLETE
 HOLDS = Guard("kafka", True, "group g has no members")
-SEEN = Observation(PLACE, {P0: 50, P1: 60, P2: 70}, {P1: 55, P2: 70}, dict.fromkeys(PARTITIONS, LOG))
-BEFORE, AFTER = dict(SEEN.target), dict(SEEN.source)
+BEFORE, AFTER = {P1: 55, P2: 70}, {P0: 50, P1: 60, P2: 70}
+SEEN = Observation(PLACE, judged(AFTER), judged(BEFORE), dict.fromkeys(PARTITIONS, LOG))
 
 OFFSETS = st.integers(0, 12)
 OBSERVED = st.builds(
-    lambda source, target: Observation(PLACE, source, target, dict.fromkeys(PARTITIONS, LogRange(0, 24))),
+    lambda source, target: Observation(
+        PLACE, judged(source), judged(target), dict.fromkeys(PARTITIONS, LogRange(0, 24))
+    ),
     st.fixed_dictionaries(dict.fromkeys(PARTITIONS, OFFSETS)),
     st.dictionaries(st.sampled_from(PARTITIONS), OFFSETS),
 )
@@ -70,10 +71,10 @@ def test_the_only_offsets_are_not_rolled_back(source):
 
 def test_an_offset_of_0_is_an_offset():
     """Which the source has lost."""
-    seen = replace(SEEN, source={**SEEN.source, P0: 0})
+    seen = see(SEEN, source={**SEEN.source, P0: 0})
     made = plan(seen)
-    assert "no longer has" in rollback(dict(seen.source), made=made, source={P1: 60, P2: 70})[0]
-    assert rollback(dict(seen.source), made=made, source=seen.source) == ()
+    assert "no longer has" in rollback(offsets(seen.source), made=made, source={P1: 60, P2: 70})[0]
+    assert rollback(offsets(seen.source), made=made, source=offsets(seen.source)) == ()
 
 
 def test_what_the_plan_does_not_have_stays_as_it_was_when_the_run_began():
@@ -81,7 +82,7 @@ def test_what_the_plan_does_not_have_stays_as_it_was_when_the_run_began():
     made = plan()
     for found, before, refused in ((7, 7, False), (8, 7, True), (7, None, True)):
         beyond = {} if before is None else {added: before}
-        refusals = decide_rollback(made, PLACE, {**AFTER, added: found}, SEEN.source, [HOLDS], RUN, beyond)
+        refusals = decide_rollback(made, PLACE, {**AFTER, added: found}, AFTER, [HOLDS], RUN, beyond)
         assert bool(refusals) is refused
 
 
@@ -95,7 +96,7 @@ def test_guards_and_servers_are_checked_before_a_rollback():
 @given(OBSERVED, st.sets(st.sampled_from(PARTITIONS)), st.sets(st.sampled_from(PARTITIONS)))
 def test_any_part_of_a_run_is_undone_by_any_parts_of_rollbacks(seen, written, undone):
     made = plan(seen)
-    now = {**seen.target, **{p: seen.source[p] for p in written - undone}}
+    now = {**offsets(seen.target), **{p: seen.source[p].offset for p in written - undone}}
     assert rollback(now, made=made) == ()
 
 
@@ -103,7 +104,7 @@ def test_any_part_of_a_run_is_undone_by_any_parts_of_rollbacks(seen, written, un
 def test_another_clients_offset_is_never_overwritten(seen, partition, offset):
     made = plan(seen)
     row = next(row for row in made.partitions if row.partition == partition)
-    refusals = rollback({**seen.source, partition: offset}, made=made)
+    refusals = rollback({**offsets(seen.source), partition: offset}, made=made)
     assert bool(refusals) == (offset not in (row.before, row.new))
 
 
@@ -112,8 +113,8 @@ def test_another_clients_offset_is_never_overwritten(seen, partition, offset):
 
 def after(seen, progress):
     """Both ends, reversed, when consumers of the target have continued."""
-    target = {p: seen.source[p] + progress.get(p, 0) for p in PARTITIONS}
-    return replace(seen, source=target, target=dict(seen.source))
+    target = {p: offsets(seen.source)[p] + progress.get(p, 0) for p in PARTITIONS}
+    return see(seen, source=target, target=dict(seen.source))
 
 
 def back(seen, *, made=None, run=RUN, missing="fail", mirrored=None, rewind=False):
@@ -143,14 +144,14 @@ def test_the_way_back_begins_where_the_target_is():
 
 def test_an_offset_that_expired_is_refused():
     seen = after(SEEN, {})
-    expired = replace(seen, source={P0: 50, P1: 60})
+    expired = see(seen, source={P0: 50, P1: 60})
     assert "kafka:g has no offset of t-2" in back(expired).refusals[0]
     assert back(expired, missing="earliest").partitions[2].replayed == 70
 
 
 def test_consumers_that_continued_at_the_old_place_are_noticed():
     seen = after(SEEN, {P0: 5})
-    reason, _behind = back(replace(seen, target={**seen.target, P1: 61})).refusals
+    reason, _behind = back(see(seen, target={**seen.target, P1: 61})).refusals
     assert "zookeeper:g have moved since the migration: t-1" in reason
     assert "migrate plan --from kafka:g --to zookeeper:g" in reason
 
@@ -159,21 +160,21 @@ def test_consumers_that_continued_on_a_new_topic_at_the_old_place_are_noticed():
     new = TopicPartition("new", 0)
     seen = after(SEEN, {})
     logs = {**seen.logs, new: LOG}
-    found = back(replace(seen, logs=logs, source={**seen.source, new: 7}))
+    found = back(see(seen, logs=logs, source={**seen.source, new: 7}))
     assert (found.refusals, found.partitions[0].new) == ((), 7)
-    both = replace(seen, logs=logs, source={**seen.source, new: 7}, target={**seen.target, new: 5})
+    both = see(seen, logs=logs, source={**seen.source, new: 7}, target={**seen.target, new: 5})
     assert "have moved since the migration: new-0" in back(both).refusals[0]
 
 
 def test_what_a_mirror_copied_is_accepted():
-    seen = replace(after(SEEN, {P0: 5, P1: 9}), target={**SEEN.source, P0: 53})
+    seen = see(after(SEEN, {P0: 5, P1: 9}), target={**SEEN.source, P0: 53})
     found = back(seen, mirrored={P0: 53})
     assert (found.refusals, [row.new for row in found.partitions]) == ((), [55, 69, 70])
     assert "have moved since the mirror: t-0" in back(seen, mirrored={P0: 52}).refusals[0]
 
 
 def test_the_refusals_of_a_way_back_last():
-    seen = replace(after(SEEN, {}), target={**SEEN.source, P1: 61})
+    seen = see(after(SEEN, {}), target={**SEEN.source, P1: 61})
     assert recheck(back(seen), seen, began=False).refusals == back(seen).refusals
 
 
@@ -201,7 +202,7 @@ def test_a_plan_that_was_rolled_back_has_no_way_back(state):
 
 
 def test_the_way_back_is_on_the_same_servers():
-    seen = replace(after(SEEN, {}), place=PLACE._replace(chroot=""))
+    seen = see(after(SEEN, {}), place=PLACE._replace(chroot=""))
     assert "chroot /kafka, not /" in back(seen).refusals[0]
 
 
@@ -219,6 +220,6 @@ def test_a_migration_and_its_way_back_lose_and_repeat_nothing(seen, progress):
     returned = back(now, made=there)
     assert returned.refusals == ()
     assert all(row.skipped == row.replayed == 0 for row in returned.partitions)
-    final = replace(now, target={row.partition: row.new for row in returned.partitions})
+    final = see(now, target={row.partition: row.new for row in returned.partitions})
     assert all(row.is_equal for row in verify(returned, final))
     assert final.target == now.source
