@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
-from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.rules.migrationrecheck import verify
 from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 

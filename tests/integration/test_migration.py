@@ -11,7 +11,7 @@ from zkconsumer.cli.main import command
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.rules.migrationrecheck import verify
 from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore

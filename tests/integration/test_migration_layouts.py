@@ -5,7 +5,7 @@ import json
 import pytest
 
 from zkconsumer.errors import WriteRefused
-from zkconsumer.operate.migrate.rules.migrationplan import verify
+from zkconsumer.operate.migrate.rules.migrationrecheck import verify
 from zkconsumer.operate.migrate.run import run_plan
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.cli.writing import partition_table
 
 if TYPE_CHECKING:
-    from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, VerifiedPartition
+    from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+    from zkconsumer.operate.migrate.rules.migrationrecheck import VerifiedPartition
     from zkconsumer.operate.migrate.rules.mirrorplan import CopiedOffset
     from zkconsumer.operate.migrate.run import RunReport
 

@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.fixtures.groupprotocol import Member
+from tests.fixtures.groupprotocol import Member, StoreInMemory
 from zkconsumer.errors import (
     ConsumerClosed,
     GenerationEnded,
@@ -18,6 +18,7 @@ from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
@@ -136,6 +137,22 @@ def test_an_offset_that_is_older_than_its_topic_is_ignored(member, caplog):
     assert member.rebalancer.assignment.partitions[P0].earliest, "auto.offset.reset does not apply"
     assert "the stored offsets of t-0 (offset 7) are ignored" in caplog.text
     assert member.store.topics == {"t": former}
+
+
+@pytest.mark.parametrize("rule", ["max", "zookeeper"])
+def test_of_two_stores_the_one_with_an_offset_of_the_present_topic_counts(rule):
+    """1. Both have an offset of the earlier topic; brokers delete theirs with it; 2. a client commits 5 to Kafka."""
+    in_zookeeper, in_kafka = StoreInMemory(), StoreInMemory()
+    member = Member(incremental=True, store=DualOffsetStore(in_zookeeper, in_kafka, rule))
+    member.group.topics = {"t": TopicOrigin(TopicIdentity("new", 100), 100)}
+    in_zookeeper.offsets, in_zookeeper.written_by = {P0: 50, P1: 50}, {P0: 99, P1: 99}
+    in_kafka.offsets, in_kafka.written_by = {P0: 5}, {P0: "zkconsumer:2:new"}
+    member.rebalance(0, 1)
+    assert member.fetch.starts == {P0: 5, P1: 0}
+    member.fetch.move(p0=7)
+    member.rebalance(0)
+    member.rebalance(0, 1)
+    assert member.fetch.fetched == {P0: 7, P1: 0}, "what is kept was not moved by another client"
 
 
 def test_an_offset_that_is_older_than_its_topic_stays_ignored_until_another_is_stored():

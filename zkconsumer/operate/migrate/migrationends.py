@@ -24,11 +24,10 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Missing,
     Observation,
     Place,
-    VerifiedPartition,
     make_plan,
     may_be_copy,
-    verify,
 )
+from zkconsumer.operate.migrate.rules.migrationrecheck import VerifiedPartition, verify
 from zkconsumer.operate.migrate.survey import stores_last_processed
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities

@@ -18,7 +18,8 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, ou
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Recheck, beyond_plan, moved, recheck
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
+from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute

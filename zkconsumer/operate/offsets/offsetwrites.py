@@ -65,18 +65,18 @@ def execute(
     total = sum(len(_names(group)) for group in groups)
     with file.prepared(snapshot) as begin:  # before the hold, which is short
         writer = _Writer(
-            session,
-            cluster,
-            plan,
-            file.path,
-            begin,
-            identities or {},
-            report,
-            total,
-            long_hold,
-            announce,
-            advance,
-            clock,
+            session=session,
+            cluster=cluster,
+            plan=plan,
+            path=file.path,
+            begin_file=begin,
+            identities=identities or {},
+            report=report,
+            total=total,
+            long_hold=long_hold,
+            announce=announce,
+            advance=advance,
+            clock=clock,
         )
         for group in groups:
             if report.faults:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.operate.migrate.rules.test_migrationplan import SEEN, SOURCE, TARGET
+from tests.fixtures.migrationplans import SEEN, SOURCE, TARGET
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, read_fleets
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan

@@ -12,7 +12,8 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, continued, moved, planning
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, planning
+from zkconsumer.operate.migrate.rules.migrationrecheck import continued, moved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState

@@ -14,10 +14,10 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     MigrationPlan,
     Place,
     ahead,
-    changed_place,
     planning,
     why_not_migrated,
 )
+from zkconsumer.operate.migrate.rules.migrationrecheck import changed_place
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState

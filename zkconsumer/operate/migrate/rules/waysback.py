@@ -15,11 +15,11 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Observation,
     Place,
     beyond_plan,
-    changed_place,
     make_plan,
     planning,
     why_not_migrated,
 )
+from zkconsumer.operate.migrate.rules.migrationrecheck import changed_place
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 

@@ -9,13 +9,7 @@ from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import (
-    Guard,
-    MigrationPlan,
-    Observation,
-    Place,
-    PlannedPartition,
-)
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Observation, Place, PlannedPartition
 from zkconsumer.operate.migrate.rules.waysback import reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState

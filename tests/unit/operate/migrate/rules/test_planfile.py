@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.operate.migrate.rules.test_migrationplan import SEEN, SOURCE, TARGET
+from tests.fixtures.migrationplans import SEEN, SOURCE, TARGET
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.fixtures.judgedoffsets import judged, offsets, see
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan
+from zkconsumer.operate.migrate.rules.migrationrecheck import recheck, verify
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, reverse_plan, reversed_ends
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState

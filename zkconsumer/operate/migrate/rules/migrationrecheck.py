@@ -1,0 +1,200 @@
+"""Recheck: what of a migration's plan is left to write, and whether both ends are as they were planned, or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import signed_lag
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, WrittenFor, that_are
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    MigrationPlan,
+    Observation,
+    Place,
+    PlannedPartition,
+    beyond_plan,
+)
+from zkconsumer.operate.offsets.rules.offsetguards import recreated_topics
+from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
+
+
+class Recheck(NamedTuple):
+    """What is left of a plan.
+
+    Attributes:
+        refusals: why nothing may be written, one sentence each.
+        todo: partitions whose offset still has to be written.
+        done: partitions whose target has the new offset, or one that its consumers have committed since.
+        later: those of which they have; see :func:`continued`.
+    """
+
+    refusals: tuple[str, ...]
+    todo: tuple[PlannedPartition, ...]
+    done: tuple[PlannedPartition, ...]
+    later: tuple[TopicPartition, ...] = ()
+
+
+def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only: bool = False) -> Recheck:
+    """Compare a plan with both ends as they are now.
+
+    Args:
+        plan: to carry out.
+        now: both ends.
+        began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
+        is_begun_only: no run of this plan is known to be complete; see :func:`continued`. If consumers have continued,
+            nothing is left to write, so the target may have members.
+    """
+    offsets = {p: one.offset for p, one in now.target.items() if one.offset is not None}
+    later = tuple(continued(plan, offsets)) if is_begun_only else ()
+    guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
+    refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
+    refusals += plan.lasting_refusals
+    refusals += _changed_topics(plan, now)
+    at_source, at_target = moved(plan, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
+    if at_source:
+        refusals.append(
+            f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
+        )
+    done = tuple(
+        row for row in plan.partitions if later or now.target.get(row.partition, NOT_STORED).counting == row.new
+    )
+    todo = tuple(row for row in plan.partitions if row not in done)
+    known = {row.partition for row in plan.partitions if row.is_outdated}
+    if outdated := [p for p in that_are(now.source, WrittenFor.EARLIER) if p not in known]:
+        refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
+    if at_target and not later:
+        refusals.append(f"another client has written offsets of {plan.target}: {name_some(at_target)}; plan again")
+    return Recheck(tuple(dict.fromkeys(refusals)), todo, done, later)
+
+
+def continued(plan: MigrationPlan, target: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """The partitions of which consumers of the target have committed since a run that was killed.
+
+    1. A run has written everything; 2. it is killed before its file shows that; 3. consumers continue, and commit. Then
+    each offset of the target is the planned one or a later one. If one is not, a part may not be written, and the
+    result is empty; so it is if one was later before, since consumers may have continued from there.
+
+    Args:
+        plan: a run of which has begun.
+        target: its offsets now.
+    """
+    later = []
+    for row in plan.partitions:
+        now = target.get(row.partition)
+        if now is None or row.new is None or now < row.new or (row.before or 0) > row.new:
+            return []
+        if now > row.new:
+            later.append(row.partition)
+    return later
+
+
+def moved(
+    plan: MigrationPlan,
+    source: Mapping[TopicPartition, int | None],
+    target: Mapping[TopicPartition, int],
+    *,
+    began: bool,
+    is_written: bool = False,
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """The partitions whose offset another client has written, at the source, and at the target, in the plan's order.
+
+    Args:
+        plan: that is carried out.
+        source: its offsets now.
+        target: the same.
+        began: an earlier run of the plan may have written, so the target may have the new offset.
+        is_written: the target must have it.
+    """
+
+    def accepted(row: PlannedPartition) -> frozenset[int | None]:
+        if is_written:
+            return frozenset({row.new})
+        return row.unwritten | {row.new} if began else row.unwritten
+
+    at_source = [row.partition for row in plan.partitions if source.get(row.partition) != row.source]
+    at_target = [row.partition for row in plan.partitions if target.get(row.partition) not in accepted(row)]
+    return at_source, at_target
+
+
+def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
+    """Why a place is not that of the plan, one sentence each."""
+    then = plan.place
+    if then.chroot != place.chroot:
+        yield f"the plan was made for chroot {then.chroot or '/'}, not {place.chroot or '/'}; check --zookeeper"
+    if then.zookeeper_cluster != place.zookeeper_cluster:
+        yield (
+            f"the plan was made for the cluster {then.zookeeper_cluster} in ZooKeeper, not {place.zookeeper_cluster}; "
+            "check --zookeeper"
+        )
+    if then.kafka_cluster != place.kafka_cluster:
+        yield (
+            f"the plan was made for brokers of cluster {then.kafka_cluster}, not {place.kafka_cluster}; check "
+            "--bootstrap-server"
+        )
+
+
+def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
+    planned = {row.partition: row for row in plan.partitions}
+    if added := beyond_plan(plan, now.logs):
+        yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
+    if gone := sorted(planned.keys() - now.logs.keys()):
+        yield f"partitions do not exist any more: {name_some(gone)}; plan again"
+    recreated = {*recreated_topics(plan.identities, now.identities)}
+    recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
+    if recreated:
+        yield f"topics were deleted and created again, or truncated: {name_some(sorted(recreated))}; plan again"
+    new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in recreated}
+    if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
+        yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"
+
+
+def _went_back(then: LogRange, now: LogRange) -> bool:
+    return now.end < then.end or now.start < then.start
+
+
+class VerifiedPartition(NamedTuple):
+    """One partition in both stores, and both lags at one reading of the log end; None is unknown.
+
+    ``planned`` is None for one that the plan does not have.
+    """
+
+    partition: TopicPartition
+    planned: int | None
+    source: int | None
+    target: int | None
+    log_end: int | None
+
+    @property
+    def is_equal(self) -> bool:
+        """True if both stores have the planned offset; a partition without one in the source has it in the target."""
+        known = (self.planned, usable_offset(self.source))
+        return self.target is not None and all(offset in (None, self.target) for offset in known)
+
+    @property
+    def source_lag(self) -> int | None:
+        """Records that a consumer that starts at the source's offset has to read."""
+        return signed_lag(self.source, self.log_end)
+
+    @property
+    def target_lag(self) -> int | None:
+        """The same for the target's offset."""
+        return signed_lag(self.target, self.log_end)
+
+
+def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
+    """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
+    planned = {row.partition: row.new for row in plan.partitions}
+    beyond = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
+    return tuple(
+        VerifiedPartition(
+            partition,
+            planned.get(partition),
+            now.source.get(partition, NOT_STORED).counting,
+            now.target.get(partition, NOT_STORED).counting,
+            now.logs[partition].end if partition in now.logs else None,
+        )
+        for partition in (*planned, *beyond)
+    )
