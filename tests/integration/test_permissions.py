@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -31,6 +32,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
+from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.clientquotas import describe_quotas
@@ -219,6 +221,25 @@ def test_a_stream_of_many_topics_raises_one_error_for_each(guarded, unique_name)
         read.append(next(stream).topic)
     assert sorted(raised) == sorted(denied)
     assert read == [public] * 6
+
+
+def test_a_filter_keeps_a_topic_that_may_not_be_described_any_more(guarded, unique_name, monkeypatch):
+    """Brokers leave it out of the list of all topics, as one that was deleted; what was read of it is committed."""
+    monkeypatch.setattr(clustercatalog, "DENIED_S", 0.1)
+    topic = guarded.topic(unique_name, READ)
+    servers = f"{HOST}:{guarded.ports['SASL_PLAINTEXT']}"
+    config = guarded.config(unique_name, bootstrap_servers=servers, metadata_max_age_ms=50, auto_commit_enable=False)
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams_by_filter(Whitelist(unique_name))
+        assert [next(stream).offset for _ in range(2)] == [0, 1]
+        guarded.forbid(ResourceType.TOPIC, topic, READ)
+        with pytest.raises(TopicAuthorizationFailed):
+            next(stream)
+        time.sleep(0.5)  # several lists of all topics
+        connector.commit_offsets()
+        assert connector.partition_states(), "it is still owned"
+    with connected(guarded.sandbox.zookeeper_connect) as zk:
+        assert zk.get(f"/consumers/{config.group_id}/offsets/{topic}/0")[0] == b"2"
 
 
 def test_a_rebalance_does_not_repeat_the_error(guarded, unique_name):

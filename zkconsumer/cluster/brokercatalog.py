@@ -44,16 +44,25 @@ class CatalogAnswer(NamedTuple):
         return {name for name, code in self.failed.items() if code not in NO_SUCH_TOPIC}
 
 
-def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:
+def ask_for_catalog(
+    connection: BrokerConnection, topics: Collection[str] | None, known: Collection[str] = ()
+) -> CatalogAnswer:
     """Ask one broker for the brokers, and for some topics or (None) all of them.
 
     Brokers before 0.11 might create topics that are asked for by name; they are asked for all.
+
+    Args:
+        connection: to the broker.
+        topics: as above.
+        known: topics that were described before. Those that are missing among all topics are asked for by name: brokers
+            do not list what this client may not describe any more.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer, no common version, or the broker lists no brokers, as one that is starting.
     """
-    if metadata_version(connection) < _FIRST_WITHOUT_CREATION:
+    creates = metadata_version(connection) < _FIRST_WITHOUT_CREATION
+    if creates:
         topics = None
     asked_for = None if topics is None else frozenset(topics)
     # A member may have registered any text as the name of a topic.
@@ -62,8 +71,13 @@ def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None
     if not metadata.brokers:
         raise ProtocolError(f"{connection} lists no live brokers; it may be starting")
     described = _described(metadata)
+    failed = dict(metadata.failed_topics)
+    if topics is None and not creates and (missing := sorted(set(known) - described.keys() - failed.keys())):
+        of_missing = fetch_metadata(connection, missing)
+        described.update(_described(of_missing))
+        failed.update(of_missing.failed_topics)
     snapshot = ClusterSnapshot(tuple(sorted(metadata.brokers.values())), described, asked_for)
-    return CatalogAnswer(snapshot, dict(metadata.failed_topics))
+    return CatalogAnswer(snapshot, failed)
 
 
 def _described(metadata: Metadata) -> dict[str, Topic]:

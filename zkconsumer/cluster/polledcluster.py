@@ -156,7 +156,7 @@ class PolledCluster:
         return answer, None
 
     def _ask(self, wanted: frozenset[str] | None) -> CatalogAnswer:
-        question = partial(ask_for_catalog, topics=wanted)
+        question = partial(ask_for_catalog, topics=wanted, known=self._snapshot.described)
         self._to_ask = self._snapshot.brokers
         if self._to_ask:
             try:

@@ -16,6 +16,7 @@ from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
+from zkconsumer.wire.errorcodes import ErrorCode
 
 NEVER_MS = 2**31 - 1
 SOON_MS = 20
@@ -136,6 +137,18 @@ def test_a_broker_that_has_just_started_denies_no_topic(stub, polled, monkeypatc
     del stub.logs[T0]
     eventually(lambda: changes)
     assert cluster.read(["t"]).topics() == set()
+
+
+def test_a_topic_that_may_not_be_described_any_more_is_not_deleted(stub, polled, monkeypatch):
+    """Brokers leave it out of all topics; asked for it by name, they say why."""
+    monkeypatch.setattr(clustercatalog, "DENIED_S", 0.0)
+    cluster, changes = polled(age_ms=SOON_MS)
+    assert cluster.read(None).topics() == {"t"}
+    stub.unlisted = {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert cluster.read(None).topics() == {"t"}
+    assert changes == []
+    stub.unlisted = {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert cluster.read(None).topics() == set()
 
 
 def test_bootstrap_servers_are_asked_when_no_known_broker_answers(stub, polled):
