@@ -372,6 +372,21 @@ def handover(rounds: int, partitions: int, as_markdown: bool, as_json: bool) -> 
     _run(partial(run_handover_contest, HandoverSizes(rounds, partitions)), as_markdown=as_markdown, as_json=as_json)
 
 
+@bench.command(context_settings={"ignore_unknown_options": True})
+@click.option("--round-trip-ms", type=click.FloatRange(0), default=5.0, show_default=True, help="Of each packet.")
+@click.option("--loss", type=click.FloatRange(0, 100), default=0.1, show_default=True, help="Lost packets, in percent.")
+@click.argument("benchmark", nargs=-1, required=True, type=click.UNPROCESSED)
+def slow(round_trip_ms: float, loss: float, benchmark: tuple[str, ...]) -> None:
+    """Run another benchmark in a network that is not loopback, with servers that wait for their disks; as root.
+
+    BENCHMARK is its name and options, such as `group --members 10`.
+    """
+    from benchmarks.slownetwork import SlowNetwork, run_in
+
+    command = [sys.executable, "-m", "benchmarks", *benchmark]
+    raise SystemExit(run_in(SlowNetwork(round_trip_ms / 1000, loss / 100), command))
+
+
 def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
     """Run contests with a temporary directory, and print the results."""
     require_extra("bench", "numpy", "pyspark", of_checkout=True)

@@ -24,6 +24,7 @@ from benchmarks.grouphosts import GroupMembers, PythonMembers
 from benchmarks.groupznodes import create_wide_topics
 from benchmarks.javapoll import JAVA, JavaMembers
 from benchmarks.peers import AIOKAFKA, CONFLUENT
+from benchmarks.slownetwork import disk_properties
 from benchmarks.steadyproducer import SteadyProducer
 from zkconsumer.errors import SandboxError, ZkConsumerError
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
@@ -344,7 +345,10 @@ def run_broker_group_contests(sizes: BrokerGroupSizes, directory: Path, progress
 def broker_group_field(sizes: BrokerGroupSizes, directory: Path, progress: Progress) -> Iterator[BrokerGroupField]:
     """Start the servers, and what counts requests, if that is possible with this Java."""
     with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(kafka_version=sizes.kafka_version, progress=progress))
+        kafka, _ = disk_properties()
+        sandbox = stack.enter_context(
+            Sandbox(kafka_version=sizes.kafka_version, kafka_properties=kafka, progress=progress)
+        )
         requests: BrokerRequests | None = None
         try:
             requests = stack.enter_context(BrokerRequests(sandbox.brokers[0].pid, directory, progress))

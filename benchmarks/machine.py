@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.slownetwork import network
+
 
 class Machine(NamedTuple):
     """The machine and date of a benchmark run."""
@@ -20,11 +22,13 @@ class Machine(NamedTuple):
     date: str
     load: float
     """Load average of the minute before the run: other work makes figures worse."""
+    network: str = ""
+    """What is known of the network; empty for loopback."""
 
     def __str__(self) -> str:
         return (
             f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {self.system}, Python {self.python}, "
-            f"{self.date}, load before the run {self.load:.1f}"
+            f"{self.date}, load before the run {self.load:.1f}" + (f"; {self.network}" if self.network else "")
         )
 
     @classmethod
@@ -41,6 +45,7 @@ class Machine(NamedTuple):
             python=platform.python_version(),
             date=datetime.now(UTC).date().isoformat(),
             load=os.getloadavg()[0],
+            network=network(),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from benchmarks.slownetwork import disk_properties
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
@@ -20,7 +21,8 @@ def bench_servers(progress: Progress, *, brokers: int = 1) -> Iterator[tuple[San
     Raises:
         SandboxError: a server did not start.
     """
-    with Sandbox(brokers=brokers, progress=progress) as sandbox:
+    kafka, zookeeper = disk_properties()
+    with Sandbox(brokers=brokers, kafka_properties=kafka, zookeeper_properties=zookeeper, progress=progress) as sandbox:
         session = ZkSession(
             sandbox.zookeeper_connect, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS
         )

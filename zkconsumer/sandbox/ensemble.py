@@ -27,6 +27,7 @@ class EnsembleMember(ZooKeeperServer):
         port: for clients; None for a free one.
         tick_time_ms: unit of ZooKeeper's timeouts.
         max_session_timeout_ms: the longest session that it grants; None for 20 ticks.
+        properties: further settings of its configuration file.
     """
 
     _main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -40,6 +41,7 @@ class EnsembleMember(ZooKeeperServer):
         port: int | None,
         tick_time_ms: int,
         max_session_timeout_ms: int | None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         ticks = str(max(2, int(_CONNECT_AND_SYNC_S * 1000 / tick_time_ms)))
         super().__init__(
@@ -48,7 +50,7 @@ class EnsembleMember(ZooKeeperServer):
             port=port,
             tick_time_ms=tick_time_ms,
             max_session_timeout_ms=max_session_timeout_ms,
-            properties={"initLimit": ticks, "syncLimit": ticks, **quorum},
+            properties={"initLimit": ticks, "syncLimit": ticks, **quorum, **(properties or {})},
             ready_timeout_s=_READY_TIMEOUT_S,
         )
         self.number = number
@@ -69,6 +71,7 @@ class ZooKeeperEnsemble:
         port: of the first server, for clients; None for a free one.
         tick_time_ms: unit of ZooKeeper's timeouts; sessions last at least 2 times as long.
         max_session_timeout_ms: the longest session that the servers grant; None for 20 ticks.
+        properties: further settings of their configuration files.
 
     Attributes:
         members: the servers, each of which can be killed, paused and started by itself.
@@ -82,12 +85,17 @@ class ZooKeeperEnsemble:
         port: int | None = None,
         tick_time_ms: int = 500,
         max_session_timeout_ms: int | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.members: list[ZooKeeperServer]
         if size == 1:
             self.members = [
                 ZooKeeperServer(
-                    directory, port=port, tick_time_ms=tick_time_ms, max_session_timeout_ms=max_session_timeout_ms
+                    directory,
+                    port=port,
+                    tick_time_ms=tick_time_ms,
+                    max_session_timeout_ms=max_session_timeout_ms,
+                    properties=properties,
                 )
             ]
             return
@@ -100,6 +108,7 @@ class ZooKeeperEnsemble:
                 port=port if number == 1 else None,
                 tick_time_ms=tick_time_ms,
                 max_session_timeout_ms=max_session_timeout_ms,
+                properties=properties,
             )
             for number in range(1, size + 1)
         ]

@@ -35,8 +35,8 @@ class Sandbox:
     free one is chosen; ``zookeeper_port`` and ``kafka_port`` are those of the first server and broker.
     ``max_session_timeout_ms`` is the longest session that ZooKeeper grants (default: 20 times ``tick_time_ms``).
     ``jars`` is the source of Kafka's jars (default: chosen by the environment, else Maven Central), ``progress``
-    reports waits (default: no reports). ``kafka_properties`` are server properties of every broker. Used by one thread
-    at a time.
+    reports waits (default: no reports). ``kafka_properties`` are server properties of every broker,
+    ``zookeeper_properties`` of every ZooKeeper server. Used by one thread at a time.
 
     The temporary directory is removed at the end. After a failed start, the logs are in ``failed-sandbox`` of the
     user's cache directory until the next failed start. If a server failed later, or the process was killed, the
@@ -54,6 +54,7 @@ class Sandbox:
         tick_time_ms: int = 500,
         max_session_timeout_ms: int | None = None,
         kafka_properties: Mapping[str, str] | None = None,
+        zookeeper_properties: Mapping[str, str] | None = None,
         jars: JarSource | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class Sandbox:
         self._tick_time_ms = tick_time_ms
         self._max_session_timeout_ms = max_session_timeout_ms
         self._kafka_properties = dict(kafka_properties or {})
+        self._zookeeper_properties = dict(zookeeper_properties or {})
         self._jars = jars
         self._jar_paths: list[Path] | None = None
         self._progress = progress or Progress(quiet=True)
@@ -256,6 +258,7 @@ class Sandbox:
             port=self._zookeeper_port,
             tick_time_ms=self._tick_time_ms,
             max_session_timeout_ms=self._max_session_timeout_ms,
+            properties=self._zookeeper_properties,
         )
         if self._zookeeper_count > 0:
             with self._progress.step("starting ZooKeeper"):
