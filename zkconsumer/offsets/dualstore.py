@@ -11,7 +11,7 @@ from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.storedoffsets import ChosenOffset, StoredOffset, choose_stored, usable_offset
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets, without_copies
 
 
 class DualOffsetStore:
@@ -50,9 +50,10 @@ class DualOffsetStore:
         in_kafka = judge_offsets(self._topics, self._kafka.stored(partitions))
         chosen: dict[TopicPartition, ChosenOffset] = {}
         for p in partitions:
-            chosen[p] = choose_stored(in_zookeeper[p].counting, in_kafka[p].counting, self._rule)
+            one, other = without_copies(in_zookeeper[p], in_kafka[p])
+            chosen[p] = choose_stored(one.counting, other.counting, self._rule)
             if usable_offset(chosen[p].offset) is None:
-                chosen[p] = choose_stored(in_zookeeper[p].offset, in_kafka[p].offset, self._rule)
+                chosen[p] = choose_stored(one.offset, other.offset, self._rule)
         self._from_kafka.difference_update(partitions)
         self._from_kafka.update(p for p, one in chosen.items() if one.in_kafka)
         return chosen

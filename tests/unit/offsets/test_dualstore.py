@@ -9,6 +9,8 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+NEW, OLD = "zkconsumer:1:new", "zkconsumer:1:old"
+CREATED_AGAIN = {"t": TopicOrigin(TopicIdentity("new", 100), 100)}
 
 
 class StoreInMemory:
@@ -156,10 +158,21 @@ def test_both_stores_are_invalidated_counted_and_closed():
 def test_an_offset_of_an_earlier_topic_leaves_that_of_the_other_store(rule):
     """1. Both stores have 50; 2. the topic is created again, so brokers delete theirs; 3. a client commits 5."""
     both = Both({T0: 50, T1: 5, T2: 50}, {T0: 5, T1: 50, T2: 60}, rule)
-    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 101, T2: 99}, dict.fromkeys((T1, T2), "zkconsumer:1:old")
+    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 101, T2: 99}, {T0: NEW, T1: OLD, T2: OLD}
     both.dual.fetch([T0, T1, T2])
-    both.dual.consume({"t": TopicOrigin(TopicIdentity("new", 100), 100)})
+    both.dual.consume(CREATED_AGAIN)
     stored = both.dual.stored([T0, T1, T2])
     assert {p: one.offset for p, one in stored.items() if p != T2} == {T0: 5, T1: 5}
-    assert stored[T2].mark in (99, "zkconsumer:1:old"), "it shows the member that there was an earlier topic"
+    assert stored[T2].mark in (99, OLD), "it shows the member that there was an earlier topic"
     assert both.dual.fetch([T0]) == {T0: 5}
+
+
+@pytest.mark.parametrize("rule", ["max", "zookeeper", "kafka"])
+@pytest.mark.parametrize("mark", ["", "zkconsumer:12ab"])
+def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count(rule, mark):
+    """1. A member commits 50 to both stores; 2. the topic is created again; the commit to Kafka names no topic."""
+    both = Both({T0: 50}, {T0: 60}, rule)
+    both.zookeeper.marks, both.kafka.marks = {T0: 99}, {T0: mark}
+    both.dual.fetch([T0])
+    both.dual.consume(CREATED_AGAIN)
+    assert both.dual.stored([T0]) == {T0: StoredOffset(50, 99)}, "it shows that there was an earlier topic"

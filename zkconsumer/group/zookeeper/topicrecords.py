@@ -219,16 +219,18 @@ class TopicRecords:
         return _read_records(self._session, self._parent, topics)
 
     def _write(self, identities: Mapping[str, TopicIdentity], known: _KnownRecords) -> dict[str, TopicOrigin]:
-        writes, origins = [], {}
-        for topic, identity in identities.items():
-            write, origins[topic] = known.following(topic, identity)
-            if write is not None:
-                writes.append(write)
+        following = {topic: known.following(topic, identity) for topic, identity in identities.items()}
+        origins = {topic: one for topic, (_, one) in following.items()}
         if self._fence is None:
             return origins
+        writes = {topic: write for topic, (write, _) in following.items() if write is not None}
         # One that was written since it was read was written by another member, or a tool, for the same topic.
-        for refusal in self._session.try_transact(self._fence(), writes).refused.values():
+        outcomes = self._session.try_transact(self._fence(), list(writes.values()))
+        for refusal in outcomes.refused.values():
             self._report(refusal)
+        for topic, write in writes.items():
+            if (mzxid := outcomes.mzxids.get(write.path)) is not None:
+                origins[topic] = origins[topic].recorded_at(mzxid)
         return origins
 
     def _report(self, refusal: ZooKeeperRefused) -> None:

@@ -191,7 +191,7 @@ class ChosenOffset(NamedTuple):
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> ChosenOffset:
-    """Which of two stored offsets counts; none of an earlier topic is among them (adr/0025).
+    """Which of two stored offsets counts; those of earlier topics are left out before, if there is another (adr/0025).
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.

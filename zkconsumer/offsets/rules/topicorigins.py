@@ -58,6 +58,10 @@ class TopicOrigin(NamedTuple):
             return WrittenFor.EARLIER
         return WrittenFor.PRESENT if self.identity.topic_id == written_for else WrittenFor.UNKNOWN
 
+    def recorded_at(self, mzxid: int) -> TopicOrigin:
+        """This origin, now that the write of its record is known, which :func:`origin` may have waited for."""
+        return self._replace(after=mzxid) if self.after == _EVERY_ZXID else self
+
 
 class JudgedOffset(NamedTuple):
     """A stored offset, and which topic it was written for.
@@ -98,6 +102,21 @@ def judge_offsets(
         p: JudgedOffset(one.offset, origins[p.topic].judge(one.mark) if p.topic in origins else WrittenFor.UNKNOWN)
         for p, one in stored.items()
     }
+
+
+def may_be_copy(earlier: JudgedOffset, other: JudgedOffset) -> bool:
+    """True if ``earlier`` is of an earlier topic, and the other store's offset may be a copy of it.
+
+    1. A member commits to both stores; 2. the topic is deleted and created again; 3. both have an offset of the earlier
+    one, and the mark of the other does not show it: brokers before 2.8 have no ids, and JVM members name none.
+    """
+    is_earlier, is_certain = earlier.written_for is WrittenFor.EARLIER, other.written_for is WrittenFor.PRESENT
+    return is_earlier and other.offset is not None and not is_certain
+
+
+def without_copies(one: JudgedOffset, other: JudgedOffset) -> tuple[JudgedOffset, JudgedOffset]:
+    """The offsets of two stores that a member reads both, without one that :func:`may_be_copy` of the other."""
+    return NOT_STORED if may_be_copy(other, one) else one, NOT_STORED if may_be_copy(one, other) else other
 
 
 def that_are(judged: Mapping[TopicPartition, JudgedOffset], written_for: WrittenFor) -> list[TopicPartition]:

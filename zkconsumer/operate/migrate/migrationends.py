@@ -14,7 +14,14 @@ from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, unmarked, usable_offset
-from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor, describe_before, judge_offsets, that_are
+from zkconsumer.offsets.rules.topicorigins import (
+    JudgedOffset,
+    WrittenFor,
+    describe_before,
+    judge_offsets,
+    may_be_copy,
+    that_are,
+)
 from zkconsumer.operate.groups.groupznodes import read_group
 from zkconsumer.operate.migrate.foreignlayouts import read_layout
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -25,7 +32,6 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Observation,
     Place,
     make_plan,
-    may_be_copy,
 )
 from zkconsumer.operate.migrate.rules.migrationrecheck import VerifiedPartition, verify
 from zkconsumer.operate.migrate.survey import stores_last_processed

@@ -15,6 +15,7 @@ from zkconsumer.offsets.rules.topicorigins import (
     count_as_none,
     judge_offsets,
     that_are,
+    without_copies,
 )
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
@@ -74,7 +75,8 @@ def counting_offsets(
     Raises:
         ZkConsumerError: the topics, or the group's records of them, cannot be read.
     """
-    of_nodes = {p: one for p, one in nodes.stored().items() if p in partitions and "zookeeper" in stores}
+    stored = nodes.stored() if "zookeeper" in stores else {}
+    of_nodes = {p: stored[p] for p in partitions if p in stored}
     committed = {p: in_kafka[p] for p in partitions if "kafka" in stores and p in in_kafka}
     topics = {p.topic for p in of_nodes} | {p.topic for p, one in committed.items() if topic_id_of(one.mark)}
     identities = topic_identities(session, cluster, topics) if topics else {}
@@ -83,9 +85,9 @@ def counting_offsets(
     outdated = frozenset(p for judged in (in_nodes, of_kafka) for p in that_are(judged, WrittenFor.EARLIER))
     if outdated:
         warnings.append(count_as_none(group, outdated))
-    counting = {
-        p: choose_stored(in_nodes.get(p, NOT_STORED).counting, of_kafka.get(p, NOT_STORED).counting, "max")
-        for p in partitions
-    }
     unknown = nodes.unreadable if "zookeeper" in stores else ()
-    return {p: None if p in unknown else chosen.offset for p, chosen in counting.items()}, outdated
+    counting: dict[TopicPartition, int | None] = {}
+    for p in partitions:
+        one, other = without_copies(in_nodes.get(p, NOT_STORED), of_kafka.get(p, NOT_STORED))
+        counting[p] = None if p in unknown else choose_stored(one.counting, other.counting, "max").offset
+    return counting, outdated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -137,25 +137,15 @@ def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[Group
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
-    changes, foreign, rows = [], [], []
-    for node in change.nodes:
-        now, wanted = nodes[node.path], _wanted(node, logs, how)
-        if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
-            continue  # a parent that was missing then: whoever has created it
-        is_removed = now is None and partition_of(node.path) in logs.outdated  # by a rollback
-        if not (_is_one_of(now, node, wanted) or is_removed):
-            foreign.append(node.path)
-        new = _new_change(node, now, wanted, again=how.complete)
-        if new is not None:
-            changes.append(new)
-        if row := _row(node.path, now, wanted, logs):
-            rows.append(row)
+    unwritten = [] if how.complete else [node for node in change.nodes if _is_unwritten(node, nodes[node.path])]
+    changes, foreign, rows = _node_changes([one for one in change.nodes if one not in unwritten], nodes, logs, how)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
     rows += [
         OffsetRow(offset.partition, offset.before, offset.after, logs.ranges.get(offset.partition), _IN_KAFKA)
         for offset in kafka
     ]
     _check_logs(rows, logs, how, guards)
+    rows += filter(None, (_row(node.path, nodes[node.path], node.before, logs) for node in unwritten))
     if foreign and not how.overwrite:
         option = "; give --overwrite to write them all the same" if guards.forceable else ""
         guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
@@ -173,6 +163,28 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         tuple(guards.refusals),
         tuple(guards.warnings),
     )
+
+
+def _node_changes(
+    nodes: Iterable[NodeChange], present: Mapping[str, Znode | None], logs: _Logs, how: _How
+) -> tuple[list[NodeChange], list[str], list[OffsetRow]]:
+    """What is written, the znodes that another client has written, and what that means for offsets."""
+    changes: list[NodeChange] = []
+    foreign: list[str] = []
+    rows: list[OffsetRow] = []
+    for node in nodes:
+        now, wanted = present[node.path], _wanted(node, logs, how)
+        if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
+            continue  # a parent that was missing then: whoever has created it
+        is_removed = now is None and partition_of(node.path) in logs.outdated  # by a rollback
+        if not (_is_one_of(now, node, wanted) or is_removed):
+            foreign.append(node.path)
+        new = _new_change(node, now, wanted, again=how.complete)
+        if new is not None:
+            changes.append(new)
+        if row := _row(node.path, now, wanted, logs):
+            rows.append(row)
+    return changes, foreign, rows
 
 
 def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> _Logs:
@@ -225,9 +237,11 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
     recreated = sorted(p for p in outside if logs.earlier(p, in_zookeeper=True))
     same = sorted(outside.difference(recreated))
     if how.outside == "keep":
-        if logs.outdated and logs.rewritten:
-            removed = name_some(sorted(logs.outdated))
-            guards.warnings.append(f"offsets of {removed} are removed: before, they were of earlier topics")
+        if removed := sorted(row.partition for row in rows if row.new is None and row.partition in logs.outdated):
+            guards.warnings.append(
+                f"offsets of {name_some(removed)} are removed: before, they were of earlier topics; consumers begin "
+                "there at auto.offset.reset"
+            )
         if same:
             guards.warnings.append(f"offsets of {name_some(same)} are outside their logs, as they were before")
         if recreated:
@@ -254,6 +268,11 @@ def _wanted(node: NodeChange, logs: _Logs, how: _How) -> NodeState | None:
     # It counted as none; written again it would be newer than the topic, and count.
     is_removed = how.outside == "keep" and not how.complete and partition_of(node.path) in logs.outdated
     return None if is_removed else former
+
+
+def _is_unwritten(node: NodeChange, now: Znode | None) -> bool:
+    """True if the znode is the former one: neither the command has written it, nor another client."""
+    return node.before is not None and now is not None and now.mzxid == node.before.mzxid
 
 
 def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:

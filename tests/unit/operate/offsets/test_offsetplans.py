@@ -108,7 +108,7 @@ def test_an_offset_of_an_earlier_topic_in_kafka_is_committed_again_though_it_is_
     (group,) = plan_reset(session, servers.brokers, "g", None, wanted, store="kafka").groups
     assert [(one.partition, one.after, topic_id_of(one.metadata)) for one in group.change.kafka] == [(P0, 10, "new")]
     (both,) = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("latest"), store="both").groups
-    assert [row.old for row in both.rows] == [10], "that in ZooKeeper counts"
+    assert [row.old for row in both.rows] == [None], "that in ZooKeeper may be a copy"
 
 
 @pytest.mark.parametrize("spec", [ResetSpec("current"), ResetSpec("shift", 1)])

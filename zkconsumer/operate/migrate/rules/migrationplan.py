@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
-from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, WrittenFor
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, WrittenFor, may_be_copy
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
@@ -70,8 +70,13 @@ class PlannedPartition:
 
     @property
     def unwritten(self) -> frozenset[int | None]:
-        """What the target may hold unless a run has written: a rollback removes an offset of an earlier topic."""
+        """What the target may hold unless a run has written: a rollback removes a znode of an earlier topic."""
         return frozenset({self.before, None} if self.is_before_outdated else {self.before})
+
+    @property
+    def unread(self) -> frozenset[int | None]:
+        """What the source may hold unless a consumer has continued there, likewise."""
+        return frozenset({self.source, None} if self.is_outdated else {self.source})
 
     @property
     def skipped(self) -> int:
@@ -215,16 +220,6 @@ def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> 
         source.written_for is WrittenFor.EARLIER,
         before.written_for is WrittenFor.EARLIER or may_be_copy(source, before),
     )
-
-
-def may_be_copy(source: JudgedOffset, before: JudgedOffset) -> bool:
-    """True if the target's offset may be a copy of the source's, which is of an earlier topic.
-
-    1. A member commits to both stores; 2. the topic is deleted and created again; 3. both have an offset of the earlier
-    one, and the mark of the target's does not show it.
-    """
-    is_earlier, is_certain = source.written_for is WrittenFor.EARLIER, before.written_for is WrittenFor.PRESENT
-    return is_earlier and before.offset is not None and not is_certain
 
 
 def choose_new(source: JudgedOffset, before: JudgedOffset) -> int | None:

@@ -144,7 +144,7 @@ def moved_since(
 
     Of a partition that the plan does not have, the migration has left no offset.
     """
-    left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **mirrored}
+    left = {**{row.partition: row.unread for row in plan.partitions}, **mirrored}
     none = frozenset({None})
     return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
 

@@ -14,6 +14,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Missing,
     Observation,
     Place,
+    PlannedPartition,
     beyond_plan,
     make_plan,
     planning,
@@ -68,7 +69,9 @@ def lost_at_source(plan: MigrationPlan, offsets: Mapping[TopicPartition, int | N
     """The partitions of which the source has no offset any more, or an earlier one than was migrated."""
     there = {p: -1 if offset is None else offset for p, offset in offsets.items()}
     return [
-        row.partition for row in plan.partitions if row.source is not None and there.get(row.partition, -1) < row.source
+        row.partition
+        for row in plan.partitions
+        if row.position is not None and there.get(row.partition, -1) < row.position
     ]
 
 
@@ -85,13 +88,16 @@ def moved_at_target(
         plan: that was run.
         offsets: of the target now, also of partitions that the plan does not have.
         beyond: those that it does not have, when the run began.
-        former: an offset that the target had before the run has not moved, since the run may not have written it.
+        former: an offset that the target had before the run has not moved, since the run may not have written it. A
+            znode that is missing is no sign of a consumer: a rollback that was killed may have removed it.
     """
-    moved = [
-        row.partition
-        for row in plan.partitions
-        if (now := offsets.get(row.partition)) != row.new and (now not in row.unwritten if former else now is not None)
-    ]
+
+    def unmoved(row: PlannedPartition) -> frozenset[int | None]:
+        if not former:
+            return frozenset({row.new, None})
+        return frozenset({row.new, row.before} | ({None} if plan.target.kind == "zookeeper" else set()))
+
+    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in unmoved(row)]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
 
 
