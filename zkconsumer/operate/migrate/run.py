@@ -21,6 +21,7 @@ from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offs
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.offsets.groupinuse import registered_members
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -137,9 +138,11 @@ def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFi
     1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
     commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
     example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
-    may know no mark, have continued there.
+    may know no mark, have registered or continued there.
     """
     if file.state is not WriteState.COMPLETE or not marked.is_left():
+        return False
+    if plan.source.kind == "zookeeper" and registered_members(ends.session, GroupPaths(plan.source.group)):
         return False
     source = ends.offsets_of_source(_all_of(plan))
     if any(source.get(row.partition, row.source) != row.source for row in plan.partitions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -179,18 +179,30 @@ class BrokerOffsets:
             # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
             is_named = OFFSETS_TOPIC in (answer.snapshot.described.keys() | answer.undescribed)
             self._knows_offsets_topic = is_named or (
-                answer.snapshot.asked_for is None and any(map(self._coordinates, answer.snapshot.brokers))
+                answer.snapshot.asked_for is None and self._coordinate(answer.snapshot.brokers)
             )
         return self._knows_offsets_topic
 
-    def _coordinates(self, broker: Broker) -> bool:
-        """True if a broker has groups, or does not say so because of a missing permission."""
-        try:
-            return bool(self.client.ask(broker, list_groups))
-        except (BrokerUnavailable, NoCommonVersion):
-            return False
-        except ZkConsumerError:
-            return True
+    def _coordinate(self, brokers: Iterable[Broker]) -> bool:
+        """True if a broker has groups, or does not say so because of a missing permission.
+
+        Raises:
+            BrokerUnavailable: those that answer have none, and another one does not answer.
+        """
+        silent: BrokerUnavailable | None = None
+        for broker in brokers:
+            try:
+                if self.client.ask(broker, list_groups):
+                    return True
+            except BrokerUnavailable as error:
+                silent = error
+            except NoCommonVersion:
+                continue
+            except ZkConsumerError:
+                return True
+        if silent is not None:
+            raise silent
+        return False
 
     def committed(
         self, groups: Mapping[str, Collection[TopicPartition] | None], *, with_others: bool = False

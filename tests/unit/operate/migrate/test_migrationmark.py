@@ -153,13 +153,17 @@ def test_a_mark_is_completed_although_consumers_have_continued(servers, unsettle
     assert continued in (servers.stored(), servers.brokers.stored("g"))
 
 
-def test_a_mark_is_not_completed_if_consumers_of_the_source_have_continued(servers, unsettled):
+@pytest.mark.parametrize("commits", [True, False], ids=["they commit", "they have not committed yet"])
+def test_a_mark_is_not_completed_if_consumers_of_the_source_have_continued(servers, unsettled, commits):
     """1. All is written; 2. the run is killed before the mark shows that; 3. JVM members, which know no mark, start."""
     servers.begin(*TO_KAFKA)
     with pytest.raises(ZooKeeperUnavailable):
         servers.run()
     unsettled()
-    servers.store({**OFFSETS, PARTITIONS[0]: 40})
+    if commits:
+        servers.store({**OFFSETS, PARTITIONS[0]: 40})
+    else:
+        servers.register()
     with pytest.raises(WriteRefused):
         servers.run()
     assert servers.mark() == "migrating"
