@@ -15,7 +15,7 @@ from typing import Final
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
+from zkconsumer.operate.offsets.groupinuse import how_owners_end, live_members, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.snapshot import NodeState
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions
@@ -215,10 +215,7 @@ class GroupHold:
         if node is None:
             return f"{path} cannot be claimed: {conflict.reason}"
         owner = PartitionOwnerNode.decode(path, node.data)
-        return (
-            f"{path} is owned by {owner}: a member of group {self._paths.group} lives, or its session has not expired "
-            "yet; stop the members and wait for their zookeeper.session.timeout.ms"
-        )
+        return f"{path} is owned by {owner} of group {self._paths.group}; {how_owners_end({path: node})}"
 
     def members(self) -> list[str]:
         """Ids of the members that are registered now."""

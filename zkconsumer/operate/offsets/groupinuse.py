@@ -5,10 +5,11 @@ Asked before a hold is taken, and under it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import HOLD, GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
@@ -39,15 +40,21 @@ def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicP
     nodes = session.get_many(
         f"{parent}/{name}" for parent, names in owned.items() for name in sorted(numbers[parent] & set(names), key=int)
     )
-    owners = [
-        f"{path} by {PartitionOwnerNode.decode(path, node.data)}" for path, node in nodes.items() if node is not None
-    ]
-    if not owners:
+    found = {path: node for path, node in nodes.items() if node is not None}
+    if not found:
         return ""
+    owners = name_some([f"{path} by {PartitionOwnerNode.decode(path, node.data)}" for path, node in found.items()])
     return (
-        f"partitions of group {paths.group} have owners although no member is registered: {name_some(owners)}; wait "
-        "until their sessions have expired"
+        f"partitions of group {paths.group} have owners although no member is registered: {owners}; "
+        f"{how_owners_end(found)}"
     )
+
+
+def how_owners_end(owners: Mapping[str, Znode]) -> str:
+    """What to do about owner znodes, by path, of clients that are not registered."""
+    if lasting := [path for path, node in owners.items() if not node.owner_session]:
+        return f"no session ends these: {name_some(lasting)}; stop what writes them, and delete them"
+    return "stop their processes, and wait until their sessions have expired (zookeeper.session.timeout.ms)"
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

@@ -93,6 +93,18 @@ def test_a_hold_of_members_refuses_owners_without_a_member_as_the_guards_do(grou
     hold.release()
 
 
+def test_an_owner_that_no_session_ends_is_not_to_be_waited_for(group):
+    """Receivers write such znodes, and who restores a ZooKeeper by hand."""
+    group.others.ensure_path("/consumers/g/owners/t", None)
+    group.others.ensure_path("/consumers/g/owners/t/1", b"Receiver-0")
+    guards = Guards(group.session)
+    guards.check_group("g", HELD, OffsetNodes({}))
+    with pytest.raises(WriteRefused) as refused:
+        group.hold().take()
+    for (reason,) in (guards.refusals, refused.value.reasons):
+        assert reason.endswith("no session ends these: /consumers/g/owners/t/1; stop what writes them, and delete them")
+
+
 def test_another_hold_refuses_as_the_guards_do(group):
     group.others.ensure_path("/consumers/g/zkconsumer", None)
     assert group.others.create_ephemerals([(f"/consumers/g/zkconsumer/{HOLD}1", b"{}")])
