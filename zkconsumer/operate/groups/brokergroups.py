@@ -350,4 +350,5 @@ def _partition(partition: TopicPartition, sample: LagSample) -> PartitionDescrip
         lag=signed_lag(sample.committed, sample.log_end),
         log_start=sample.log_start,
         in_kafka=sample.committed,
+        is_unread=sample.is_unread,
     )

@@ -51,6 +51,7 @@ class PartitionDescription:
         in_zookeeper: the offset stored there.
         in_kafka: the offset stored there; None also where the coordinator was not asked.
         is_readable: False if the offset that counts may be one that cannot be read.
+        is_unread: True if the offset or the log end is unknown, and may exist.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class PartitionDescription:
     in_zookeeper: int | None = None
     in_kafka: int | None = None
     is_readable: bool = True
+    is_unread: bool = False
 
     @property
     def is_outside_log(self) -> bool:
@@ -249,12 +251,11 @@ def _description(
     logs: BrokersAnswer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
-    starts, ends, _ = logs.found
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
         znodes.describe_members(),
-        tuple(_partition(znodes, p, in_kafka, storage, ends.get(p), starts.get(p)) for p in partitions),
+        tuple(_partition(znodes, p, in_kafka, storage, logs.found) for p in partitions),
         (
             *znodes.problems,
             *missing,
@@ -271,10 +272,11 @@ def _partition(
     partition: TopicPartition,
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
-    log_end: int | None,
-    log_start: int | None,
+    logs: Logs,
 ) -> PartitionDescription:
     committed = counting_stored(znodes, in_kafka, partition, storage)
+    log_end = logs.ends.get(partition)
+    may_have_offset = in_kafka.error is not None or not committed.is_known
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
@@ -283,8 +285,9 @@ def _partition(
         committed=committed.offset,
         log_end=log_end,
         lag=signed_lag(committed.offset, log_end),
-        log_start=log_start,
+        log_start=logs.starts.get(partition),
         in_zookeeper=znodes.in_zookeeper(partition),
         in_kafka=_counting_in_kafka(znodes, in_kafka, partition),
         is_readable=committed.is_known,
+        is_unread=partition in logs.unread if committed.offset is not None else may_have_offset,
     )

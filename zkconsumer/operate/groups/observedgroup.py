@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
-from zkconsumer.errors import GroupMissing, name_some
+from zkconsumer.errors import GroupMissing, ZkConsumerError, name_some
 
 if TYPE_CHECKING:
-    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.model import TopicPartition
     from zkconsumer.operate.groups.rules.lagstatus import LagSample
     from zkconsumer.operate.offsets.recordtimes import RecordTimes
@@ -205,6 +204,10 @@ def unread_groups(
         raise next(iter(failures.values()))
     counting = {n: error for n, error in failures.items() if n in named or not isinstance(error, GroupMissing)}
     return (*why_unread(counting), *why_unread(partly_read, "a part of "))
+
+
+UNREAD_LAG: Final = ZkConsumerError("offsets or log ends of partitions are unknown")
+"""Why a part of a group cannot be read: one that may exist; see :class:`LagSample`, ``is_unread``."""
 
 
 def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Iterator[str]:

@@ -102,7 +102,7 @@ class ZooKeeperGroups:
             of_group = in_kafka[znodes.group]
             problems += (*znodes.problems, *of_group.problems, *outdated_problems(znodes, of_group, self._storage))
             samples[znodes.group] = self._samples(znodes, at, in_kafka[znodes.group], logs.found)
-        self._in_kafka = {group: self._in_kafka[group] for group in reads.groups}
+        self._in_kafka = {group: self._in_kafka[group] for group in self._in_kafka.keys() & reads.groups}
         return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
@@ -112,9 +112,13 @@ class ZooKeeperGroups:
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
     ) -> dict[TopicPartition, LagSample]:
-        if in_kafka.error is not None:
-            in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
-        self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
+        may_have_any = False
+        if in_kafka.error is None:
+            self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
+        elif znodes.group in self._in_kafka:
+            in_kafka = in_kafka._replace(unknown=self._in_kafka[znodes.group])
+        else:
+            may_have_any = True
         samples = {}
         for partition in all_partitions(znodes, in_kafka):
             stored = znodes.offsets.get(partition)
@@ -128,6 +132,8 @@ class ZooKeeperGroups:
                 log_end=logs.ends.get(partition),
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
-                is_unread=partition in (in_kafka.unknown if counts.offset is None else logs.unread),
+                is_unread=partition in logs.unread
+                if counts.offset is not None
+                else may_have_any or not counts.is_known,
             )
         return samples

@@ -18,6 +18,7 @@ from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+UNREAD = "a part of group g cannot be read: offsets or log ends of partitions are unknown"
 GROUPS = ["g", *(f"g{number}" for number in range(20))]
 
 
@@ -57,7 +58,7 @@ def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_d
         sampler.sample(["g", "h"], 0)
         assert list(sampler.observed) == ["g"]
         assert sampler.problems[0].startswith("group h cannot be read: group h does not exist")
-        assert sampler.missing() == ()
+        assert sampler.missing() == (UNREAD,)  # no broker is registered; h is no more
         sampler.sample(["h"], 1)
         with pytest.raises(ZkConsumerError, match="h does not exist"):
             sampler.missing(["h"])
@@ -68,6 +69,34 @@ def test_without_brokers_lag_is_unknown():
         sampler.sample(["g"], 0)
         assert sampler.evaluate("g").status is LagStatus.UNKNOWN
         assert "no broker is registered" in sampler.problems[0]
+        assert sampler.missing(["g"]) == (UNREAD,)
+
+
+def test_a_group_that_cannot_be_judged_is_missing_until_it_can(many_groups):
+    """``groups status`` ends with 0 only if it has judged: here by offsets in Kafka, of which it knows nothing yet."""
+    many_groups.delete("/consumers/g/offsets/t/0")
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+        ) as sampler:
+            missing = []
+            for at, coordinator in enumerate((None, None, stub.broker, None)):
+                stub.coordinator = coordinator
+                sampler.sample(["g"], at)
+                missing.append(sampler.missing(["g"]))
+    assert missing == [(UNREAD,), (UNREAD,), (), ()]
+
+
+def test_a_group_with_an_offset_that_cannot_be_decoded_is_missing(many_groups):
+    many_groups.write("/consumers/g/offsets/t/0", b"?")
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end, stub.coordinator = 9, 9, stub.broker
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker]), window=2)
+        ) as sampler:
+            sampler.sample(["g"], 0)
+            assert sampler.missing(["g"]) == (UNREAD,)
 
 
 @pytest.fixture
