@@ -39,7 +39,7 @@ def assignment_findings(group: ObservedBrokerGroup) -> Iterator[str]:
         return
     if group.described.state not in _SETTLED:
         yield f"the group is {group.described.state}"
-    for topic in sorted(group.subscribed - group.existing.keys()):
+    for topic in sorted(group.subscribed & group.absent):
         yield f"topic {topic} does not exist"
     for partition in _unassigned(group):
         yield f"no member has partition {partition}"
@@ -133,7 +133,7 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
         if member.assigned:
             continue
         existing = [topic for topic in member.topics if topic in group.existing]
-        if member.topics and not existing:
+        if member.topics and group.absent.issuperset(member.topics):
             yield Finding(
                 "idle-member",
                 member.member_id,

@@ -55,6 +55,7 @@ class ObservedBrokerGroup:
         offsets: what it has committed, by partition.
         problems: what cannot be read, one sentence each.
         existing: partition numbers of those of its topics that exist, as far as it was asked.
+        knows_topics: False if brokers do not describe some of its topics.
     """
 
     group: str
@@ -63,6 +64,7 @@ class ObservedBrokerGroup:
     offsets: Mapping[TopicPartition, StoredOffset]
     problems: tuple[str, ...] = ()
     existing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    knows_topics: bool = True
 
     @property
     def layout(self) -> Layout:
@@ -88,6 +90,11 @@ class ObservedBrokerGroup:
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Those that are assigned or have an offset, sorted."""
         return tuple(sorted({*self.offsets, *self.owners}))
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return self.topics - self.existing.keys() if self.knows_topics else frozenset()
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -288,7 +295,8 @@ class BrokerGroups:
             existing: dict[str, list[int]] = {}
             for topic, number in sorted({*(p for p in answer.found if p.topic in group.topics), *unknown}):
                 existing.setdefault(topic, []).append(number)
-            known = replace(group, existing={topic: tuple(numbers) for topic, numbers in existing.items()})
+            numbers_by_topic = {topic: tuple(numbers) for topic, numbers in existing.items()}
+            known = replace(group, existing=numbers_by_topic, knows_topics=not answer.problems)
             problems = answer.problems or missing_topics(known) if group.topics else ()
             completed[name] = replace(known, problems=(*group.problems, *problems))
         return completed

@@ -113,7 +113,6 @@ def read_cluster_facts(
     znodes: GroupZnodes,
     *,
     storage: OffsetStorage = "auto",
-    bootstrap: Sequence[Broker] = (),
     metrics: Sequence[str] = (),
 ) -> ClusterFacts:
     """Look around a group. Nothing is written, and what does not answer is part of the result.
@@ -124,17 +123,13 @@ def read_cluster_facts(
         group_reader: with which the group was read.
         znodes: the group.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
         metrics: addresses of members' metrics pages (``metrics.port``).
     """
     problems: list[str] = []
-    brokers = tuple(bootstrap) or group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
-    reachable: list[Broker] = []
-    with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
+    brokers = group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
+    with closing(BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
         unreachable = _reach(asked.client, brokers)
-        reachable += (broker for broker in brokers if broker not in unreachable)
-        is_elsewhere = bool(bootstrap) or config.bootstrap_servers is not None
-        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=is_elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=asked.is_elsewhere)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
@@ -142,7 +137,7 @@ def read_cluster_facts(
         replicas, topic_created = _topics(session, partitions, problems)
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
-        quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
+        quotas = _ask_for_quotas(config, asked.client, problems) if len(unreachable) < len(brokers) else None
     of_kafka = in_kafka[znodes.group]
     problems += of_kafka.problems
     # While the coordinator is silent, an offset in ZooKeeper may be an old one, which is no reason for a reset.

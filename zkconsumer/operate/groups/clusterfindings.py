@@ -96,7 +96,7 @@ def _reset(group: ObservedGroup, partition: TopicPartition, where: str) -> str:
 
 
 def _topics(group: ObservedGroup) -> Iterator[Finding]:
-    for topic in sorted(group.subscribed - group.existing.keys()):
+    for topic in sorted(group.subscribed & group.absent):
         yield Finding(
             "unknown-topic",
             topic,
@@ -146,8 +146,9 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     existing = (p for p in group.partitions if p.partition in group.existing.get(p.topic, ()))
     only_in_kafka = (p for p in facts.committed.keys() - set(group.partitions) if p in facts.replicas)
     for partition in sorted({*existing, *only_in_kafka}):
-        state = facts.states.get(partition)
-        replicas = facts.replicas.get(partition, ())
+        state, replicas = facts.states.get(partition), facts.replicas.get(partition, ())
+        if state is None and not replicas:
+            continue  # nothing is known of it, which is a problem of the facts
         where = describe_replicas(facts, partition)
         describe = describe_topic(partition.topic, facts.bootstrap_servers)
         if state is None or state.leader < 0:

@@ -123,6 +123,8 @@ def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bo
 
 
 def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
+    if not znodes.knows_topics:
+        return
     owning = {PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values()}
     threads = znodes.view.threads_by_topic(exclude_internal=True)
     shares = _possible_shares(znodes)

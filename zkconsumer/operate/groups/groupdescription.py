@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import (
@@ -110,7 +110,6 @@ def describe_groups(
     groups: Sequence[str],
     *,
     storage: OffsetStorage = "auto",
-    bootstrap: Sequence[Broker] = (),
     with_log_starts: bool = False,
     failures: dict[str, ZkConsumerError] | None = None,
 ) -> list[GroupDescription]:
@@ -124,27 +123,20 @@ def describe_groups(
         config: how brokers are reached.
         groups: names of groups.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         with_log_starts: also ask where the logs start.
         failures: takes why groups cannot be read, by name; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
     group_reader = open_group_reader(session, config, without_brokers=True)
     groups_znodes = read_groups(session, group_reader, groups).required(failures)
-    brokers = bootstrap or group_reader.live_brokers()
+    brokers = bootstrap_brokers(config.bootstrap_servers) or group_reader.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=bool(bootstrap))
-        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=bool(bootstrap))
+        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=asked.is_elsewhere)
+        partitions = existing_partitions(groups_znodes, in_kafka)
         logs = asked.logs(partitions, with_starts=with_log_starts)
-    # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
-    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
-    return [
-        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else missing_topics(znodes))
-        for znodes in groups_znodes
-    ]
+    return [_description(znodes, in_kafka[znodes.group], storage, logs) for znodes in groups_znodes]
 
 
 OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
@@ -154,18 +146,15 @@ OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
 def existing_partitions(
     groups: Sequence[GroupZnodes],
     in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
-    *,
-    is_elsewhere: bool = False,
 ) -> set[TopicPartition]:
-    """The partitions of groups that brokers can be asked about.
+    """The partitions of groups that brokers can be asked about: brokers before 0.11 may create what does not exist.
 
     Args:
         groups: what was read of the groups from ZooKeeper.
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
-        is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
     """
     known = {p for znodes in groups for p in znodes.partitions}
-    existing = {p for znodes in groups for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    existing = {p for znodes in groups for p in znodes.partitions if znodes.exists(p) or not znodes.knows_topics}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
@@ -249,7 +238,6 @@ def _description(
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
     logs: BrokersAnswer[Logs],
-    missing: Iterable[str],
 ) -> GroupDescription:
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
@@ -258,7 +246,7 @@ def _description(
         tuple(_partition(znodes, p, in_kafka, storage, logs.found) for p in partitions),
         (
             *znodes.problems,
-            *missing,
+            *missing_topics(znodes),
             *in_kafka.problems,
             *outdated_problems(znodes, in_kafka, storage),
             *(logs.problems if partitions else ()),

@@ -104,6 +104,10 @@ class ObservedGroup(Protocol):
         """Partition numbers of those of its topics that exist, as far as it was asked."""
 
     @property
+    def absent(self) -> frozenset[str]:
+        """Its topics that do not exist, without those of which nothing is known."""
+
+    @property
     def subscribed(self) -> frozenset[str]:
         """Topics that members subscribe to, whether they exist or not."""
 
@@ -221,5 +225,5 @@ def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Itera
 
 def missing_topics(group: ObservedGroup) -> list[str]:
     """Why the log ends of topics are unknown that do not exist, in a sentence if there are such topics."""
-    missing = sorted({*group.subscribed, *(p.topic for p in group.partitions)} - group.existing.keys())
+    missing = sorted(group.absent)
     return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []

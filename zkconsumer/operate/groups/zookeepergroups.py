@@ -42,7 +42,6 @@ class ZooKeeperGroups:
         open_session: returns an open session; its errors are those of :meth:`names` and :meth:`look`.
         config: how brokers are reached.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
         asked: asks the brokers of ``config``, for whom else; None for connections of its own.
 
@@ -57,14 +56,13 @@ class ZooKeeperGroups:
         config: ConsumerConfig,
         *,
         storage: OffsetStorage = "auto",
-        bootstrap: Sequence[Broker] = (),
         interval: float = math.inf,
         asked: BrokerOffsets | None = None,
     ) -> None:
         self._open_session = open_session
         self._config = config
         self._storage: OffsetStorage = storage
-        self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
+        self._bootstrap = bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
         self._asked = asked or BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
@@ -90,11 +88,10 @@ class ZooKeeperGroups:
         reads = read_groups(session, group_reader, groups)
         groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
-        elsewhere = bool(self._bootstrap)
         in_kafka = read_offsets_in_kafka(
-            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
+            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=self._asked.is_elsewhere
         )
-        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
+        partitions = existing_partitions(groups_znodes, in_kafka)
         logs = self._asked.logs(partitions)
         problems: list[str] = []
         samples = {}

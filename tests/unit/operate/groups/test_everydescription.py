@@ -1,6 +1,6 @@
 """Groups described wherever they are."""
 
-from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.groups import with_brokers, znodes_of_a_group
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
@@ -13,8 +13,6 @@ def test_a_group_whose_log_ends_are_unknown_counts_as_partly_read():
     unread = describe_every_group(znodes_of_a_group, CONFIG, ["g"]).unread
     assert unread == ("a part of group g cannot be read: offsets or log ends of partitions are unknown",)
     with running_stub_broker() as stub:
-        znodes = znodes_of_a_group()
+        znodes = with_brokers(znodes_of_a_group(), stub.broker)
         stub.log(TopicPartition("t", 0)).end = stub.log(TopicPartition("t", 1)).end = 9
-        registration = b'{"jmx_port":-1,"timestamp":"1","host":"127.0.0.1","version":1,"port":%d}' % stub.port
-        znodes.write("/brokers/ids/1", registration)
         assert describe_every_group(lambda: znodes, CONFIG, ["g"]).unread == ()
