@@ -171,10 +171,11 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
     def fail(error: ZkConsumerError) -> Explained[str]:
         raise error
 
-    config, session = opened.config, opened.session
+    config, session, at_brokers = opened.config, opened.session, opened.at_brokers
+    client = None if at_brokers is None else at_brokers.asked.client
     looks = Looks(
-        None if session is None else lambda: verify_group(session(), config, group),
-        None if config.bootstrap_servers is None else lambda: verify_broker_group(config, group),
+        None if session is None else lambda: verify_group(session(), config, group, client=client),
+        None if at_brokers is None else lambda: verify_broker_group(at_brokers, group),
         fail,
         str,
         lambda unknown: warn([f"group {group}: {unknown}"]),

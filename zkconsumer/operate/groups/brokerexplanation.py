@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
@@ -20,15 +19,14 @@ from zkconsumer.operate.groups.observedgroup import missing_topics
 _SETTLED = frozenset({"Stable", "Empty"})
 
 
-def verify_broker_group(config: ConsumerConfig, group: str) -> Explained[str]:
+def verify_broker_group(brokers: BrokerGroups, group: str) -> Explained[str]:
     """Verify that a member has each partition that the group's members subscribe to. Nothing is written.
 
     Raises:
         GroupMissing: the brokers have no such group.
         ZkConsumerError: its coordinator cannot be asked.
     """
-    with BrokerGroups(config) as brokers:
-        observed = brokers.required(group)
+    observed = brokers.required(group)
     return Explained(observed.live, list(assignment_findings(observed)))
 
 

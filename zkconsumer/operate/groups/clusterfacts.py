@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -114,6 +114,7 @@ def read_cluster_facts(
     *,
     storage: OffsetStorage = "auto",
     metrics: Sequence[str] = (),
+    shared: BrokerOffsets | None = None,
 ) -> ClusterFacts:
     """Look around a group. Nothing is written, and what does not answer is part of the result.
 
@@ -124,10 +125,11 @@ def read_cluster_facts(
         znodes: the group.
         storage: whose committed offset counts.
         metrics: addresses of members' metrics pages (``metrics.port``).
+        shared: asks the brokers of ``config``, for whom else; None for connections of its own.
     """
     problems: list[str] = []
     brokers = group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
-    with closing(BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
+    with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
         unreachable = _reach(asked.client, brokers)
         in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=asked.is_elsewhere)
         partitions = sorted(existing_partitions([znodes], in_kafka))
@@ -172,6 +174,10 @@ def read_cluster_facts(
         expiries=_expiries(metrics, problems),
         problems=tuple(problems),
     )
+
+
+def _own(config: ConsumerConfig, brokers: Sequence[Broker]) -> BrokerOffsets:
+    return BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS)
 
 
 def read_broker_facts(

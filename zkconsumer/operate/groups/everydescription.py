@@ -16,6 +16,7 @@ from zkconsumer.operate.groups.everygroup import EveryGroup, failures_in_both
 from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_groups
 from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, unread_groups
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.zookeeper.session import ZkSession
 
 D = TypeVar("D", GroupDescription, BrokerGroupDescription)
@@ -106,13 +107,13 @@ def describe_every_group(
         with BrokerGroups(config) as brokers:
             at_brokers, failures = _at_brokers(brokers, names or brokers.names(), (), with_log_starts)
             return _found(names, {}, at_brokers, failures, unlisted=brokers.unlisted)
-    in_zookeeper = ZooKeeperGroups(open_session, config)
     ask_zookeeper = partial(_in_znodes, open_session, config, storage, with_log_starts)
     if config.bootstrap_servers is None:
-        in_znodes, failures = ask_zookeeper(names or in_zookeeper.names())
+        in_znodes, failures = ask_zookeeper(None, names or ZooKeeperGroups(open_session, config).names())
         return _found(names, in_znodes, {}, failures)
     with BrokerGroups(config) as brokers:
-        every = EveryGroup(in_zookeeper, brokers)
+        every = EveryGroup(ZooKeeperGroups(open_session, config, asked=brokers.asked), brokers)
+        ask_zookeeper = partial(ask_zookeeper, brokers.asked)
         wanted = names or every.names()
         in_znodes, no_znodes = every.in_znodes.ask(wanted, ask_zookeeper, lambda silence: ({}, silence))
         at_brokers, not_at_brokers = every.at_brokers.ask(
@@ -132,11 +133,18 @@ def _in_znodes(
     config: ConsumerConfig,
     storage: OffsetStorage,
     with_log_starts: bool,
+    shared: BrokerOffsets | None,
     names: Sequence[str],
 ) -> Described[GroupDescription]:
     failures: dict[str, ZkConsumerError] = {}
     described = describe_groups(
-        open_session(), config, names, storage=storage, with_log_starts=with_log_starts, failures=failures
+        open_session(),
+        config,
+        names,
+        storage=storage,
+        with_log_starts=with_log_starts,
+        shared=shared,
+        failures=failures,
     )
     return {description.group: description for description in described}, failures
 

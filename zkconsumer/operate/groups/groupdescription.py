@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -111,6 +111,7 @@ def describe_groups(
     *,
     storage: OffsetStorage = "auto",
     with_log_starts: bool = False,
+    shared: BrokerOffsets | None = None,
     failures: dict[str, ZkConsumerError] | None = None,
 ) -> list[GroupDescription]:
     """Describe groups from ZooKeeper and the brokers. Nothing is written.
@@ -124,15 +125,17 @@ def describe_groups(
         groups: names of groups.
         storage: whose committed offset counts.
         with_log_starts: also ask where the logs start.
+        shared: asks the brokers of ``config``, for whom else; None for connections of its own.
         failures: takes why groups cannot be read, by name; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    group_reader = open_group_reader(session, config, without_brokers=True)
-    groups_znodes = read_groups(session, group_reader, groups).required(failures)
-    brokers = bootstrap_brokers(config.bootstrap_servers) or group_reader.live_brokers()
-    with closing(BrokerOffsets(config, lambda: brokers)) as asked:
+    brokers = bootstrap_brokers(config.bootstrap_servers)
+    with closing(BrokerOffsets(config, lambda: brokers)) if shared is None else nullcontext(shared) as asked:
+        group_reader = open_group_reader(session, config, without_brokers=True, client=asked.client)
+        groups_znodes = read_groups(session, group_reader, groups).required(failures)
+        brokers = brokers or group_reader.live_brokers()
         in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=asked.is_elsewhere)
         partitions = existing_partitions(groups_znodes, in_kafka)
         logs = asked.logs(partitions, with_starts=with_log_starts)

@@ -109,7 +109,8 @@ class GroupZnodes:
     @property
     def absent(self) -> frozenset[str]:
         """See :class:`ObservedGroup`."""
-        return (self.subscribed | self.topics) - self.existing.keys() if self.knows_topics else frozenset()
+        named = self.subscribed.union(partition.topic for partition in self.partitions)
+        return named - self.existing.keys() if self.knows_topics else frozenset()
 
     @property
     def topics(self) -> frozenset[str]:

@@ -105,7 +105,7 @@ class ObservedGroup(Protocol):
 
     @property
     def absent(self) -> frozenset[str]:
-        """Its topics that do not exist, without those of which nothing is known."""
+        """Topics that members subscribe to, or of which it has partitions, that are known not to exist."""
 
     @property
     def subscribed(self) -> frozenset[str]:
