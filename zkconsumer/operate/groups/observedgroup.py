@@ -210,7 +210,7 @@ def unread_groups(
     return (*why_unread(counting), *why_unread(partly_read, "a part of "))
 
 
-UNREAD_LAG: Final = ZkConsumerError("offsets or log ends of partitions are unknown")
+UNREAD_LAG: Final = ZkConsumerError("an offset or a log end of a partition")
 """Why a part of a group cannot be read: one that may exist; see :class:`LagSample`, ``is_unread``."""
 
 

@@ -11,7 +11,7 @@ CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 
 def test_a_group_whose_log_ends_are_unknown_counts_as_partly_read():
     unread = describe_every_group(znodes_of_a_group, CONFIG, ["g"]).unread
-    assert unread == ("a part of group g cannot be read: offsets or log ends of partitions are unknown",)
+    assert unread == ("a part of group g cannot be read: an offset or a log end of a partition",)
     with running_stub_broker() as stub:
         znodes = with_brokers(znodes_of_a_group(), stub.broker)
         stub.log(TopicPartition("t", 0)).end = stub.log(TopicPartition("t", 1)).end = 9

@@ -18,7 +18,7 @@ from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-UNREAD = "a part of group g cannot be read: offsets or log ends of partitions are unknown"
+UNREAD = "a part of group g cannot be read: an offset or a log end of a partition"
 GROUPS = ["g", *(f"g{number}" for number in range(20))]
 
 
