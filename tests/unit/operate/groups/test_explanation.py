@@ -134,6 +134,18 @@ def test_an_offset_outside_the_log(offset, where):
     assert finding.next_command.endswith(f"stop all members, then {command}")
 
 
+def test_partitions_of_a_topic_with_one_remedy_have_one_command():
+    partitions = [TopicPartition("t", n) for n in range(3)]
+    around = facts(
+        committed=dict(zip(partitions, (4, 10, 3), strict=True)),
+        log_starts=dict.fromkeys(partitions, 5),
+        log_ends=dict.fromkeys(partitions, 9),
+    )
+    znodes = healthy(topics={"t": 3}, owners={"t-0": "g_a-0", "t-1": "g_a-0", "t-2": "g_a-0"})
+    named = {finding.subject: finding.next_command.split(" --topic ")[1] for finding in explain_group(znodes, around)}
+    assert named == {"t-0": "t:0,2 --to-earliest", "t-1": "t:1 --to-latest", "t-2": "t:0,2 --to-earliest"}
+
+
 @pytest.mark.parametrize(
     ("in_zookeeper", "created", "why", "where"),
     [
