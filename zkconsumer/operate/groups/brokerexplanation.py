@@ -12,7 +12,12 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_gr
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import describe_replicas, explain_brokers, explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import (
+    describe_lag,
+    describe_replicas,
+    explain_brokers,
+    explain_surroundings,
+)
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import missing_topics
 
@@ -57,7 +62,7 @@ def explain_broker_group(group: ObservedBrokerGroup, facts: ClusterFacts) -> lis
     """
     reported = frozenset(missing_topics(group))
     return [
-        *_state(group),
+        *_state(group, facts),
         *_without_partitions(group),
         *_without_member(group),
         *explain_surroundings(group, facts, reported=reported),
@@ -104,12 +109,12 @@ def _command(group: ObservedBrokerGroup, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", group.group])
 
 
-def _state(group: ObservedBrokerGroup) -> Iterator[Finding]:
+def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]:
     if not group.live:
         yield Finding(
             "no-member",
             group.group,
-            f"the group is {group.described.state}: no consumer is a member",
+            f"the group is {group.described.state}: no consumer is a member; {describe_lag(facts)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
         )
     elif group.described.state not in _SETTLED:

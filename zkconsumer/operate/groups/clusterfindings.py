@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, lag, outside_log, sum_known
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
@@ -168,6 +168,12 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("short-isr", str(partition), f"leader {state.leader}, {where}", describe)
         if state is not None and replicas and state.isr and not set(state.isr) <= set(replicas):
             yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
+
+
+def describe_lag(facts: ClusterFacts) -> str:
+    """The lag of a group, as far as it is known, in words."""
+    known = sum_known(lag(offset, facts.log_ends.get(partition)) for partition, offset in facts.committed.items())
+    return f"known lag {known}" if facts.committed and known is not None else "lag unknown"
 
 
 def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:

@@ -134,6 +134,15 @@ def test_an_offset_outside_the_log(offset, where):
     assert finding.next_command.endswith(f"stop all members, then {command}")
 
 
+@pytest.mark.parametrize(
+    ("committed", "log_ends", "lag"),
+    [({P0: 4}, {P0: 9}, "known lag 5"), ({P0: 4}, {}, "lag unknown"), ({}, {P0: 9}, "lag unknown")],
+)
+def test_a_group_without_members_shows_its_lag(committed, log_ends, lag):
+    (finding,) = explain_group(group_znodes(topics={"t": 1}), facts(committed=committed, log_ends=log_ends))
+    assert (finding.kind, finding.evidence) == ("no-member", f"no consumer is registered; {lag}")
+
+
 def test_partitions_of_a_topic_with_one_remedy_have_one_command():
     partitions = [TopicPartition("t", n) for n in range(3)]
     around = facts(
