@@ -120,6 +120,8 @@ def _list(
     if not is_long and topic is None:
         return [(name, None) for name in names], source.unlisted, ()
     listings, unread, problems = list_groups(source, names, topic=topic)
+    if topic is not None and not listings:
+        problems = (*problems, f"no group subscribes to topic {topic}, owns it or has committed it; check its name")
     return [(listing.group, listing if is_long else None) for listing in listings], unread, problems
 
 

@@ -94,6 +94,12 @@ def test_a_command_asks_a_silent_broker_once_for_both_kinds_of_groups(run, znode
     assert silent.asked == (2 if words[0] == "status" else 1)  # once a sample
 
 
+def test_a_topic_that_no_group_consumes_may_be_misspelt(run):
+    ended = run("groups", "list", "--topic", "tt")
+    assert ended.stdout == ""
+    assert "no group subscribes to topic tt, owns it or has committed it; check its name" in ended.stderr
+
+
 def test_a_group_that_is_deleted_after_it_was_listed_is_no_problem(run, znodes, monkeypatch):
     znodes.refused.clear()
     children = znodes.children
