@@ -56,6 +56,7 @@ class ObservedBrokerGroup:
         problems: what cannot be read, one sentence each.
         existing: partition numbers of those of its topics that exist, as far as it was asked.
         knows_topics: False if brokers do not describe some of its topics.
+        unread: partitions whose offset the coordinator does not report, although it may have one.
     """
 
     group: str
@@ -65,6 +66,7 @@ class ObservedBrokerGroup:
     problems: tuple[str, ...] = ()
     existing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     knows_topics: bool = True
+    unread: frozenset[TopicPartition] = frozenset()
 
     @property
     def layout(self) -> Layout:
@@ -315,7 +317,8 @@ def _observe(group: str, coordinator: OffsetCoordinator) -> ObservedBrokerGroup:
     assigned = {partition for member in described.members for partition in member.assigned}
     # Brokers before 0.10.2 answer for named partitions only.
     stored = committed_answer(coordinator.fetch_known(assigned))
-    return ObservedBrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
+    broker = coordinator.coordinator.broker
+    return ObservedBrokerGroup(group, described, broker, stored.found, stored.problems, unread=stored.unknown)
 
 
 def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
@@ -330,7 +333,7 @@ def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPar
             log_end=logs.ends.get(partition),
             owner=owner,
             owner_live=owner is not None,
-            is_unread=stored is not None and partition in logs.unread,
+            is_unread=partition in (group.unread if stored is None else logs.unread),
         )
     return samples
 
