@@ -125,10 +125,14 @@ def read_cluster_facts(
         znodes: the group.
         storage: whose committed offset counts.
         metrics: addresses of members' metrics pages (``metrics.port``).
-        shared: asks the brokers of ``config``, for whom else; None for connections of its own.
+        shared: asks the brokers of ``config``, for whom else; None for connections of its own. Where none of them
+            answers, those that are registered in ZooKeeper are asked.
     """
     problems: list[str] = []
-    brokers = group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
+    registered = group_reader.live_brokers()
+    brokers = registered or bootstrap_brokers(config.bootstrap_servers)
+    if shared is not None and registered and not _answers(shared):
+        shared = None
     with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
         unreachable = _reach(asked.client, brokers)
         in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=asked.is_elsewhere)
@@ -174,6 +178,14 @@ def read_cluster_facts(
         expiries=_expiries(metrics, problems),
         problems=tuple(problems),
     )
+
+
+def _answers(asked: BrokerOffsets) -> bool:
+    try:
+        asked.client.ask_any(lambda connection: connection.host)
+    except ZkConsumerError:
+        return False
+    return True
 
 
 def _own(config: ConsumerConfig, brokers: Sequence[Broker]) -> BrokerOffsets:
