@@ -19,7 +19,7 @@ from zkconsumer.operate.groups.clusterfindings import (
     explain_surroundings,
 )
 from zkconsumer.operate.groups.finding import Finding, describe_topic
-from zkconsumer.operate.groups.observedgroup import missing_topics
+from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
 
 _SETTLED = frozenset({"Stable", "Empty"})
 
@@ -42,8 +42,7 @@ def assignment_findings(group: ObservedBrokerGroup) -> Iterator[str]:
         return
     if group.described.state not in _SETTLED:
         yield f"the group is {group.described.state}"
-    for topic in sorted(group.subscribed & group.absent):
-        yield f"topic {topic} does not exist"
+    yield from undescribed_topics(group)
     for partition in _unassigned(group):
         yield f"no member has partition {partition}"
 

@@ -10,6 +10,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
+from zkconsumer.operate.groups.observedgroup import undescribed_topics
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
     if not view.members and not view.unreadable:
         yield f"no consumer of group {znodes.group} is registered"
-    for topic in sorted(view.threads_by_topic(exclude_internal=True).keys() - znodes.existing.keys()):
-        yield f"topic {topic} does not exist"
+    yield from undescribed_topics(znodes)
     for partition, owner in misowned(znodes):
         if owner is None:
             yield f"no owner for partition {partition}"

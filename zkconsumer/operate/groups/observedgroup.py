@@ -227,3 +227,9 @@ def missing_topics(group: ObservedGroup) -> list[str]:
     """Why the log ends of topics are unknown that do not exist, in a sentence if there are such topics."""
     missing = sorted(group.absent)
     return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
+
+
+def undescribed_topics(group: ObservedGroup) -> Iterator[str]:
+    """Why it cannot be verified that members have all partitions of topics that they subscribe to, in sentences."""
+    for topic in sorted(group.subscribed - group.existing.keys()):
+        yield f"topic {topic} does not exist" if topic in group.absent else f"partitions of topic {topic} are unknown"

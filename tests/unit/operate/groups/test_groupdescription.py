@@ -41,6 +41,7 @@ MEMBERS = {"g_a": Subscription({"t": 2})}
     [
         (group_znodes(), "no consumer of group g is registered"),
         (group_znodes(members=MEMBERS), "topic t does not exist"),
+        (replace(group_znodes(members=MEMBERS), knows_topics=False), "partitions of topic t are unknown"),
         (group_znodes(members=MEMBERS, topics={"t": 1}), "no owner for partition t-0"),
         (
             group_znodes(members=MEMBERS, topics={"t": 1}, owners={"t-0": "g_b-0"}),
