@@ -27,7 +27,7 @@ Commands that connect take `--zookeeper`, `--config` with the properties file of
 | 0 | success; also if the reader of a pipe closes it |
 | 1 | the command failed; the reason is the last line of standard error |
 | 2 | usage: options or properties that cannot be used, all of them in one message |
-| 3 | a check found a problem; or groups that could not be read are missing, each with a line on standard error |
+| 3 | a check found a problem; or groups, or parts of them, could not be read: a line on standard error each |
 
 A command that reads groups shows those that it can read. If none of those that `--group` names can be read, the exit
 code is 1.

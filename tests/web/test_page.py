@@ -1,5 +1,6 @@
 """The page of ``zkconsumer serve`` in a real Chromium, over real servers."""
 
+import time
 from contextlib import ExitStack
 from urllib.parse import quote
 
@@ -279,10 +280,10 @@ def test_a_server_that_ends_is_reported(browser, serve, group, lagging):
     browser.get_log("browser")  # takes the requests that failed out of the log
 
 
-def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_zookeeper, sandbox):
+def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_zookeeper, sandbox, topic_factory):
     server = start_zookeeper()
     with connected(server.address) as client:
-        GroupNodes(client, "g").commit("t", 0, 1)
+        GroupNodes(client, "g").commit(topic_factory(), 0, 0)
     timeouts = ("-p", "zookeeper.session.timeout.ms=3000", "-p", "zookeeper.connection.timeout.ms=2000")
     named = ("--bootstrap-server", sandbox.bootstrap_servers, "--interval", "500ms", "--match", "g")
     try:
@@ -299,6 +300,14 @@ def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_
             assert reasons.location["y"] < browser.find_element("id", "groups").location["y"]
             browser.get(f"{served.url}/#g")
             eventually(lambda: browser.find_elements("css selector", "#partitions.stale"))
+            time.sleep(2)  # four intervals without a sample
+            server.resume()
+
+            def breaks():
+                chart = browser.execute_script(CHART)
+                return chart and None in chart["lags"][0][1:-1] and len(chart["at"]) == len(chart["lags"][0])
+
+            eventually(breaks)  # no line is drawn over the time without samples
             browser.get("about:blank")
     finally:
         server.resume()

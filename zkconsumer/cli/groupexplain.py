@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.bothhomes import Explained
+    from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.finding import Finding
+    from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
     from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -90,11 +92,12 @@ def explain_one(
     from zkconsumer.operate.groups.bothhomes import Looks, look_in_both
     from zkconsumer.operate.groups.brokerexplanation import two_homes, unknown_elsewhere
 
-    config, session = opened.config, opened.session
+    config, session, at_brokers = opened.config, opened.session, opened.at_brokers
+    asked = None if at_brokers is None else at_brokers.asked
     looks = Looks(
-        None if session is None else lambda: _explain_znodes(session(), storage, config, group, metrics),
-        None if config.bootstrap_servers is None else lambda: _explain_at_brokers(config, group, metrics),
-        lambda error: _explain_coordinator(config, group, error),
+        None if session is None else lambda: _explain_znodes(session(), storage, config, group, metrics, asked),
+        None if at_brokers is None else lambda: _explain_at_brokers(config, at_brokers, group, metrics),
+        lambda error: _explain_coordinator(config, asked, group, error),
         lambda evidence: unknown_elsewhere(group, evidence),
         None if report is None else lambda unknown: report([f"group {group}: {unknown}"]),
         lambda evidence: two_homes(group, evidence),
@@ -104,7 +107,12 @@ def explain_one(
 
 
 def _explain_znodes(
-    session: ZkSession, storage: OffsetStorage, config: ConsumerConfig, group: str, metrics: tuple[str, ...]
+    session: ZkSession,
+    storage: OffsetStorage,
+    config: ConsumerConfig,
+    group: str,
+    metrics: tuple[str, ...],
+    asked: BrokerOffsets | None,
 ) -> Explained[Finding]:
     from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.bothhomes import Explained
@@ -112,33 +120,35 @@ def _explain_znodes(
     from zkconsumer.operate.groups.explanation import explain_group
     from zkconsumer.operate.groups.groupznodes import read_group
 
-    group_reader = open_group_reader(session, config, without_brokers=True)
+    client = None if asked is None else asked.client
+    group_reader = open_group_reader(session, config, without_brokers=True, client=client)
     znodes = read_group(session, group_reader, group)
-    facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics)
+    facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics, shared=asked)
     return Explained(znodes.live, explain_group(znodes, facts))
 
 
-def _explain_at_brokers(config: ConsumerConfig, group: str, metrics: tuple[str, ...]) -> Explained[Finding]:
+def _explain_at_brokers(
+    config: ConsumerConfig, brokers: BrokerGroups, group: str, metrics: tuple[str, ...]
+) -> Explained[Finding]:
     from zkconsumer.operate.groups.bothhomes import Explained
     from zkconsumer.operate.groups.brokerexplanation import explain_broker_group
-    from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.clusterfacts import read_broker_facts
 
-    with BrokerGroups(config) as brokers:
-        observed = brokers.required(group)
-        facts = read_broker_facts(config, brokers.asked, observed, metrics=metrics)
+    observed = brokers.required(group)
+    facts = read_broker_facts(config, brokers.asked, observed, metrics=metrics)
     return Explained(observed.live, explain_broker_group(observed, facts))
 
 
-def _explain_coordinator(config: ConsumerConfig, group: str, error: ZkConsumerError) -> Explained[Finding]:
+def _explain_coordinator(
+    config: ConsumerConfig, asked: BrokerOffsets | None, group: str, error: ZkConsumerError
+) -> Explained[Finding]:
     """Why no broker coordinates a group. Raises BrokerUnavailable if no broker answers."""
     from zkconsumer.operate.groups.bothhomes import Explained
     from zkconsumer.operate.groups.brokerexplanation import explain_without_coordinator
-    from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.clusterfacts import read_coordinator_facts
 
-    with BrokerGroups(config) as brokers:
-        facts = read_coordinator_facts(config, brokers.asked)
+    assert asked is not None, "a coordinator was asked"
+    facts = read_coordinator_facts(config, asked)
     return Explained(frozenset(), explain_without_coordinator(group, error, facts))
 
 

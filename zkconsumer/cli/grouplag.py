@@ -116,7 +116,7 @@ def status(
     UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the
     worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. Where
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, for a group without members that has lag, and if groups are missing.
+    from WARN up, for a group without members that has lag, and if groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
@@ -185,7 +185,7 @@ def watch(
 
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
     owner, another status, a group that cannot be read, or can again; with --json it is a JSON object. The exit code is
-    3 if groups could not be read at the end.
+    3 if groups, offsets or log ends could not be read at the end.
     """
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 

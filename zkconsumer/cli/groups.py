@@ -120,6 +120,8 @@ def _list(
     if not is_long and topic is None:
         return [(name, None) for name in names], source.unlisted, ()
     listings, unread, problems = list_groups(source, names, topic=topic)
+    if topic is not None and not listings:
+        problems = (*problems, f"no group subscribes to topic {topic}, owns it or has committed it; check its name")
     return [(listing.group, listing if is_long else None) for listing in listings], unread, problems
 
 
@@ -171,10 +173,11 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
     def fail(error: ZkConsumerError) -> Explained[str]:
         raise error
 
-    config, session = opened.config, opened.session
+    config, session, at_brokers = opened.config, opened.session, opened.at_brokers
+    client = None if at_brokers is None else at_brokers.asked.client
     looks = Looks(
-        None if session is None else lambda: verify_group(session(), config, group),
-        None if config.bootstrap_servers is None else lambda: verify_broker_group(config, group),
+        None if session is None else lambda: verify_group(session(), config, group, client=client),
+        None if at_brokers is None else lambda: verify_broker_group(at_brokers, group),
         fail,
         str,
         lambda unknown: warn([f"group {group}: {unknown}"]),

@@ -16,6 +16,7 @@ from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 if TYPE_CHECKING:
     from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+    from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.observedgroup import GroupSource
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -28,11 +29,13 @@ class OpenedGroups(NamedTuple):
         config: how the cluster is reached.
         session: returns the session with ZooKeeper, or raises as :class:`LateSession`; None if the groups are those of
             brokers alone.
+        at_brokers: those of them that brokers coordinate; None if no brokers are named.
     """
 
     source: GroupSource
     config: ConsumerConfig
     session: Callable[[], ZkSession] | None
+    at_brokers: BrokerGroups | None = None
 
 
 class LateSession:
@@ -113,7 +116,7 @@ def open_groups(
 
         require_kafka(storage)
         with BrokerGroups(of_brokers, interval=interval) as groups:
-            yield OpenedGroups(groups, of_brokers, None)
+            yield OpenedGroups(groups, of_brokers, None, groups)
         return
     from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 
@@ -134,4 +137,4 @@ def open_groups(
         at_brokers = BrokerGroups(config, interval=interval)
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval, asked=at_brokers.asked)
         with closing(EveryGroup(in_znodes, at_brokers)) as every:
-            yield OpenedGroups(every, config, late)
+            yield OpenedGroups(every, config, late, at_brokers)

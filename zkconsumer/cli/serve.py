@@ -111,6 +111,7 @@ def serve(
     require_extra("web", *_PACKAGES)
     from zkconsumer.cli.groupexplain import explain_one
     from zkconsumer.cli.migratefleet import fleet_document
+    from zkconsumer.operate.groups.brokergroups import BrokerGroups
     from zkconsumer.operate.groups.lagsamples import LagSampler
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
     from zkconsumer.operate.serve.groupsnapshots import LagRecorder
@@ -140,7 +141,9 @@ def serve(
         sampling = GroupSampling(sampler, recorder, interval, file=file, pattern=pattern, on_failure=ending.ask)
 
         def explain(group: str) -> list[Finding]:
-            return explain_one(groups, connection, group, storage)
+            # Not by the clients of the thread that samples.
+            with contextlib.nullcontext() if groups.at_brokers is None else BrokerGroups(groups.config) as at_brokers:
+                return explain_one(groups._replace(at_brokers=at_brokers), connection, group, storage)
 
         on_demand = OnDemand(explain, None if fleet is None else partial(fleet_document, connection, fleet))
         _serve(sampling, listener, cluster, {address.host, *hosts}, ending, on_demand)

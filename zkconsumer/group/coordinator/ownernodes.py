@@ -75,10 +75,11 @@ class OwnerNodes:
         self._parents |= paths
 
 
-def owner_or_unknown(path: str, data: bytes | None) -> str:
-    """The text of an owner znode; empty if another program wrote something else."""
+def owner_or_unknown(path: str, data: bytes | None, *, is_reported: bool = False) -> str:
+    """The text of an owner znode; empty if another program wrote something else, which is logged once."""
     try:
         return PartitionOwnerNode.decode(path, data)
     except MalformedZnode as error:
-        _log.error("a partition is not assigned while it has an owner of another program: %s", error)
+        level = logging.DEBUG if is_reported else logging.ERROR
+        _log.log(level, "a partition is not assigned while it has an owner of another program: %s", error)
         return ""

@@ -84,7 +84,10 @@ class UnclaimedCommands:
     def _owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
         paths = {self._paths.owner(partition): partition for partition in partitions}
         nodes = self._session.read_many(sorted(paths)).nodes
-        return {
-            paths[path]: None if node is None else PartitionOwnerNode.consumer_of(owner_or_unknown(path, node.data))
+        owners = {
+            paths[path]: None
+            if node is None
+            else owner_or_unknown(path, node.data, is_reported=paths[path] in self._missing)
             for path, node in nodes.items()
         }
+        return {partition: PartitionOwnerNode.consumer_of(owner) for partition, owner in owners.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
@@ -13,22 +12,26 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, partition_of_gr
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import describe_replicas, explain_brokers, explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import (
+    describe_lag,
+    describe_replicas,
+    explain_brokers,
+    explain_surroundings,
+)
 from zkconsumer.operate.groups.finding import Finding, describe_topic
-from zkconsumer.operate.groups.observedgroup import missing_topics
+from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
 
 _SETTLED = frozenset({"Stable", "Empty"})
 
 
-def verify_broker_group(config: ConsumerConfig, group: str) -> Explained[str]:
+def verify_broker_group(brokers: BrokerGroups, group: str) -> Explained[str]:
     """Verify that a member has each partition that the group's members subscribe to. Nothing is written.
 
     Raises:
         GroupMissing: the brokers have no such group.
         ZkConsumerError: its coordinator cannot be asked.
     """
-    with BrokerGroups(config) as brokers:
-        observed = brokers.required(group)
+    observed = brokers.required(group)
     return Explained(observed.live, list(assignment_findings(observed)))
 
 
@@ -39,8 +42,7 @@ def assignment_findings(group: ObservedBrokerGroup) -> Iterator[str]:
         return
     if group.described.state not in _SETTLED:
         yield f"the group is {group.described.state}"
-    for topic in sorted(group.subscribed - group.existing.keys()):
-        yield f"topic {topic} does not exist"
+    yield from undescribed_topics(group)
     for partition in _unassigned(group):
         yield f"no member has partition {partition}"
 
@@ -59,7 +61,7 @@ def explain_broker_group(group: ObservedBrokerGroup, facts: ClusterFacts) -> lis
     """
     reported = frozenset(missing_topics(group))
     return [
-        *_state(group),
+        *_state(group, facts),
         *_without_partitions(group),
         *_without_member(group),
         *explain_surroundings(group, facts, reported=reported),
@@ -106,12 +108,12 @@ def _command(group: ObservedBrokerGroup, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", group.group])
 
 
-def _state(group: ObservedBrokerGroup) -> Iterator[Finding]:
+def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]:
     if not group.live:
         yield Finding(
             "no-member",
             group.group,
-            f"the group is {group.described.state}: no consumer is a member",
+            f"the group is {group.described.state}: no consumer is a member; {describe_lag(facts)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
         )
     elif group.described.state not in _SETTLED:
@@ -133,7 +135,7 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
         if member.assigned:
             continue
         existing = [topic for topic in member.topics if topic in group.existing]
-        if member.topics and not existing:
+        if member.topics and group.absent.issuperset(member.topics):
             yield Finding(
                 "idle-member",
                 member.member_id,

@@ -55,6 +55,8 @@ class ObservedBrokerGroup:
         offsets: what it has committed, by partition.
         problems: what cannot be read, one sentence each.
         existing: partition numbers of those of its topics that exist, as far as it was asked.
+        knows_topics: False if brokers do not describe some of its topics.
+        unread: partitions whose offset the coordinator does not report, although it may have one.
     """
 
     group: str
@@ -63,6 +65,8 @@ class ObservedBrokerGroup:
     offsets: Mapping[TopicPartition, StoredOffset]
     problems: tuple[str, ...] = ()
     existing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    knows_topics: bool = True
+    unread: frozenset[TopicPartition] = frozenset()
 
     @property
     def layout(self) -> Layout:
@@ -88,6 +92,11 @@ class ObservedBrokerGroup:
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Those that are assigned or have an offset, sorted."""
         return tuple(sorted({*self.offsets, *self.owners}))
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return self.topics - self.existing.keys() if self.knows_topics else frozenset()
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -288,7 +297,8 @@ class BrokerGroups:
             existing: dict[str, list[int]] = {}
             for topic, number in sorted({*(p for p in answer.found if p.topic in group.topics), *unknown}):
                 existing.setdefault(topic, []).append(number)
-            known = replace(group, existing={topic: tuple(numbers) for topic, numbers in existing.items()})
+            numbers_by_topic = {topic: tuple(numbers) for topic, numbers in existing.items()}
+            known = replace(group, existing=numbers_by_topic, knows_topics=not answer.problems)
             problems = answer.problems or missing_topics(known) if group.topics else ()
             completed[name] = replace(known, problems=(*group.problems, *problems))
         return completed
@@ -307,7 +317,8 @@ def _observe(group: str, coordinator: OffsetCoordinator) -> ObservedBrokerGroup:
     assigned = {partition for member in described.members for partition in member.assigned}
     # Brokers before 0.10.2 answer for named partitions only.
     stored = committed_answer(coordinator.fetch_known(assigned))
-    return ObservedBrokerGroup(group, described, coordinator.coordinator.broker, stored.found, stored.problems)
+    broker = coordinator.coordinator.broker
+    return ObservedBrokerGroup(group, described, broker, stored.found, stored.problems, unread=stored.unknown)
 
 
 def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPartition, LagSample]:
@@ -322,7 +333,7 @@ def _samples(group: ObservedBrokerGroup, at: float, logs: Logs) -> dict[TopicPar
             log_end=logs.ends.get(partition),
             owner=owner,
             owner_live=owner is not None,
-            is_unread=stored is not None and partition in logs.unread,
+            is_unread=partition in (group.unread if stored is None else logs.unread),
         )
     return samples
 
@@ -350,4 +361,5 @@ def _partition(partition: TopicPartition, sample: LagSample) -> PartitionDescrip
         lag=signed_lag(sample.committed, sample.log_end),
         log_start=sample.log_start,
         in_kafka=sample.committed,
+        is_unread=sample.is_unread,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -113,8 +113,8 @@ def read_cluster_facts(
     znodes: GroupZnodes,
     *,
     storage: OffsetStorage = "auto",
-    bootstrap: Sequence[Broker] = (),
     metrics: Sequence[str] = (),
+    shared: BrokerOffsets | None = None,
 ) -> ClusterFacts:
     """Look around a group. Nothing is written, and what does not answer is part of the result.
 
@@ -124,17 +124,18 @@ def read_cluster_facts(
         group_reader: with which the group was read.
         znodes: the group.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask instead of those that are registered in ZooKeeper.
         metrics: addresses of members' metrics pages (``metrics.port``).
+        shared: asks the brokers of ``config``, for whom else; None for connections of its own. Where none of them
+            answers, those that are registered in ZooKeeper are asked.
     """
     problems: list[str] = []
-    brokers = tuple(bootstrap) or group_reader.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
-    reachable: list[Broker] = []
-    with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
+    registered = group_reader.live_brokers()
+    brokers = registered or bootstrap_brokers(config.bootstrap_servers)
+    if shared is not None and registered and not _answers(shared):
+        shared = None
+    with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
         unreachable = _reach(asked.client, brokers)
-        reachable += (broker for broker in brokers if broker not in unreachable)
-        is_elsewhere = bool(bootstrap) or config.bootstrap_servers is not None
-        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=is_elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=asked.is_elsewhere)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
@@ -142,7 +143,7 @@ def read_cluster_facts(
         replicas, topic_created = _topics(session, partitions, problems)
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
-        quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
+        quotas = _ask_for_quotas(config, asked.client, problems) if len(unreachable) < len(brokers) else None
     of_kafka = in_kafka[znodes.group]
     problems += of_kafka.problems
     # While the coordinator is silent, an offset in ZooKeeper may be an old one, which is no reason for a reset.
@@ -177,6 +178,18 @@ def read_cluster_facts(
         expiries=_expiries(metrics, problems),
         problems=tuple(problems),
     )
+
+
+def _answers(asked: BrokerOffsets) -> bool:
+    try:
+        asked.client.ask_any(lambda connection: connection.host)
+    except ZkConsumerError:
+        return False
+    return True
+
+
+def _own(config: ConsumerConfig, brokers: Sequence[Broker]) -> BrokerOffsets:
+    return BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS)
 
 
 def read_broker_facts(

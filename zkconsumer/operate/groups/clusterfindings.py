@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from statistics import median
 from typing import Final, Literal
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, lag, outside_log, sum_known
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
@@ -47,56 +47,67 @@ def explain_surroundings(
 
 
 def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    """A finding for each partition; those of one topic with one remedy have one command for all of them."""
+    found = list(_misplaced(facts))
+    alike: dict[tuple[str, str], list[TopicPartition]] = {}
+    for _, partition, _, remedy in found:
+        alike.setdefault((partition.topic, remedy), []).append(partition)
+    for kind, partition, evidence, remedy in found:
+        partitions = alike[partition.topic, remedy]
+        to_earliest, to_latest = (_reset(group, partitions, where) for where in ("earliest", "latest"))
+        next_command = remedy.format(to_earliest=to_earliest, to_latest=to_latest)
+        yield Finding(kind, str(partition), evidence, next_command)
+
+
+def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, str]]:
+    """Offsets that are not where a member can continue: the kind of finding, the partition, evidence and remedy."""
     for partition, former in sorted(facts.outdated.items()):
-        yield Finding(
+        yield (
             "earlier-topic",
-            str(partition),
+            partition,
             f"the offset {former} was stored for an earlier topic of that name and does not count; zkconsumer members "
             "begin at the log start",
-            f"nothing, unless members are of the JVM, which use that offset: {_reset(group, partition, 'earliest')}",
+            "nothing, unless members are of the JVM, which use that offset: {to_earliest}",
         )
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
         outside = outside_log(offset, start, end)
         if outside == BEFORE_LOG:
-            yield Finding(
-                "offset-outside-log",
-                str(partition),
+            evidence = (
                 f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
-                "before they were consumed",
-                _reset(group, partition, "earliest"),
+                "before they were consumed"
             )
+            yield "offset-outside-log", partition, evidence, "{to_earliest}"
         elif outside == AFTER_LOG:
             state = facts.states.get(partition)
             epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
-            why, next_command = _shorter_log(group, facts, partition)
+            why, remedy = _shorter_log(facts, partition)
             evidence = f"committed offset {offset} lies {outside} {end}: {why}{epoch}"
-            yield Finding("offset-outside-log", str(partition), evidence, next_command)
+            yield "offset-outside-log", partition, evidence, remedy
 
 
-def _shorter_log(group: ObservedGroup, facts: ClusterFacts, partition: TopicPartition) -> tuple[str, str]:
+def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, str]:
     """Why a log ends before an offset, and what to do: no record of a topic that was created again has been consumed.
 
     A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it.
     """
     node, created = facts.offset_nodes.get(partition), facts.topic_created.get(partition.topic)
-    to_latest, to_earliest = (_reset(group, partition, where) for where in ("latest", "earliest"))
     if node is None or created is None:
         why = "the log was truncated by an unclean leader election, or the topic was created again"
-        return why, f"if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
+        return why, "if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
     if TopicOrigin(TopicIdentity(None, created)).judge(node.mzxid) is WrittenFor.BEFORE:
-        return "the topic was created again after that commit", to_earliest
-    return "the log was truncated by an unclean leader election, or the offset was set by hand", to_latest
+        return "the topic was created again after that commit", "{to_earliest}"
+    return "the log was truncated by an unclean leader election, or the offset was set by hand", "{to_latest}"
 
 
-def _reset(group: ObservedGroup, partition: TopicPartition, where: str) -> str:
-    words = ["zkconsumer", "offsets", "reset"]
-    words += ["--group", group.group, "--topic", f"{partition.topic}:{partition.partition}", f"--to-{where}"]
+def _reset(group: ObservedGroup, partitions: Sequence[TopicPartition], where: str) -> str:
+    chosen = f"{partitions[0].topic}:{','.join(str(partition.partition) for partition in partitions)}"
+    words = ["zkconsumer", "offsets", "reset", "--group", group.group, "--topic", chosen, f"--to-{where}"]
     return f"stop all members, then {shlex.join(words)}"
 
 
 def _topics(group: ObservedGroup) -> Iterator[Finding]:
-    for topic in sorted(group.subscribed - group.existing.keys()):
+    for topic in sorted(group.subscribed & group.absent):
         yield Finding(
             "unknown-topic",
             topic,
@@ -146,8 +157,9 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     existing = (p for p in group.partitions if p.partition in group.existing.get(p.topic, ()))
     only_in_kafka = (p for p in facts.committed.keys() - set(group.partitions) if p in facts.replicas)
     for partition in sorted({*existing, *only_in_kafka}):
-        state = facts.states.get(partition)
-        replicas = facts.replicas.get(partition, ())
+        state, replicas = facts.states.get(partition), facts.replicas.get(partition, ())
+        if state is None and not replicas:
+            continue  # nothing is known of it, which is a problem of the facts
         where = describe_replicas(facts, partition)
         describe = describe_topic(partition.topic, facts.bootstrap_servers)
         if state is None or state.leader < 0:
@@ -156,6 +168,12 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("short-isr", str(partition), f"leader {state.leader}, {where}", describe)
         if state is not None and replicas and state.isr and not set(state.isr) <= set(replicas):
             yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
+
+
+def describe_lag(facts: ClusterFacts) -> str:
+    """The lag of a group, as far as it is known, in words."""
+    known = sum_known(lag(offset, facts.log_ends.get(partition)) for partition, offset in facts.committed.items())
+    return f"known lag {known}" if facts.committed and known is not None else "lag unknown"
 
 
 def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -13,8 +14,9 @@ from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, BrokerGroups, describe_group
 from zkconsumer.operate.groups.everygroup import EveryGroup, failures_in_both
 from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_groups
-from zkconsumer.operate.groups.observedgroup import unread_groups
+from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, unread_groups
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.zookeeper.session import ZkSession
 
 D = TypeVar("D", GroupDescription, BrokerGroupDescription)
@@ -32,6 +34,12 @@ class EveryDescription:
 
     in_znodes: GroupDescription | None
     at_brokers: BrokerGroupDescription | None
+
+    @property
+    def is_unread(self) -> bool:
+        """True if an offset or a log end of it is unknown, and may exist."""
+        parts = (part.partitions for part in (self.in_znodes, self.at_brokers) if part is not None)
+        return any(row.is_unread for rows in parts for row in rows)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -98,14 +106,14 @@ def describe_every_group(
     if open_session is None:
         with BrokerGroups(config) as brokers:
             at_brokers, failures = _at_brokers(brokers, names or brokers.names(), (), with_log_starts)
-            return _found(names, {}, at_brokers, unread_groups(at_brokers, failures, names) + brokers.unlisted)
-    in_zookeeper = ZooKeeperGroups(open_session, config)
+            return _found(names, {}, at_brokers, failures, unlisted=brokers.unlisted)
     ask_zookeeper = partial(_in_znodes, open_session, config, storage, with_log_starts)
     if config.bootstrap_servers is None:
-        in_znodes, failures = ask_zookeeper(names or in_zookeeper.names())
-        return _found(names, in_znodes, {}, unread_groups(in_znodes, failures, names))
+        in_znodes, failures = ask_zookeeper(None, names or ZooKeeperGroups(open_session, config).names())
+        return _found(names, in_znodes, {}, failures)
     with BrokerGroups(config) as brokers:
-        every = EveryGroup(in_zookeeper, brokers)
+        every = EveryGroup(ZooKeeperGroups(open_session, config, asked=brokers.asked), brokers)
+        ask_zookeeper = partial(ask_zookeeper, brokers.asked)
         wanted = names or every.names()
         in_znodes, no_znodes = every.in_znodes.ask(wanted, ask_zookeeper, lambda silence: ({}, silence))
         at_brokers, not_at_brokers = every.at_brokers.ask(
@@ -116,8 +124,8 @@ def describe_every_group(
     found = {*in_znodes, *at_brokers}
     live = {name for name, description in at_brokers.items() if description.observed.live}
     failures, partly_read = failures_in_both(wanted, found, live, no_znodes, not_at_brokers)
-    unread = unread_groups(found, failures, names, partly_read) + every.unlisted
-    return _found(names, in_znodes, at_brokers, unread, every.in_znodes.problems + every.at_brokers.problems)
+    silent = every.in_znodes.problems + every.at_brokers.problems
+    return _found(names, in_znodes, at_brokers, failures, partly_read, every.unlisted, silent)
 
 
 def _in_znodes(
@@ -125,11 +133,18 @@ def _in_znodes(
     config: ConsumerConfig,
     storage: OffsetStorage,
     with_log_starts: bool,
+    shared: BrokerOffsets | None,
     names: Sequence[str],
 ) -> Described[GroupDescription]:
     failures: dict[str, ZkConsumerError] = {}
     described = describe_groups(
-        open_session(), config, names, storage=storage, with_log_starts=with_log_starts, failures=failures
+        open_session(),
+        config,
+        names,
+        storage=storage,
+        with_log_starts=with_log_starts,
+        shared=shared,
+        failures=failures,
     )
     return {description.group: description for description in described}, failures
 
@@ -148,7 +163,9 @@ def _found(
     names: Sequence[str],
     in_znodes: Mapping[str, GroupDescription],
     at_brokers: Mapping[str, BrokerGroupDescription],
-    unread: tuple[str, ...],
+    failures: Mapping[str, ZkConsumerError],
+    partly_read: Mapping[str, ZkConsumerError] = MappingProxyType({}),
+    unlisted: tuple[str, ...] = (),
     problems: tuple[str, ...] = (),
 ) -> DescribedGroups:
     found = in_znodes.keys() | at_brokers.keys()
@@ -157,4 +174,5 @@ def _found(
         for name in names or sorted(found)
         if name in found
     }
-    return DescribedGroups(groups, unread, problems)
+    partly_read = {**{name: UNREAD_LAG for name, group in groups.items() if group.is_unread}, **partly_read}
+    return DescribedGroups(groups, unread_groups(groups, failures, names, partly_read) + unlisted, problems)

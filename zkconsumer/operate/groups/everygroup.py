@@ -82,6 +82,11 @@ class GroupInBoth:
         return {**self.at_brokers.existing, **self.in_znodes.existing}
 
     @property
+    def absent(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return (self.in_znodes.absent | self.at_brokers.absent) - self.existing.keys()
+
+    @property
     def subscribed(self) -> frozenset[str]:
         """Topics of members of both."""
         return self.in_znodes.subscribed | self.at_brokers.subscribed

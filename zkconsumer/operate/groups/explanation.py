@@ -11,7 +11,7 @@ from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignm
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import describe_lag, explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import misowned
@@ -32,7 +32,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
     """
     return [
         *_migrated(znodes),
-        *_registrations(znodes),
+        *_registrations(znodes, facts),
         *explain_coordinator(znodes),
         *_strategies(znodes),
         *_dead_owners(znodes),
@@ -50,14 +50,14 @@ def _command(znodes: GroupZnodes, *words: str) -> str:
 def _migrated(znodes: GroupZnodes) -> Iterator[Finding]:
     if znodes.mark is None:
         return
-    members = f"; yet {name_some(sorted(znodes.live))} are registered, and read what they read" if znodes.live else ""
+    members = f"; members in ZooKeeper read the same records: {name_some(sorted(znodes.live))}" if znodes.live else ""
     meaning = describe_mark(znodes.group, znodes.mark)
     command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
     how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
     yield Finding("migrated", znodes.group, f"{meaning}{members}", f"{how}; if the mark is wrong, then {command}")
 
 
-def _registrations(znodes: GroupZnodes) -> Iterator[Finding]:
+def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
     for consumer_id, reason in sorted(znodes.view.unreadable.items()):
         yield Finding(
             "unreadable-registration",
@@ -69,8 +69,9 @@ def _registrations(znodes: GroupZnodes) -> Iterator[Finding]:
         yield Finding(
             "no-member",
             znodes.group,
-            "no consumer is registered",
-            "start a member; if one runs, check its group.id and the chroot of its zookeeper.connect",
+            f"no consumer is registered; {describe_lag(facts)}",
+            "start a member; if one runs, check its group.id, the chroot of its zookeeper.connect, and its log: a "
+            "process that hangs loses its session",
         )
 
 
@@ -123,6 +124,8 @@ def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bo
 
 
 def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
+    if not znodes.knows_topics:
+        return
     owning = {PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values()}
     threads = znodes.view.threads_by_topic(exclude_internal=True)
     shares = _possible_shares(znodes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import (
@@ -51,6 +51,7 @@ class PartitionDescription:
         in_zookeeper: the offset stored there.
         in_kafka: the offset stored there; None also where the coordinator was not asked.
         is_readable: False if the offset that counts may be one that cannot be read.
+        is_unread: True if the offset or the log end is unknown, and may exist.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class PartitionDescription:
     in_zookeeper: int | None = None
     in_kafka: int | None = None
     is_readable: bool = True
+    is_unread: bool = False
 
     @property
     def is_outside_log(self) -> bool:
@@ -108,8 +110,8 @@ def describe_groups(
     groups: Sequence[str],
     *,
     storage: OffsetStorage = "auto",
-    bootstrap: Sequence[Broker] = (),
     with_log_starts: bool = False,
+    shared: BrokerOffsets | None = None,
     failures: dict[str, ZkConsumerError] | None = None,
 ) -> list[GroupDescription]:
     """Describe groups from ZooKeeper and the brokers. Nothing is written.
@@ -122,27 +124,22 @@ def describe_groups(
         config: how brokers are reached.
         groups: names of groups.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         with_log_starts: also ask where the logs start.
+        shared: asks the brokers of ``config``, for whom else; None for connections of its own.
         failures: takes why groups cannot be read, by name; None makes that an error.
 
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
-    group_reader = open_group_reader(session, config, without_brokers=True)
-    groups_znodes = read_groups(session, group_reader, groups).required(failures)
-    brokers = bootstrap or group_reader.live_brokers()
-    with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=bool(bootstrap))
-        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=bool(bootstrap))
+    brokers = bootstrap_brokers(config.bootstrap_servers)
+    with closing(BrokerOffsets(config, lambda: brokers)) if shared is None else nullcontext(shared) as asked:
+        group_reader = open_group_reader(session, config, without_brokers=True, client=asked.client)
+        groups_znodes = read_groups(session, group_reader, groups).required(failures)
+        brokers = brokers or group_reader.live_brokers()
+        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=asked.is_elsewhere)
+        partitions = existing_partitions(groups_znodes, in_kafka)
         logs = asked.logs(partitions, with_starts=with_log_starts)
-    # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
-    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not group_reader.topics()
-    return [
-        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else missing_topics(znodes))
-        for znodes in groups_znodes
-    ]
+    return [_description(znodes, in_kafka[znodes.group], storage, logs) for znodes in groups_znodes]
 
 
 OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
@@ -152,18 +149,15 @@ OffsetsInKafka = BrokersAnswer[dict[TopicPartition, StoredOffset]]
 def existing_partitions(
     groups: Sequence[GroupZnodes],
     in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
-    *,
-    is_elsewhere: bool = False,
 ) -> set[TopicPartition]:
-    """The partitions of groups that brokers can be asked about.
+    """The partitions of groups that brokers can be asked about: brokers before 0.11 may create what does not exist.
 
     Args:
         groups: what was read of the groups from ZooKeeper.
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
-        is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
     """
     known = {p for znodes in groups for p in znodes.partitions}
-    existing = {p for znodes in groups for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    existing = {p for znodes in groups for p in znodes.partitions if znodes.exists(p) or not znodes.knows_topics}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
@@ -247,17 +241,15 @@ def _description(
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
     logs: BrokersAnswer[Logs],
-    missing: Iterable[str],
 ) -> GroupDescription:
-    starts, ends, _ = logs.found
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
         znodes.describe_members(),
-        tuple(_partition(znodes, p, in_kafka, storage, ends.get(p), starts.get(p)) for p in partitions),
+        tuple(_partition(znodes, p, in_kafka, storage, logs.found) for p in partitions),
         (
             *znodes.problems,
-            *missing,
+            *missing_topics(znodes),
             *in_kafka.problems,
             *outdated_problems(znodes, in_kafka, storage),
             *(logs.problems if partitions else ()),
@@ -271,10 +263,11 @@ def _partition(
     partition: TopicPartition,
     in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
-    log_end: int | None,
-    log_start: int | None,
+    logs: Logs,
 ) -> PartitionDescription:
     committed = counting_stored(znodes, in_kafka, partition, storage)
+    log_end = logs.ends.get(partition)
+    may_have_offset = in_kafka.error is not None or not committed.is_known
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
@@ -283,8 +276,9 @@ def _partition(
         committed=committed.offset,
         log_end=log_end,
         lag=signed_lag(committed.offset, log_end),
-        log_start=log_start,
+        log_start=logs.starts.get(partition),
         in_zookeeper=znodes.in_zookeeper(partition),
         in_kafka=_counting_in_kafka(znodes, in_kafka, partition),
         is_readable=committed.is_known,
+        is_unread=partition in logs.unread if committed.offset is not None else may_have_offset,
     )

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
+from zkconsumer.operate.groups.observedgroup import undescribed_topics
 from zkconsumer.zookeeper.session import ZkSession
 
+if TYPE_CHECKING:
+    from zkconsumer.wire.brokerclient import BrokerClient
 
-def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> Explained[str]:
+
+def verify_group(
+    session: ZkSession, config: ConsumerConfig, group: str, *, client: BrokerClient | None = None
+) -> Explained[str]:
     """Verify that the last rebalance of a group succeeded. Nothing is written.
 
     Two cases differ from the JVM's tool. A group without members has failed, where the JVM reports success. Internal
@@ -22,11 +29,12 @@ def verify_group(session: ZkSession, config: ConsumerConfig, group: str) -> Expl
         session: an open session.
         config: whose ``security.protocol`` selects the brokers' endpoints.
         group: its name.
+        client: asks the brokers of ``bootstrap.servers``, for whom else; None for connections of its own.
 
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    znodes = read_group(session, open_group_reader(session, config), group)
+    znodes = read_group(session, open_group_reader(session, config, client=client), group)
     return Explained(znodes.live, list(rebalance_findings(znodes)))
 
 
@@ -37,8 +45,7 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
     if not view.members and not view.unreadable:
         yield f"no consumer of group {znodes.group} is registered"
-    for topic in sorted(view.threads_by_topic(exclude_internal=True).keys() - znodes.existing.keys()):
-        yield f"topic {topic} does not exist"
+    yield from undescribed_topics(znodes)
     for partition, owner in misowned(znodes):
         if owner is None:
             yield f"no owner for partition {partition}"

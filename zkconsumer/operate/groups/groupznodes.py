@@ -65,6 +65,8 @@ class GroupZnodes:
         origins: of those of its topics that exist, since when offsets can be of them.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
         mark: of a group that was migrated, or is being; None of others.
+        knows_topics: False if nothing is known of topics, which is not that they do not exist: see
+            :func:`read_groups`.
     """
 
     group: str
@@ -83,6 +85,7 @@ class GroupZnodes:
     origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     coordinator: GroupCoordinator | None = None
     mark: MigrationMark | None = None
+    knows_topics: bool = True
 
     @property
     def layout(self) -> ZnodeLayout:
@@ -102,6 +105,12 @@ class GroupZnodes:
     def subscribed(self) -> frozenset[str]:
         """See :class:`ObservedGroup`."""
         return frozenset(self.view.threads_by_topic(exclude_internal=True))
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        named = self.subscribed.union(partition.topic for partition in self.partitions)
+        return named - self.existing.keys() if self.knows_topics else frozenset()
 
     @property
     def topics(self) -> frozenset[str]:
@@ -196,6 +205,8 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     The members are read again after the owners: an owner claims its partitions after it has registered, so an owner
     that is not registered then has left or expired.
 
+    ZooKeeper has no brokers and no topics of Kafka 4, so without any broker and topic nothing is known of topics.
+
     Args:
         session: an open session.
         group_reader: of the same session.
@@ -209,7 +220,10 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     failures.update(views.failures)
     coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
     partly = _read_topics(session, paths, views.views, failures)
-    existing = group_reader.describe_topics(sorted({topic for topics in partly.values() for topic in topics.topics}))
+    wanted = sorted({topic for topics in partly.values() for topic in topics.topics})
+    existing = group_reader.describe_topics(wanted)
+    has_brokers = any(view.brokers for view in views.views.values())
+    knows_topics = len(existing) == len(wanted) or has_brokers or bool(group_reader.topics())
     parents = session.children_of(parent for topics in partly.values() for parent in topics.parents())
     partitions_by_group = {group: _partitions(topics, existing, parents) for group, topics in partly.items()}
     owner_paths = [
@@ -234,6 +248,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
                 znodes = replace(znodes, mark=MigratedNode.decode(marks[group], mark.data))
             identities = {topic: existing[topic].identity for topic in znodes.existing}
             znodes = _with_origins(znodes, nodes, records[group], identities)
+            znodes = replace(znodes, knows_topics=knows_topics)
             complete[group] = _with_coordinator(znodes, coordinators.get(group))
     return GroupReads(complete, failures)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
-from zkconsumer.operate.groups.observedgroup import GroupSource, ObservedGroup, unread_groups, why_unread
+from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, GroupSource, ObservedGroup, unread_groups, why_unread
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -165,12 +165,14 @@ class LagSampler:
         self._read = {**{name: group for name, group in look.groups.items() if name not in self.unread}, **kept}
         self.observed = {**look.groups, **self._read}
         failed = why_unread({name: error for name, error in look.failures.items() if name not in failures})
-        self.problems = tuple(dict.fromkeys((*failed, *self.missing(), *look.problems)))
+        unread = unread_groups(self.observed, self._failures, (), self._partly_read)
+        self.problems = tuple(dict.fromkeys((*failed, *unread, *self._source.unlisted, *look.problems)))
 
     def missing(self, named: Collection[str] = ()) -> tuple[str, ...]:
-        """Those of the problems that are groups, parts or homes of groups; raises as :func:`unread_groups`."""
-        unread = unread_groups(self.observed, self._failures, named, self._partly_read)
-        return (*unread, *self._source.unlisted)
+        """Which groups, parts or homes of groups the last sample could not read; raises as :func:`unread_groups`."""
+        unjudged = [n for n in self.observed if any(series[-1].is_unread for series in self.samples(n).values())]
+        partly_read = {**dict.fromkeys(unjudged, UNREAD_LAG), **self._partly_read}
+        return (*unread_groups(self.observed, self._failures, named, partly_read), *self._source.unlisted)
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""

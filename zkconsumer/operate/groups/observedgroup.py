@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
-from zkconsumer.errors import GroupMissing, name_some
+from zkconsumer.errors import GroupMissing, ZkConsumerError, name_some
 
 if TYPE_CHECKING:
-    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.model import TopicPartition
     from zkconsumer.operate.groups.rules.lagstatus import LagSample
     from zkconsumer.operate.offsets.recordtimes import RecordTimes
@@ -103,6 +102,10 @@ class ObservedGroup(Protocol):
     @property
     def existing(self) -> Mapping[str, tuple[int, ...]]:
         """Partition numbers of those of its topics that exist, as far as it was asked."""
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Topics that members subscribe to, or of which it has partitions, that are known not to exist."""
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -207,6 +210,10 @@ def unread_groups(
     return (*why_unread(counting), *why_unread(partly_read, "a part of "))
 
 
+UNREAD_LAG: Final = ZkConsumerError("an offset or a log end of a partition")
+"""Why a part of a group cannot be read: one that may exist; see :class:`LagSample`, ``is_unread``."""
+
+
 def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Iterator[str]:
     """A sentence for each reason: a server that does not answer may have thousands of groups."""
     by_reason: dict[str, list[str]] = {}
@@ -218,5 +225,11 @@ def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Itera
 
 def missing_topics(group: ObservedGroup) -> list[str]:
     """Why the log ends of topics are unknown that do not exist, in a sentence if there are such topics."""
-    missing = sorted({*group.subscribed, *(p.topic for p in group.partitions)} - group.existing.keys())
+    missing = sorted(group.absent)
     return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
+
+
+def undescribed_topics(group: ObservedGroup) -> Iterator[str]:
+    """Why it cannot be verified that members have all partitions of topics that they subscribe to, in sentences."""
+    for topic in sorted(group.subscribed - group.existing.keys()):
+        yield f"topic {topic} does not exist" if topic in group.absent else f"partitions of topic {topic} are unknown"

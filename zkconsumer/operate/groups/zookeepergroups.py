@@ -42,7 +42,6 @@ class ZooKeeperGroups:
         open_session: returns an open session; its errors are those of :meth:`names` and :meth:`look`.
         config: how brokers are reached.
         storage: whose committed offset counts.
-        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
         asked: asks the brokers of ``config``, for whom else; None for connections of its own.
 
@@ -57,14 +56,13 @@ class ZooKeeperGroups:
         config: ConsumerConfig,
         *,
         storage: OffsetStorage = "auto",
-        bootstrap: Sequence[Broker] = (),
         interval: float = math.inf,
         asked: BrokerOffsets | None = None,
     ) -> None:
         self._open_session = open_session
         self._config = config
         self._storage: OffsetStorage = storage
-        self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
+        self._bootstrap = bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
         self._asked = asked or BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
@@ -90,11 +88,10 @@ class ZooKeeperGroups:
         reads = read_groups(session, group_reader, groups)
         groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
-        elsewhere = bool(self._bootstrap)
         in_kafka = read_offsets_in_kafka(
-            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=elsewhere
+            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=self._asked.is_elsewhere
         )
-        partitions = existing_partitions(groups_znodes, in_kafka, is_elsewhere=elsewhere)
+        partitions = existing_partitions(groups_znodes, in_kafka)
         logs = self._asked.logs(partitions)
         problems: list[str] = []
         samples = {}
@@ -102,7 +99,7 @@ class ZooKeeperGroups:
             of_group = in_kafka[znodes.group]
             problems += (*znodes.problems, *of_group.problems, *outdated_problems(znodes, of_group, self._storage))
             samples[znodes.group] = self._samples(znodes, at, in_kafka[znodes.group], logs.found)
-        self._in_kafka = {group: self._in_kafka[group] for group in reads.groups}
+        self._in_kafka = {group: self._in_kafka[group] for group in self._in_kafka.keys() & reads.groups}
         return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
@@ -112,9 +109,13 @@ class ZooKeeperGroups:
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
     ) -> dict[TopicPartition, LagSample]:
-        if in_kafka.error is not None:
-            in_kafka = in_kafka._replace(unknown=self._in_kafka.get(znodes.group, frozenset()))
-        self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
+        may_have_any = False
+        if in_kafka.error is None:
+            self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
+        elif znodes.group in self._in_kafka:
+            in_kafka = in_kafka._replace(unknown=self._in_kafka[znodes.group])
+        else:
+            may_have_any = True
         samples = {}
         for partition in all_partitions(znodes, in_kafka):
             stored = znodes.offsets.get(partition)
@@ -128,6 +129,8 @@ class ZooKeeperGroups:
                 log_end=logs.ends.get(partition),
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
-                is_unread=partition in (in_kafka.unknown if counts.offset is None else logs.unread),
+                is_unread=partition in logs.unread
+                if counts.offset is not None
+                else may_have_any or not counts.is_known,
             )
         return samples

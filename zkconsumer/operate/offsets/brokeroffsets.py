@@ -97,6 +97,7 @@ class BrokerOffsets:
 
     Attributes:
         client: for other questions to the same brokers.
+        is_elsewhere: the brokers are named, and may have topics that are not in a ZooKeeper that is named, too.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class BrokerOffsets:
         self._coordinators: dict[str, OffsetCoordinator] = {}
         self._knows_offsets_topic = False
         self.client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
+        self.is_elsewhere: Final = config.bootstrap_servers is not None
         self.begin_round()
 
     def begin_round(self) -> None:

@@ -45,8 +45,11 @@ def status_document(
         group: its newest sample, and the window of samples before.
         every_partition: also those that are OK.
     """
+    client_ids = {member.id: member.client_id or "" for member in group.members}
     partitions = [
-        _partition(snapshot, group, partition) for partition, lag in group.lag.partitions.items() if lag.lag is not None
+        _partition(snapshot, group, partition, client_ids.get(lag.newest.owner or "", ""))
+        for partition, lag in group.lag.partitions.items()
+        if lag.lag is not None
     ]
     status = {
         "cluster": cluster,
@@ -81,14 +84,16 @@ def error_document(message: str) -> dict[str, Any]:
     return {"error": True, "message": message}
 
 
-def _partition(snapshot: GroupsSnapshot, group: GroupSnapshot, partition: TopicPartition) -> dict[str, Any]:
+def _partition(
+    snapshot: GroupsSnapshot, group: GroupSnapshot, partition: TopicPartition, client_id: str
+) -> dict[str, Any]:
     lag = group.lag.partitions[partition]
     known = [sample for sample in group.samples[partition][-group.window :] if sample.lag is not None]
     return {
         "topic": partition.topic,
         "partition": partition.partition,
         "owner": lag.newest.owner or "",
-        "client_id": "",
+        "client_id": client_id,
         "status": _STATUS[lag.status],
         "start": _offset(snapshot, known[0]),
         "end": _offset(snapshot, known[-1]),

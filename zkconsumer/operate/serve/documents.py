@@ -36,12 +36,13 @@ def groups_document(
         "problems": list(snapshot.problems),
         "total": part.total,
         "counts": part.counts,
-        "groups": [_with_times(line, snapshot.groups[line["group"]], snapshot) for line in part.lines],
+        "groups": [_with_times(line, snapshot.groups[line["group"]], snapshot, now) for line in part.lines],
     }
 
 
-def _with_times(line: Mapping[str, Any], group: GroupSnapshot, snapshot: GroupsSnapshot) -> dict[str, Any]:
-    return {**line, "sampled_ms": _sampled_ms(group, snapshot), "trend": lag_trend(group)}
+def _with_times(line: Mapping[str, Any], group: GroupSnapshot, snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
+    is_stale = line["stale"] or snapshot.is_stale(now)
+    return {**line, "stale": is_stale, "sampled_ms": _sampled_ms(group, snapshot), "trend": lag_trend(group)}
 
 
 def _sampled_ms(group: GroupSnapshot, snapshot: GroupsSnapshot) -> int:

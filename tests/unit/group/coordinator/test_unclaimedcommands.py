@@ -36,6 +36,13 @@ def test_a_partition_that_its_member_does_not_own_is_unclaimed(leader, owner):
     assert leader.unclaimed() == {P0: "g_c"}
 
 
+def test_an_owner_that_cannot_be_decoded_is_logged_once(leader, caplog):
+    leader.znodes.write(OWNER, b"\xff")
+    for _ in range(3):
+        assert leader.unclaimed() == {P0: "g_c"}
+    assert [record.levelname for record in caplog.records if OWNER in record.message] == ["ERROR"]
+
+
 def test_a_partition_that_its_member_owns_is_looked_at_once(leader):
     leader.znodes.write(OWNER, b"g_c-0")
     assert leader.unclaimed() == {}

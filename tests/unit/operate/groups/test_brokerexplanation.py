@@ -1,5 +1,6 @@
 """What keeps a group of brokers from consuming."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -64,6 +65,12 @@ def test_nothing_is_found_where_nothing_is_wrong():
 def test_members_and_partitions(group, found, verified):
     assert kinds(group) == found
     assert list(assignment_findings(group)) == verified
+
+
+def test_topics_that_brokers_do_not_describe_are_not_absent_and_not_verified():
+    group = replace(of_members(member("a", T0, T1, topics=("t", "secret"))), knows_topics=False)
+    assert kinds(group) == []
+    assert list(assignment_findings(group)) == ["partitions of topic secret are unknown"]
 
 
 def test_offsets_leaders_and_brokers():

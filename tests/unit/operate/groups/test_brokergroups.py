@@ -6,8 +6,11 @@ import pytest
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
-from zkconsumer.model import Broker
-from zkconsumer.operate.groups.brokergroups import BrokerGroups
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup, describe_group
+from zkconsumer.operate.offsets.brokeroffsets import Logs
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
 BROKERS = {number: Broker(number, "127.0.0.1", 1) for number in (1, 2)}
 
@@ -68,3 +71,15 @@ def test_brokers_that_coordinate_no_groups_are_told_from_those_that_do_not_answe
         client.listed = {1: old, 2: loading}
         with pytest.raises(ProtocolError, match="loading"):
             groups.names()
+
+
+def test_an_offset_or_a_log_end_that_may_exist_is_unread():
+    """A partition without an offset is not: its member has committed nothing yet."""
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    member = DescribedMember("m", "c", None, frozenset(partitions))
+    described = DescribedGroup("classic", "Stable", "range", (member,))
+    stored = {partition: StoredOffset(5, "") for partition in partitions[:2]}
+    group = ObservedBrokerGroup("g", described, BROKERS[1], stored, unread=frozenset({partitions[2]}))
+    logs = Logs({}, {partitions[0]: 9}, frozenset({partitions[1]}))
+    rows = describe_group(group, logs, ()).partitions
+    assert [row.partition for row in rows if row.is_unread] == [1, 2]

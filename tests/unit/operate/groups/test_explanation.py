@@ -135,6 +135,27 @@ def test_an_offset_outside_the_log(offset, where):
 
 
 @pytest.mark.parametrize(
+    ("committed", "log_ends", "lag"),
+    [({P0: 4}, {P0: 9}, "known lag 5"), ({P0: 4}, {}, "lag unknown"), ({}, {P0: 9}, "lag unknown")],
+)
+def test_a_group_without_members_shows_its_lag(committed, log_ends, lag):
+    (finding,) = explain_group(group_znodes(topics={"t": 1}), facts(committed=committed, log_ends=log_ends))
+    assert (finding.kind, finding.evidence) == ("no-member", f"no consumer is registered; {lag}")
+
+
+def test_partitions_of_a_topic_with_one_remedy_have_one_command():
+    partitions = [TopicPartition("t", n) for n in range(3)]
+    around = facts(
+        committed=dict(zip(partitions, (4, 10, 3), strict=True)),
+        log_starts=dict.fromkeys(partitions, 5),
+        log_ends=dict.fromkeys(partitions, 9),
+    )
+    znodes = healthy(topics={"t": 3}, owners={"t-0": "g_a-0", "t-1": "g_a-0", "t-2": "g_a-0"})
+    named = {finding.subject: finding.next_command.split(" --topic ")[1] for finding in explain_group(znodes, around)}
+    assert named == {"t-0": "t:0,2 --to-earliest", "t-1": "t:1 --to-latest", "t-2": "t:0,2 --to-earliest"}
+
+
+@pytest.mark.parametrize(
     ("in_zookeeper", "created", "why", "where"),
     [
         (10, 2, "the topic was created again after that commit", "earliest"),

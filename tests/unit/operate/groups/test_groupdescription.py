@@ -19,7 +19,7 @@ P0 = TopicPartition("t", 0)
 def test_brokers_are_not_asked_about_what_does_not_exist():
     znodes = group_znodes(topics={"t": 1}, offsets={"t-0": 1, "t-1": 1, "gone-0": 1})
     assert existing_partitions([znodes]) == {P0}
-    assert existing_partitions([znodes], is_elsewhere=True) == set(znodes.partitions)
+    assert existing_partitions([replace(znodes, knows_topics=False)]) == set(znodes.partitions)
 
 
 @pytest.mark.parametrize(("topic_id", "counts"), [("old", 7), ("new", 9)])
@@ -41,6 +41,7 @@ MEMBERS = {"g_a": Subscription({"t": 2})}
     [
         (group_znodes(), "no consumer of group g is registered"),
         (group_znodes(members=MEMBERS), "topic t does not exist"),
+        (replace(group_znodes(members=MEMBERS), knows_topics=False), "partitions of topic t are unknown"),
         (group_znodes(members=MEMBERS, topics={"t": 1}), "no owner for partition t-0"),
         (
             group_znodes(members=MEMBERS, topics={"t": 1}, owners={"t-0": "g_b-0"}),

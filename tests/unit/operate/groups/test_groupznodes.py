@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groups import JoinSession, znodes_of_a_group
+from tests.fixtures.groups import JoinSession, with_brokers, znodes_of_a_group
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.members import JVM
 from tests.fixtures.stubbroker import running_stub_broker
@@ -157,8 +157,8 @@ def test_chroots_are_found():
 def test_groups_are_described_with_what_brokers_report(znodes):
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end = 9, 5
-        (found,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker], with_log_starts=True)
-        with closing(ZooKeeperGroups(lambda: znodes, CONFIG, bootstrap=[stub.broker])) as source:
+        (found,) = describe_groups(with_brokers(znodes, stub.broker), CONFIG, ["g"], with_log_starts=True)
+        with closing(ZooKeeperGroups(lambda: with_brokers(znodes, stub.broker), CONFIG)) as source:
             (listed,), _, problems = list_groups(source, ["g"])
     assert [(p.committed, p.log_start, p.log_end, p.lag) for p in found.partitions] == [(5, 0, 9, 4), (5, 0, 5, 0)]
     assert (listed.lag, listed.members, listed.status, problems) == (4, 1, LagStatus.UNKNOWN, ())
@@ -256,6 +256,20 @@ def test_a_group_is_described_although_no_broker_answers(without_brokers, stub):
         open_group_reader(without_brokers, config).topics()
 
 
+def test_topics_are_not_taken_to_be_absent_while_nothing_is_known_of_them(without_brokers, stub):
+    """Of Kafka 4, whose topics are not in ZooKeeper."""
+    stub.hangs_up = True
+    config = asking(f"127.0.0.1:{stub.port}")
+    without_brokers.delete("/consumers/g/owners")
+    group, facts = read_facts(without_brokers, config)
+    assert (group.subscribed, group.absent) == ({"t"}, frozenset())
+    kinds = {finding.kind for finding in explain_group(group, facts)}
+    assert kinds == {"unreadable"}
+    assert not [problem for problem in facts.problems if "no broker is registered" in problem]
+    (found,) = describe_groups(without_brokers, config, ["g"])
+    assert not [problem for problem in found.problems if "no such topic" in problem]
+
+
 def test_facts_are_read_from_brokers(without_brokers, stub):
     stub.leaderless.add(P1)
     config = asking(f"127.0.0.1:{stub.port}")
@@ -274,9 +288,10 @@ def test_an_offset_that_kafka_does_not_report_is_not_taken_from_zookeeper(znodes
     stub.coordinator, stub.committed[P1] = stub.broker, 3
     stub.committed_errors = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     reason = "the offset of t-0 in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
-    brokers = [stub.broker]
-    (described,) = describe_groups(znodes, CONFIG, ["g"], storage=storage, bootstrap=brokers)
-    facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), read(znodes), storage=storage, bootstrap=brokers)
+    (described,) = describe_groups(with_brokers(znodes, stub.broker), CONFIG, ["g"], storage=storage)
+    facts = read_cluster_facts(
+        with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), read(znodes), storage=storage
+    )
     if storage == "zookeeper":
         assert [row.committed for row in described.partitions] == [5, 5]
         assert facts.committed == {P0: 5, P1: 5}
@@ -326,7 +341,7 @@ def test_an_offset_is_not_judged_while_the_coordinator_is_silent(znodes):
     group = read(znodes)
     with running_stub_broker() as stub:
         stub.log(P0).end = 1
-        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
+        facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
         assert facts.committed == {}
         assert any("offsets in Kafka are unknown" in problem for problem in facts.problems)
 
@@ -343,13 +358,13 @@ def test_an_offset_of_an_earlier_topic_counts_as_none(znodes):
     counting = {P0: None, P1: 3}
     with (
         running_stub_broker() as stub,
-        closing(ZooKeeperGroups(lambda: znodes, CONFIG, bootstrap=[stub.broker])) as all,
+        closing(ZooKeeperGroups(lambda: with_brokers(znodes, stub.broker), CONFIG)) as all,
     ):
         stub.log(P0).end = stub.log(P1).end = 9
         look = all.look(["g"], 0.0)
-        (described,) = describe_groups(znodes, CONFIG, ["g"], bootstrap=[stub.broker])
+        (described,) = describe_groups(with_brokers(znodes, stub.broker), CONFIG, ["g"])
         group = look.groups["g"]
-        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
+        facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
     assert {p: group.in_zookeeper(p) for p in (P0, P1)} == counting
     assert {p: sample.committed for p, sample in look.samples["g"].items()} == counting
     assert [(one.committed, one.in_zookeeper, one.lag) for one in described.partitions] == [(None,) * 3, (3, 3, 6)]
@@ -372,7 +387,7 @@ def test_facts_around_a_group_are_read(znodes):
     group = read(znodes)
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end = 9, 4
-        facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group, bootstrap=[stub.broker])
+        facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
     assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
     assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
     assert (facts.topic_created, facts.user) == (

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.groups import with_brokers, znodes_of_a_group
 from tests.fixtures.scriptedserver import SilentServer, running
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -18,13 +18,16 @@ from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+UNREAD = "a part of group g cannot be read: an offset or a log end of a partition"
 GROUPS = ["g", *(f"g{number}" for number in range(20))]
 
 
 def test_a_sampler_keeps_as_many_samples_as_it_is_told():
     with (
         running_stub_broker() as stub,
-        closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG, bootstrap=[stub.broker]), window=2)) as sampler,
+        closing(
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(znodes_of_a_group(), stub.broker), CONFIG), window=2)
+        ) as sampler,
     ):
         for at in range(5):
             sampler.sample(["g"], at)
@@ -57,7 +60,7 @@ def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_d
         sampler.sample(["g", "h"], 0)
         assert list(sampler.observed) == ["g"]
         assert sampler.problems[0].startswith("group h cannot be read: group h does not exist")
-        assert sampler.missing() == ()
+        assert sampler.missing() == (UNREAD,)  # no broker is registered; h is no more
         sampler.sample(["h"], 1)
         with pytest.raises(ZkConsumerError, match="h does not exist"):
             sampler.missing(["h"])
@@ -68,6 +71,34 @@ def test_without_brokers_lag_is_unknown():
         sampler.sample(["g"], 0)
         assert sampler.evaluate("g").status is LagStatus.UNKNOWN
         assert "no broker is registered" in sampler.problems[0]
+        assert sampler.missing(["g"]) == (UNREAD,)
+
+
+def test_a_group_that_cannot_be_judged_is_missing_until_it_can(many_groups):
+    """``groups status`` ends with 0 only if it has judged: here by offsets in Kafka, of which it knows nothing yet."""
+    many_groups.delete("/consumers/g/offsets/t/0")
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG, interval=0.1), window=2)
+        ) as sampler:
+            missing = []
+            for at, coordinator in enumerate((None, None, stub.broker, None)):
+                stub.coordinator = coordinator
+                sampler.sample(["g"], at)
+                missing.append(sampler.missing(["g"]))
+    assert missing == [(UNREAD,), (UNREAD,), (), ()]
+
+
+def test_a_group_with_an_offset_that_cannot_be_decoded_is_missing(many_groups):
+    many_groups.write("/consumers/g/offsets/t/0", b"?")
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end, stub.coordinator = 9, 9, stub.broker
+        with closing(
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG), window=2)
+        ) as sampler:
+            sampler.sample(["g"], 0)
+            assert sampler.missing(["g"]) == (UNREAD,)
 
 
 @pytest.fixture
@@ -89,7 +120,7 @@ def test_a_silent_broker_is_asked_once_per_sample(many_groups):
         stub.coordinator = other
         brokers = [stub.broker, other]
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=brokers, interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, *brokers), CONFIG, interval=0.1), window=2)
         ) as sampler:
             for number in (1, 2):
                 sampler.sample(GROUPS, number)
@@ -108,7 +139,7 @@ def test_a_silent_broker_is_asked_once_per_sample(many_groups):
 def test_groups_without_a_coordinator_wait_together(many_groups):
     with running_stub_broker() as stub:
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker]), window=2)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG), window=2)
         ) as sampler:
             sampler.sample(GROUPS, 0)
         assert stub.searches == 5 * len(GROUPS)
@@ -122,7 +153,9 @@ def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
         stub.log(P0).end, stub.log(P1).end, leader.log(P1).end = 9, 9, 9
         stub.elsewhere[P1] = Broker(1, leader.broker.host, leader.broker.port)
         with closing(
-            LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+            LagSampler(
+                ZooKeeperGroups(lambda: with_brokers(znodes_of_a_group(), stub.broker), CONFIG, interval=0.1), window=2
+            )
         ) as sampler:
             sampler.sample(["g"], 0)
             leader.asked = lambda partitions: asked.append(partitions) or frozen.wait()
@@ -137,11 +170,11 @@ def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
 
 def test_a_group_without_members_is_unknown_while_its_leader_is_silent(many_groups):
     frozen = threading.Event()
-    many_groups.write("/consumers/deleted/offsets/nowhere/0", b"5")
+    many_groups.write("/consumers/deleted/offsets/nowhere/0", b"5")  # no such topic, so there is nothing to know
     with running_stub_broker() as stub:
         stub.log(P0).end, stub.log(P1).end, stub.coordinator = 3, 9, stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG, interval=0.1), window=2)
         ) as sampler:
             found = []
             for at in (0, 1):
@@ -149,7 +182,7 @@ def test_a_group_without_members_is_unknown_while_its_leader_is_silent(many_grou
                 found.append([sampler.evaluate(group).status for group in ("g0", "deleted")])
                 stub.asked = lambda _: frozen.wait()
         frozen.set()
-    assert found == [[LagStatus.RANGE, LagStatus.NO_MEMBERS], [LagStatus.UNKNOWN, LagStatus.UNKNOWN]]
+    assert found == [[LagStatus.RANGE, LagStatus.NO_MEMBERS], [LagStatus.UNKNOWN, LagStatus.NO_MEMBERS]]
 
 
 def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups):
@@ -159,7 +192,7 @@ def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups
         stub.committed[P0] = 8
         stub.coordinator = stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=2)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG, interval=0.1), window=2)
         ) as sampler:
             sampler.sample(["g"], 0)
             stub.coordinator = None
@@ -175,7 +208,9 @@ def test_of_equal_offsets_the_sample_has_the_write_of_the_one_that_counts(many_g
         stub.committed[P0] = 5
         stub.coordinator = stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, storage=storage, bootstrap=[stub.broker]), window=2)
+            LagSampler(
+                ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG, storage=storage), window=2
+            )
         ) as sampler:
             sampler.sample(["g"], 0)
         (sample,) = sampler.samples("g")[P0]
@@ -187,7 +222,7 @@ def test_an_offset_in_kafka_that_one_answer_refuses_is_unknown(many_groups):
         stub.committed[P0] = 8
         stub.coordinator = stub.broker
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker]), window=2)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG), window=2)
         ) as sampler:
             sampler.sample(["g"], 0)
             stub.committed_errors = dict.fromkeys((P0, P1), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -205,7 +240,7 @@ def test_an_offset_that_was_refused_stays_unknown_while_the_coordinator_is_away(
         stub.coordinator = stub.broker
         stub.committed_errors = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         with closing(
-            LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG, bootstrap=[stub.broker], interval=0.1), window=3)
+            LagSampler(ZooKeeperGroups(lambda: with_brokers(many_groups, stub.broker), CONFIG, interval=0.1), window=3)
         ) as sampler:
             sampler.sample(["g"], 0)
             stub.coordinator = None

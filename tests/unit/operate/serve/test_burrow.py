@@ -3,7 +3,9 @@
 import pytest
 
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
+from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.serve.burrow import not_found_document, status_document
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
 STALLED = [lag_sample(30.0), lag_sample(100.0)]
 SLOW = [lag_sample(30.0, log_end=8), lag_sample(100.0, committed=6, log_end=20)]
@@ -38,6 +40,14 @@ def test_a_partition_has_burrows_fields():
         "partition_count": 1,
         "totallag": 3,
     }
+
+
+def test_a_member_at_brokers_has_its_client_id():
+    member = DescribedMember("g-1", "cf", None, frozenset())
+    group = ObservedBrokerGroup("g", DescribedGroup("classic", "Stable", "range", (member,)), None, {})
+    taken = group_snapshot({"t-0": [lag_sample(30.0, owner="g-1"), lag_sample(100.0, owner="g-1")]}, znodes=group)
+    (one,) = status_document(snapshot(taken), "c", taken, every_partition=True)["status"]["partitions"]
+    assert (one["owner"], one["client_id"]) == ("g-1", "cf")
 
 
 @pytest.mark.parametrize(

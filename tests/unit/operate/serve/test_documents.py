@@ -28,6 +28,8 @@ def test_a_group_in_the_list(one_group):
 def test_a_group_in_the_list_that_could_not_be_read_has_the_time_of_its_values(one_group):
     (line,) = groups_document(one_group, 100.0)["groups"]
     assert (line["stale"], line["sampled_ms"]) == (False, one_group.at_ms)
+    (line,) = groups_document(one_group, 200.0)["groups"]
+    assert (line["stale"], line["sampled_ms"]) == (True, one_group.at_ms), "the whole sample is old"
     one_group.groups["g"] = replace(one_group.groups["g"], unread="no broker answers")
     (line,) = groups_document(one_group, 100.0)["groups"]
     assert (line["stale"], line["sampled_ms"]) == (True, 100_000)

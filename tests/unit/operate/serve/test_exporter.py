@@ -73,8 +73,9 @@ def test_unknown_values_have_no_series():
     }
 
 
-def test_a_stale_snapshot_has_no_series_of_groups(one_group):
+def test_groups_of_a_stale_snapshot_are_unknown_and_have_no_other_series(one_group):
     found = series(exposition(one_group, 200.0))
+    assert found["zkconsumer_consumergroup_status"] == {("g", "UNKNOWN"): 1}
     assert found["zkconsumer_serve_sample_timestamp_seconds"] == {(): 1_700_000_100.0}
     assert not {name for name in found if name.startswith("kafka")}
 

@@ -126,7 +126,7 @@ class LagSample(NamedTuple):
         age_s: how long ago the record at the committed offset was written, in seconds, by its timestamp; None if that
             is unknown.
         stretches: what this sample and those before it show; see :func:`follow`.
-        is_unread: True if the lag is unknown because an offset could not be read that may exist.
+        is_unread: True if the lag is unknown because an offset or a log end could not be read that may exist.
     """
 
     at: float

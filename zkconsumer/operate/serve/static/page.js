@@ -232,14 +232,19 @@ function colour(name) {
 }
 
 function drawLag(history) {
-  const at = history.at_ms.map((ms) => new Date(ms));
+  // Between samples that are further apart than a sample lasts nothing is known, so no line is drawn.
+  const longest = 3000 * Math.max(history.interval_s, history.took_s);
+  const broken = (index) => index > 0 && history.at_ms[index] - history.at_ms[index - 1] > longest;
+  const spaced = (values, between) =>
+    values.flatMap((value, index) => (broken(index) ? [between(value), value] : [value]));
+  const at = spaced(history.at_ms, (ms) => ms - 1).map((ms) => new Date(ms));
   const drawn = history.partitions;
   const note = byId("chart-note");
   note.hidden = drawn.length === history.partition_count;
   note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partition_count} are drawn.`;
   const traces = drawn.map((one) => ({
     x: at,
-    y: one.lag,
+    y: spaced(one.lag, () => null),
     type: "scatter",
     mode: "lines+markers",
     marker: { size: 4 },

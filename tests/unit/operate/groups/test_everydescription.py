@@ -1,0 +1,18 @@
+"""Groups described wherever they are."""
+
+from tests.fixtures.groups import with_brokers, znodes_of_a_group
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.everydescription import describe_every_group
+
+CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
+
+
+def test_a_group_whose_log_ends_are_unknown_counts_as_partly_read():
+    unread = describe_every_group(znodes_of_a_group, CONFIG, ["g"]).unread
+    assert unread == ("a part of group g cannot be read: an offset or a log end of a partition",)
+    with running_stub_broker() as stub:
+        znodes = with_brokers(znodes_of_a_group(), stub.broker)
+        stub.log(TopicPartition("t", 0)).end = stub.log(TopicPartition("t", 1)).end = 9
+        assert describe_every_group(lambda: znodes, CONFIG, ["g"]).unread == ()
