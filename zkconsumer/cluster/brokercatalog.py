@@ -38,11 +38,6 @@ class CatalogAnswer(NamedTuple):
     snapshot: ClusterSnapshot
     failed: dict[str, int]
 
-    @property
-    def undescribed(self) -> set[str]:
-        """Topics that exist, or may exist, and were not described."""
-        return {name for name, code in self.failed.items() if code not in NO_SUCH_TOPIC}
-
 
 def ask_for_catalog(
     connection: BrokerConnection, topics: Collection[str] | None, known: Collection[str] = ()
@@ -76,8 +71,9 @@ def ask_for_catalog(
         of_missing = fetch_metadata(connection, missing)
         described.update(_described(of_missing))
         failed.update(of_missing.failed_topics)
-    snapshot = ClusterSnapshot(tuple(sorted(metadata.brokers.values())), described, asked_for)
-    return CatalogAnswer(snapshot, failed)
+    undescribed = frozenset(name for name, code in failed.items() if code not in NO_SUCH_TOPIC)
+    brokers = tuple(sorted(metadata.brokers.values()))
+    return CatalogAnswer(ClusterSnapshot(brokers, described, asked_for, undescribed=undescribed), failed)
 
 
 def _described(metadata: Metadata) -> dict[str, Topic]:
@@ -102,7 +98,7 @@ def read_catalog(client: BrokerClient, topics: Collection[str] | None) -> Cluste
         BrokerUnavailable, AuthenticationFailed: no broker answers.
     """
     answer = client.ask_any(partial(ask_for_catalog, topics=topics))
-    for name in sorted(answer.undescribed):
+    for name in sorted(answer.snapshot.undescribed):
         _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
     return answer.snapshot
 
@@ -145,6 +141,8 @@ class RememberedCatalog:
         missing = frozenset(topics or ()) - snapshot.described.keys() - self._asked_by_name
         if missing:
             later = self._read(missing)
-            snapshot = ClusterSnapshot(later.brokers, {**snapshot.described, **later.described}, None)
+            described = {**snapshot.described, **later.described}
+            undescribed = snapshot.undescribed | later.undescribed
+            snapshot = ClusterSnapshot(later.brokers, described, None, undescribed=undescribed)
         self._snapshot, self._asked_by_name = snapshot, self._asked_by_name | missing
         return snapshot

@@ -22,6 +22,8 @@ _log: Final = logging.getLogger(__name__)
 class BrokerZnodes:
     """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``."""
 
+    undescribed: Final[frozenset[str]] = frozenset()
+
     def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
         self._session = session
         self._protocol = security_protocol

@@ -170,7 +170,7 @@ class PolledCluster:
         before = self._snapshot
         now = before
         if answer is not None:
-            now = next_snapshot(before, answer.snapshot, answer.undescribed, now=time.monotonic())
+            now = next_snapshot(before, answer.snapshot, answer.snapshot.undescribed, now=time.monotonic())
         with self._condition:
             self._snapshot, self._failure = now, failure
             self._answered = request
@@ -194,7 +194,7 @@ class PolledCluster:
 
     def _report_undescribed(self, answer: CatalogAnswer) -> None:
         """Log each topic once that brokers refuse to describe."""
-        failed = {name: answer.failed[name] for name in answer.undescribed if is_refusal(answer.failed[name])}
+        failed = {name: answer.failed[name] for name in answer.snapshot.undescribed if is_refusal(answer.failed[name])}
         for name, code in sorted(failed.items()):
             if self._reported.get(name) != code:
                 refusal = topic_refused(name, code, DESCRIBE, "a broker", self._client.security)

@@ -185,7 +185,7 @@ class LogEnds:
             described = answer.snapshot.described
             if answer.snapshot.asked_for is None:
                 return set()
-            gone -= answer.undescribed
+            gone -= answer.snapshot.undescribed
             gone -= {
                 topic
                 for topic in gone & described.keys()

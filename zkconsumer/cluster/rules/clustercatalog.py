@@ -31,6 +31,10 @@ class ClusterCatalog(Protocol):
     Its methods raise a ZkConsumerError if that cannot be read.
     """
 
+    @property
+    def undescribed(self) -> frozenset[str]:
+        """Topics that were asked for, and may exist, although they are not described: a permission is missing."""
+
     def live_brokers(self) -> tuple[Broker, ...]:
         """The brokers that are alive and have an endpoint for this consumer."""
 
@@ -77,12 +81,14 @@ class ClusterSnapshot:
         described: the topics that exist, among those that were asked for.
         asked_for: names of the topics that were asked for; None for all topics.
         denied: since when brokers have denied some of these topics, by the caller's clock, in seconds.
+        undescribed: see :class:`ClusterCatalog`.
     """
 
     brokers: tuple[Broker, ...] = ()
     described: Mapping[str, Topic] = field(default_factory=dict)
     asked_for: frozenset[str] | None = frozenset()
     denied: Mapping[str, float] = field(default_factory=dict)
+    undescribed: frozenset[str] = frozenset()
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """See :class:`ClusterCatalog`."""

@@ -97,6 +97,11 @@ class GroupReader:
             return self._znodes.describe_unwatched(wanted)
         return self._read_cluster(wanted).describe_topics(wanted)
 
+    def undescribed(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of the topics that may exist, although they are not described."""
+        wanted = frozenset(topics)
+        return self._cluster(wanted).undescribed & wanted
+
     def describe_subscribed(self, subscription: Subscription, *, exclude_internal: bool) -> dict[str, Topic]:
         """The topics of one subscription that exist.
 

@@ -89,6 +89,11 @@ NOT_STORED: Final = JudgedOffset(None)
 """What a store holds of a partition without an offset."""
 
 
+def judge_offset(origin: TopicOrigin | None, stored: StoredOffset) -> JudgedOffset:
+    """A stored offset with the topic that it was written for; ``origin`` is None if the topic is not known to exist."""
+    return JudgedOffset(stored.offset, WrittenFor.UNKNOWN if origin is None else origin.judge(stored.mark))
+
+
 def judge_offsets(
     origins: Mapping[str, TopicOrigin], stored: Mapping[TopicPartition, StoredOffset]
 ) -> dict[TopicPartition, JudgedOffset]:
@@ -98,10 +103,7 @@ def judge_offsets(
         origins: by name, as far as the topics exist; of others that is unknown.
         stored: offsets and their marks.
     """
-    return {
-        p: JudgedOffset(one.offset, origins[p.topic].judge(one.mark) if p.topic in origins else WrittenFor.UNKNOWN)
-        for p, one in stored.items()
-    }
+    return {p: judge_offset(origins.get(p.topic), one) for p, one in stored.items()}
 
 
 def may_be_copy(earlier: JudgedOffset, other: JudgedOffset) -> bool:

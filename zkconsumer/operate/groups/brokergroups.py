@@ -36,7 +36,7 @@ from zkconsumer.operate.groups.observedgroup import (
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.groups.zookeepergroups import patience_ms
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, committed_answer
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, committed_answer, why_undescribed
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
@@ -55,7 +55,7 @@ class ObservedBrokerGroup:
         offsets: what it has committed, by partition.
         problems: what cannot be read, one sentence each.
         existing: partition numbers of those of its topics that exist, as far as it was asked.
-        knows_topics: False if brokers do not describe some of its topics.
+        undescribed: those of its topics that may exist, although brokers do not describe them.
         unread: partitions whose offset the coordinator does not report, although it may have one.
     """
 
@@ -65,7 +65,7 @@ class ObservedBrokerGroup:
     offsets: Mapping[TopicPartition, StoredOffset]
     problems: tuple[str, ...] = ()
     existing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    knows_topics: bool = True
+    undescribed: frozenset[str] = frozenset()
     unread: frozenset[TopicPartition] = frozenset()
 
     @property
@@ -96,7 +96,7 @@ class ObservedBrokerGroup:
     @property
     def absent(self) -> frozenset[str]:
         """See :class:`ObservedGroup`."""
-        return self.topics - self.existing.keys() if self.knows_topics else frozenset()
+        return self.topics - self.existing.keys() - self.undescribed
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -292,15 +292,16 @@ class BrokerGroups:
         answer = self.asked.existing({topic for group in groups.values() for topic in group.topics})
         completed = {}
         for name, group in groups.items():
+            undescribed = {topic: why for topic, why in answer.found.undescribed.items() if topic in group.topics}
             # Where brokers do not describe a topic, the partitions that the group names are taken to exist.
-            unknown = group.partitions if answer.problems else ()
+            unknown = (p for p in group.partitions if p.topic in undescribed)
             existing: dict[str, list[int]] = {}
-            for topic, number in sorted({*(p for p in answer.found if p.topic in group.topics), *unknown}):
+            for topic, number in sorted({*(p for p in answer.found.partitions if p.topic in group.topics), *unknown}):
                 existing.setdefault(topic, []).append(number)
             numbers_by_topic = {topic: tuple(numbers) for topic, numbers in existing.items()}
-            known = replace(group, existing=numbers_by_topic, knows_topics=not answer.problems)
-            problems = answer.problems or missing_topics(known) if group.topics else ()
-            completed[name] = replace(known, problems=(*group.problems, *problems))
+            known = replace(group, existing=numbers_by_topic, undescribed=frozenset(undescribed))
+            why = answer.problems if answer.error is not None and group.topics else why_undescribed(undescribed)
+            completed[name] = replace(known, problems=(*group.problems, *why, *missing_topics(known)))
         return completed
 
     def logs(

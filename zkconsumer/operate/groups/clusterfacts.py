@@ -135,7 +135,7 @@ def read_cluster_facts(
         shared = None
     with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
         unreachable = _reach(asked.client, brokers)
-        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage, is_elsewhere=asked.is_elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states

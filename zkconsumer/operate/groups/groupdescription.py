@@ -24,10 +24,10 @@ from zkconsumer.offsets.rules.storedoffsets import (
     counting_offset,
     counts_in_kafka,
 )
-from zkconsumer.offsets.rules.topicorigins import count_as_none
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, count_as_none, without_copies
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, missing_topics
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs, unread_commits
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -136,7 +136,7 @@ def describe_groups(
         group_reader = open_group_reader(session, config, without_brokers=True, client=asked.client)
         groups_znodes = read_groups(session, group_reader, groups).required(failures)
         brokers = brokers or group_reader.live_brokers()
-        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage, is_elsewhere=asked.is_elsewhere)
+        in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage)
         partitions = existing_partitions(groups_znodes, in_kafka)
         logs = asked.logs(partitions, with_starts=with_log_starts)
     return [_description(znodes, in_kafka[znodes.group], storage, logs) for znodes in groups_znodes]
@@ -157,7 +157,7 @@ def existing_partitions(
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
     """
     known = {p for znodes in groups for p in znodes.partitions}
-    existing = {p for znodes in groups for p in znodes.partitions if znodes.exists(p) or not znodes.knows_topics}
+    existing = {p for znodes in groups for p in znodes.partitions if znodes.exists(p) or p.topic in znodes.undescribed}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
@@ -171,8 +171,6 @@ def read_offsets_in_kafka(
     asked: BrokerOffsets,
     groups: Sequence[GroupZnodes],
     storage: OffsetStorage,
-    *,
-    is_elsewhere: bool,
 ) -> dict[str, OffsetsInKafka]:
     """What groups committed to Kafka, by group; nothing where the coordinators do not have to be asked.
 
@@ -183,21 +181,17 @@ def read_offsets_in_kafka(
         asked: the brokers, whose coordinators are asked.
         groups: what was read of the groups from ZooKeeper.
         storage: whose offsets count.
-        is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
     """
-    if storage == "zookeeper" or not _has_offsets_topic(group_reader, asked, is_elsewhere=is_elsewhere):
+    if storage == "zookeeper":
+        return {znodes.group: BrokersAnswer({}) for znodes in groups}
+    try:
+        may_have_offsets = OFFSETS_TOPIC in group_reader.topics() or (asked.is_elsewhere and asked.has_offsets_topic())
+    except ZkConsumerError as error:
+        return unread_commits({znodes.group: error for znodes in groups})
+    if not may_have_offsets:
         return {znodes.group: BrokersAnswer({}) for znodes in groups}
     partitions = {znodes.group: znodes.partitions for znodes in groups}
     return asked.committed(partitions, with_others=counts_in_kafka(storage))
-
-
-def _has_offsets_topic(group_reader: GroupReader, asked: BrokerOffsets, *, is_elsewhere: bool) -> bool:
-    if (is_known := OFFSETS_TOPIC in group_reader.topics()) or not is_elsewhere:
-        return is_known
-    try:
-        return asked.has_offsets_topic()
-    except ZkConsumerError:
-        return True  # the next question says why it is unknown
 
 
 def counting_stored(
@@ -207,13 +201,11 @@ def counting_stored(
     unknown_in: list[Store] = ["zookeeper"] if partition in znodes.unreadable else []
     if partition in in_kafka.unknown:
         unknown_in.append("kafka")
-    of_kafka = _counting_in_kafka(znodes, in_kafka, partition)
-    return counting_offset(znodes.in_zookeeper(partition), of_kafka, storage, unknown_in)
-
-
-def _counting_in_kafka(znodes: GroupZnodes, in_kafka: OffsetsInKafka, partition: TopicPartition) -> int | None:
-    stored = in_kafka.found.get(partition, NO_OFFSET)
-    return None if znodes.is_outdated(partition, stored.mark) else stored.offset
+    of_znode = znodes.judged(partition)
+    of_kafka = znodes.judge(partition, in_kafka.found.get(partition, NO_OFFSET))
+    if storage == "both":
+        of_znode, of_kafka = without_copies(of_znode, of_kafka)
+    return counting_offset(of_znode.counting, of_kafka.counting, storage, unknown_in)
 
 
 def without_offset(
@@ -222,11 +214,9 @@ def without_offset(
     """The offsets of earlier topics of those partitions that have no other one; none while that is unknown."""
     if in_kafka.error is not None:
         return {}
-    stored = [
-        *((p, one.offset, one.mzxid) for p, one in znodes.offsets.items()),
-        *((p, one.offset, one.mark) for p, one in in_kafka.found.items()),
-    ]
-    outdated = {p: offset for p, offset, mark in stored if znodes.is_outdated(p, mark)}
+    judged = [(p, znodes.judged(p)) for p in znodes.offsets]
+    judged += ((p, znodes.judge(p, one)) for p, one in in_kafka.found.items())
+    outdated = {p: one.offset for p, one in judged if one.written_for is WrittenFor.EARLIER}
     return {p: n for p, n in outdated.items() if counting_stored(znodes, in_kafka, p, storage).offset is None}
 
 
@@ -278,7 +268,7 @@ def _partition(
         lag=signed_lag(committed.offset, log_end),
         log_start=logs.starts.get(partition),
         in_zookeeper=znodes.in_zookeeper(partition),
-        in_kafka=_counting_in_kafka(znodes, in_kafka, partition),
+        in_kafka=znodes.judge(partition, in_kafka.found.get(partition, NO_OFFSET)).counting,
         is_readable=committed.is_known,
         is_unread=partition in logs.unread if committed.offset is not None else may_have_offset,
     )

@@ -13,8 +13,8 @@ from zkconsumer.group.rules.subscription import Blacklist, Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.topicrecords import origins_in, record_paths
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import Mark
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, TopicOrigin, judge_offset
 from zkconsumer.operate.groups.observedgroup import BrokerState, DescribedGroupMember, ZnodeLayout
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name, partition_named
@@ -65,7 +65,7 @@ class GroupZnodes:
         origins: of those of its topics that exist, since when offsets can be of them.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
         mark: of a group that was migrated, or is being; None of others.
-        knows_topics: False if nothing is known of topics, which is not that they do not exist: see
+        undescribed: topics that may exist, although nothing describes them; all, if nothing is known of topics: see
             :func:`read_groups`.
     """
 
@@ -85,7 +85,7 @@ class GroupZnodes:
     origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     coordinator: GroupCoordinator | None = None
     mark: MigrationMark | None = None
-    knows_topics: bool = True
+    undescribed: frozenset[str] = frozenset()
 
     @property
     def layout(self) -> ZnodeLayout:
@@ -110,7 +110,7 @@ class GroupZnodes:
     def absent(self) -> frozenset[str]:
         """See :class:`ObservedGroup`."""
         named = self.subscribed.union(partition.topic for partition in self.partitions)
-        return named - self.existing.keys() if self.knows_topics else frozenset()
+        return named - self.existing.keys() - self.undescribed
 
     @property
     def topics(self) -> frozenset[str]:
@@ -137,13 +137,16 @@ class GroupZnodes:
 
     def in_zookeeper(self, partition: TopicPartition) -> int | None:
         """The offset that is stored; None if there is none, it is of an earlier topic, or it cannot be read."""
-        stored = self.offsets.get(partition)
-        return None if stored is None or self.is_outdated(partition, stored.mzxid) else stored.offset
+        return self.judged(partition).counting
 
-    def is_outdated(self, partition: TopicPartition, mark: Mark | None) -> bool:
-        """True if the offset with this mark was stored for an earlier topic of the same name."""
-        origin = self.origins.get(partition.topic)
-        return origin is not None and origin.judge(mark) is WrittenFor.EARLIER
+    def judged(self, partition: TopicPartition) -> JudgedOffset:
+        """What is stored in ZooKeeper, and which topic it was written for."""
+        stored = self.offsets.get(partition)
+        return NOT_STORED if stored is None else self.judge(partition, StoredOffset(stored.offset, stored.mzxid))
+
+    def judge(self, partition: TopicPartition, stored: StoredOffset) -> JudgedOffset:
+        """An offset of the group, in ZooKeeper or in Kafka, and which topic it was written for."""
+        return judge_offset(self.origins.get(partition.topic), stored)
 
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """The members, in the order of their ids; also those whose registration cannot be read."""
@@ -222,8 +225,9 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     partly = _read_topics(session, paths, views.views, failures)
     wanted = sorted({topic for topics in partly.values() for topic in topics.topics})
     existing = group_reader.describe_topics(wanted)
-    has_brokers = any(view.brokers for view in views.views.values())
-    knows_topics = len(existing) == len(wanted) or has_brokers or bool(group_reader.topics())
+    missing = frozenset(wanted) - existing.keys()
+    knows_topics = not missing or any(view.brokers for view in views.views.values()) or bool(group_reader.topics())
+    undescribed = group_reader.undescribed(missing) if knows_topics else missing
     parents = session.children_of(parent for topics in partly.values() for parent in topics.parents())
     partitions_by_group = {group: _partitions(topics, existing, parents) for group, topics in partly.items()}
     owner_paths = [
@@ -248,7 +252,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
                 znodes = replace(znodes, mark=MigratedNode.decode(marks[group], mark.data))
             identities = {topic: existing[topic].identity for topic in znodes.existing}
             znodes = _with_origins(znodes, nodes, records[group], identities)
-            znodes = replace(znodes, knows_topics=knows_topics)
+            znodes = replace(znodes, undescribed=undescribed)
             complete[group] = _with_coordinator(znodes, coordinators.get(group))
     return GroupReads(complete, failures)
 
@@ -388,7 +392,8 @@ def _with_origins(
     znodes: GroupZnodes, nodes: Reads, records: Sequence[str], identities: Mapping[str, TopicIdentity]
 ) -> GroupZnodes:
     if refused := [str(nodes.refused[path]) for path in records if path in nodes.refused]:
-        return replace(znodes, problems=(*znodes.problems, *refused))
+        origins = {topic: TopicOrigin(identity) for topic, identity in identities.items()}  # as for members
+        return replace(znodes, origins=origins, problems=(*znodes.problems, *refused))
     return replace(znodes, origins=origins_in(nodes.nodes, znodes.group, identities))
 
 

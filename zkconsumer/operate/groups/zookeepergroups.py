@@ -88,9 +88,7 @@ class ZooKeeperGroups:
         reads = read_groups(session, group_reader, groups)
         groups_znodes = list(reads.groups.values())
         self._brokers = self._bootstrap or group_reader.live_brokers()
-        in_kafka = read_offsets_in_kafka(
-            group_reader, self._asked, groups_znodes, self._storage, is_elsewhere=self._asked.is_elsewhere
-        )
+        in_kafka = read_offsets_in_kafka(group_reader, self._asked, groups_znodes, self._storage)
         partitions = existing_partitions(groups_znodes, in_kafka)
         logs = self._asked.logs(partitions)
         problems: list[str] = []

@@ -9,14 +9,12 @@ from typing import Final, NamedTuple
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.offsets.rules.topicorigins import NOT_STORED, JudgedOffset, judge_offsets
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.operate.offsets.groupstores import Cluster
-from zkconsumer.operate.offsets.judgedoffsets import judge_stored
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.fields import is_encodable
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
@@ -48,20 +46,16 @@ def read_survey_facts(
     """
     group_reader = open_group_reader(session, config, without_brokers=True)
     groups_znodes = read_groups(session, group_reader, groups).required(failures)
-    is_elsewhere = config.bootstrap_servers is not None
     topics = {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
-    identities = {topic: one.identity for topic, one in group_reader.describe_topics(sorted(topics)).items()}
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
         existing = cluster.offsets.existing(topics)
-        partitions = existing_partitions(groups_znodes) if existing.problems else existing.found
-        in_kafka = read_offsets_in_kafka(
-            group_reader, cluster.offsets, groups_znodes, "kafka", is_elsewhere=is_elsewhere
-        )
+        partitions = existing_partitions(groups_znodes) if existing.problems else existing.found.partitions
+        in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, groups_znodes, "kafka")
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])
     problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
-    surroundings = _Surroundings(partitions, identities, logs.found.ranges(), releases, retention)
+    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
     facts = []
     for znodes in groups_znodes:
         stored = in_kafka[znodes.group]
@@ -76,7 +70,6 @@ class _Surroundings(NamedTuple):
     """What the groups have in common."""
 
     existing: set[TopicPartition]
-    identities: Mapping[str, TopicIdentity]
     logs: Mapping[TopicPartition, LogRange]
     releases: Mapping[int, tuple[int, ...]]
     retention: Mapping[int, int | None]
@@ -90,15 +83,11 @@ def _facts(
     surroundings: _Surroundings,
     problems: Sequence[str],
 ) -> SurveyFacts:
-    known = surroundings.identities
-    identities = {p.topic: known[p.topic] for p in znodes.partitions if p.topic in known}
-    nodes = {partition: StoredOffset(node.offset, node.mzxid) for partition, node in znodes.offsets.items()}
-    in_zookeeper, of_kafka = judge_offsets(znodes.origins, nodes), judge_stored(session, None, identities, in_kafka)
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
         members=_members(znodes),
-        partitions=_partitions(znodes, in_zookeeper, of_kafka, surroundings),
+        partitions=_partitions(znodes, in_kafka, surroundings),
         newest_commit_ms=znodes.newest_commit_ms,
         kafka=kafka,
         retention_minutes=surroundings.retention,
@@ -159,8 +148,7 @@ def _members(znodes: GroupZnodes) -> tuple[SurveyedMember, ...]:
 
 def _partitions(
     znodes: GroupZnodes,
-    in_zookeeper: Mapping[TopicPartition, JudgedOffset],
-    in_kafka: Mapping[TopicPartition, JudgedOffset],
+    in_kafka: Mapping[TopicPartition, StoredOffset],
     surroundings: _Surroundings,
 ) -> tuple[SurveyedPartition, ...]:
     topics = {partition.topic for partition in znodes.partitions}
@@ -169,8 +157,8 @@ def _partitions(
         SurveyedPartition(
             partition,
             partition in surroundings.existing,
-            in_zookeeper.get(partition, NOT_STORED),
-            in_kafka.get(partition, NOT_STORED),
+            znodes.judged(partition),
+            znodes.judge(partition, in_kafka.get(partition, NO_OFFSET)),
             surroundings.logs.get(partition),
             is_known=partition not in znodes.unreadable,
         )

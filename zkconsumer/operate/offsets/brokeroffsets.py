@@ -65,6 +65,35 @@ class BrokersAnswer(NamedTuple, Generic[F]):
         return self.found
 
 
+class ExistingTopics(NamedTuple):
+    """Which of some topics exist.
+
+    Attributes:
+        partitions: of those that brokers describe.
+        undescribed: those that may exist all the same, with the name of the error; all if no broker answers.
+    """
+
+    partitions: set[TopicPartition]
+    undescribed: Mapping[str, str]
+
+
+def why_undescribed(topics: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence about :attr:`ExistingTopics.undescribed`, if there are such topics."""
+    reasons = ", ".join(f"{topic} {error}" for topic, error in sorted(topics.items()))
+    return (f"brokers do not describe topics: {reasons}; check their ACLs",) if reasons else ()
+
+
+def unread_commits(
+    failures: Mapping[str, ZkConsumerError],
+) -> dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]]:
+    """What is known of the offsets in Kafka of groups whose coordinators cannot be asked, for the reason of each."""
+    answers: dict[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]] = {}
+    for reason, names in _by_reason(failures).items():
+        why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
+        answers |= {name: BrokersAnswer({}, (why,), failures[name]) for name in names}
+    return answers
+
+
 class Logs(NamedTuple):
     """Logs of partitions.
 
@@ -151,24 +180,22 @@ class BrokerOffsets:
             return answer._replace(problems=(*answer.problems, reason))
         return answer
 
-    def existing(self, topics: Collection[str]) -> BrokersAnswer[set[TopicPartition]]:
-        """Every partition of the topics; those of a topic that does not exist are absent.
+    def existing(self, topics: Collection[str]) -> BrokersAnswer[ExistingTopics]:
+        """Which of the topics exist.
 
         The question creates no topic (:func:`~zkconsumer.cluster.brokercatalog.ask_for_catalog`).
         """
         if not topics:
-            return BrokersAnswer(set())
+            return BrokersAnswer(ExistingTopics(set(), {}))
         try:
             answer = self.client.ask_any(partial(ask_for_catalog, topics=topics))
         except ZkConsumerError as error:
-            return BrokersAnswer(set(), (str(error),), error)
-        refused = sorted(answer.undescribed & set(topics))
-        reasons = ", ".join(f"{topic} {error_name(answer.failed[topic])}" for topic in refused)
-        problems = (f"brokers do not describe topics: {reasons}; check their ACLs",) if reasons else ()
+            return BrokersAnswer(ExistingTopics(set(), dict.fromkeys(topics, str(error))), (str(error),), error)
+        refused = answer.snapshot.undescribed & set(topics)
+        undescribed = {topic: error_name(answer.failed[topic]) for topic in refused}
         described = answer.snapshot.describe_topics(topics)
-        return BrokersAnswer(
-            {TopicPartition(t, n) for t, topic in described.items() for n in topic.partitions}, problems
-        )
+        partitions = {TopicPartition(t, n) for t, topic in described.items() for n in topic.partitions}
+        return BrokersAnswer(ExistingTopics(partitions, undescribed), why_undescribed(undescribed))
 
     def has_offsets_topic(self) -> bool:
         """True if there is a topic of offsets, or may be. The question creates none.
@@ -179,7 +206,7 @@ class BrokerOffsets:
         if not self._knows_offsets_topic:
             answer = self.client.ask_any(_ask_for_offsets_topic)
             # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
-            is_named = OFFSETS_TOPIC in (answer.snapshot.described.keys() | answer.undescribed)
+            is_named = OFFSETS_TOPIC in (answer.snapshot.described.keys() | answer.snapshot.undescribed)
             self._knows_offsets_topic = is_named or (
                 answer.snapshot.asked_for is None and self._coordinate(answer.snapshot.brokers)
             )
@@ -234,10 +261,7 @@ class BrokerOffsets:
 
         stored, unknown = self.ask_coordinators(wanted, ask)
         committed |= {group: committed_answer(offsets) for group, offsets in stored.items()}
-        for reason, names in _by_reason(unknown).items():
-            why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
-            committed |= {name: BrokersAnswer({}, (why,), unknown[name]) for name in names}
-        return committed
+        return committed | unread_commits(unknown)
 
     def ask_coordinators(
         self, groups: Collection[str], question: Callable[[str, OffsetCoordinator], F]

@@ -240,7 +240,7 @@ class Cluster:
         Raises:
             ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
         """
-        return self._asked().existing(topics).required()
+        return self._asked().existing(topics).required().partitions
 
     def releases(self) -> dict[int, tuple[int, ...]]:
         """The release of each live broker, by its id; one that does not answer is absent.

@@ -68,7 +68,7 @@ def test_members_and_partitions(group, found, verified):
 
 
 def test_topics_that_brokers_do_not_describe_are_not_absent_and_not_verified():
-    group = replace(of_members(member("a", T0, T1, topics=("t", "secret"))), knows_topics=False)
+    group = replace(of_members(member("a", T0, T1, topics=("t", "secret"))), undescribed=frozenset({"secret"}))
     assert kinds(group) == []
     assert list(assignment_findings(group)) == ["partitions of topic secret are unknown"]
 

@@ -9,7 +9,7 @@ from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup, describe_group
-from zkconsumer.operate.offsets.brokeroffsets import Logs
+from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics, Logs, why_undescribed
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
 BROKERS = {number: Broker(number, "127.0.0.1", 1) for number in (1, 2)}
@@ -83,3 +83,24 @@ def test_an_offset_or_a_log_end_that_may_exist_is_unread():
     logs = Logs({}, {partitions[0]: 9}, frozenset({partitions[1]}))
     rows = describe_group(group, logs, ()).partitions
     assert [row.partition for row in rows if row.is_unread] == [1, 2]
+
+
+def test_a_topic_that_is_not_described_is_unknown_for_its_own_groups_alone(monkeypatch):
+    """Beside it a topic that does not exist is one that does not exist."""
+    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
+    described = DescribedGroup("classic", "Empty", "", ())
+    offsets = {"x": ["secret"], "y": ["t", "deleted"]}
+    groups = {
+        name: ObservedBrokerGroup(
+            name, described, None, {TopicPartition(topic, 0): StoredOffset(3) for topic in topics}
+        )
+        for name, topics in offsets.items()
+    }
+    undescribed = {"secret": "TOPIC_AUTHORIZATION_FAILED (29)"}
+    answer = BrokersAnswer(ExistingTopics({TopicPartition("t", 0)}, undescribed), why_undescribed(undescribed))
+    with BrokerGroups(config) as asking:
+        monkeypatch.setattr(asking.asked, "existing", lambda _: answer)
+        x, y = asking._with_existing(groups).values()
+    assert (x.existing, x.absent, x.problems) == ({"secret": (0,)}, frozenset(), answer.problems)
+    assert (y.existing, y.absent) == ({"t": (0,)}, {"deleted"})
+    assert y.problems == ("log ends of deleted are unknown: no such topic",)

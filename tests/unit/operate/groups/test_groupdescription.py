@@ -19,7 +19,7 @@ P0 = TopicPartition("t", 0)
 def test_brokers_are_not_asked_about_what_does_not_exist():
     znodes = group_znodes(topics={"t": 1}, offsets={"t-0": 1, "t-1": 1, "gone-0": 1})
     assert existing_partitions([znodes]) == {P0}
-    assert existing_partitions([replace(znodes, knows_topics=False)]) == set(znodes.partitions)
+    assert existing_partitions([replace(znodes, undescribed=frozenset({"t", "gone"}))]) == set(znodes.partitions)
 
 
 @pytest.mark.parametrize(("topic_id", "counts"), [("old", 7), ("new", 9)])
@@ -41,7 +41,7 @@ MEMBERS = {"g_a": Subscription({"t": 2})}
     [
         (group_znodes(), "no consumer of group g is registered"),
         (group_znodes(members=MEMBERS), "topic t does not exist"),
-        (replace(group_znodes(members=MEMBERS), knows_topics=False), "partitions of topic t are unknown"),
+        (replace(group_znodes(members=MEMBERS), undescribed=frozenset({"t"})), "partitions of topic t are unknown"),
         (group_znodes(members=MEMBERS, topics={"t": 1}), "no owner for partition t-0"),
         (
             group_znodes(members=MEMBERS, topics={"t": 1}, owners={"t-0": "g_b-0"}),
@@ -62,3 +62,12 @@ def test_what_is_wrong_with_a_rebalance_is_found(znodes, finding):
 def test_partitions_that_live_threads_own_are_a_success():
     znodes = group_znodes(members=MEMBERS, topics={"t": 2, "u": 1}, owners={"t-0": "g_a-0", "t-1": "g_a-1"})
     assert list(rebalance_findings(znodes)) == []
+
+
+@pytest.mark.parametrize(("metadata", "counts"), [("", None), (our_metadata("1", "new"), 9)])
+def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count_for_who_reads_both(metadata, counts):
+    origin = TopicOrigin(TopicIdentity("new", 500), 500)
+    znodes = replace(group_znodes(topics={"t": 1}, offsets={"t-0": 7}), origins={"t": origin})
+    in_kafka = BrokersAnswer({P0: StoredOffset(9, metadata)})
+    assert counting_stored(znodes, in_kafka, P0, "both").offset == counts
+    assert counting_stored(znodes, in_kafka, P0, "auto").offset == 9, "members of brokers continue there"

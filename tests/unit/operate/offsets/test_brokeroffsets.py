@@ -93,7 +93,7 @@ def test_nothing_is_asked_about_no_partitions(dead_broker):
 
 def test_partitions_exist_of_topics_that_brokers_describe(stub):
     stub.log(P[1]).end = 7
-    assert P[1] in asked(lambda offsets: offsets.existing(["t", TOO_LONG.topic]), stub.broker).required()
+    assert P[1] in asked(lambda offsets: offsets.existing(["t", TOO_LONG.topic]), stub.broker).required().partitions
 
 
 def test_the_question_which_topics_exist_creates_none(stub):
@@ -101,7 +101,7 @@ def test_the_question_which_topics_exist_creates_none(stub):
     stub.log(P[1]).end, stub.versions[MetadataRequest.API_KEY] = 7, 1
     stub.log(TopicPartition("secret", 0)).end = 1
     stub.topic_errors["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # brokers 0.9 list it, too
-    assert P[1] in asked(lambda offsets: offsets.existing(["t", "deleted"]), stub.broker).required()
+    assert P[1] in asked(lambda offsets: offsets.existing(["t", "deleted"]), stub.broker).required().partitions
     assert stub.described == [None]
 
 
