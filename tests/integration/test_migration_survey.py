@@ -45,7 +45,7 @@ def test_a_stopped_group_is_ready_and_nothing_is_written(offset_group, topic, su
     before = offset_group.tree()
     found = surveyed(offset_group.name)
     assert (found.verdict, found.facts.storage, found.facts.kafka.state) == (SurveyVerdict.READY, "zookeeper", DEAD)
-    assert [(one.in_zookeeper, one.log) for one in found.facts.partitions] == [(4, (0, 10)), (10, (0, 10))]
+    assert [(one.in_zookeeper.offset, one.log) for one in found.facts.partitions] == [(4, (0, 10)), (10, (0, 10))]
     assert all(release >= (3, 0) for release in found.facts.releases.values())
     assert len(found.facts.releases) == 1
     assert offset_group.tree() == before
