@@ -17,7 +17,7 @@ from zkconsumer.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.groupprotocol import NextAssignment
+from zkconsumer.group.groupprotocol import NextAssignment, NoNeed
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.subscription import Blacklist, Subscription
@@ -121,6 +121,20 @@ def test_a_member_whose_registration_was_changed_registers_again(paused, changed
 def test_a_registration_that_no_client_changed_is_the_member_s_own(paused, regex):
     paused.zk.ensure_path("/brokers/ids/1", b'{"host":"h","port":1,"version":1}')
     paused.join(Subscription.by_filter(Blacklist(regex), 3))
+    assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
+
+
+def test_a_member_without_a_broker_notices_that_a_registration_is_written_again(paused):
+    """As by a broker that gets another listener while it runs: no broker comes or goes."""
+    path, server = "/brokers/ids/1", paused.zk._client._server
+    paused.join(Subscription.static({"t": 1}))
+    paused.zk.ensure_path(path, b"not a broker")
+    assert paused.next_assignment(fetching=False) is NoNeed.NO_BROKERS
+    paused.zk._client.deliver()
+    paused._signal.discard()
+    server.perform(server.open_session(1e9, None), SetData(path, b'{"host":"h","port":1,"version":1}', -1))
+    paused.zk._client.deliver()
+    assert paused._signal.raised
     assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
 
 
