@@ -33,9 +33,10 @@ class BrokerZnodes:
         """Brokers that are registered and have an endpoint for us; the others are logged and skipped.
 
         Args:
-            watch: called once when brokers register or disappear after that.
+            watch: called when brokers register, disappear, or change their registrations after that.
         """
-        return self.brokers(self._session.read_many(self.broker_paths(watch)))
+        watch_of = None if watch is None else lambda _path: watch
+        return self.brokers(self._session.read_many(self.broker_paths(watch), watch_of))
 
     def broker_paths(self, watch: Watch | None = None) -> list[str]:
         """The znodes of the brokers, for :meth:`brokers`; ``watch`` as above."""

@@ -1,4 +1,5 @@
 import threading
+from contextlib import suppress
 from io import UnsupportedOperation
 
 import pytest
@@ -53,6 +54,24 @@ def test_a_for_loop_reads_all_chunks_and_ends_at_shutdown(queue, info):
     assert list(stream) == []
     with pytest.raises(StopIteration):
         next(stream)
+
+
+def test_a_stream_continues_after_the_record_at_which_the_application_raised(stream, queue, info):
+    """That record counts as handed out, and is not released before the next request."""
+    for start in (0, 10):
+        queue.put(make_fetched_chunk(info, start, 10))
+    seen, released = [], []
+    while len(seen) < 20:
+        with suppress(ZeroDivisionError):
+            for message in stream:
+                seen.append(message.offset)
+                if message.offset % 3 == 0:
+                    released.append(info.position(handed_out=False))
+                    raise ZeroDivisionError
+                if len(seen) == 20:
+                    break
+    assert seen == [*range(20)]
+    assert released == [0, 3, 6, 9, 12, 15, 18]
 
 
 def test_a_timeout_leaves_the_same_iterator_usable(stream, queue, info):

@@ -89,7 +89,6 @@ class CoordinatorGroup(ZooKeeperBase):
             read_cluster=None if cluster is None else partial(read_known, cluster),
         )
         self._reads = WatchedReads(self.zk, signal.raise_flag)
-        self._subscription = Subscription({})
         self._received: _Received | None = None
         self._settled: Command | None = None
         self._uncommanded = ""  # path of the command that was found empty
@@ -123,7 +122,6 @@ class CoordinatorGroup(ZooKeeperBase):
 
     def _register(self, subscription: Subscription) -> None:
         super()._register(subscription)
-        self._subscription = subscription
         if looks_at_once(self.obeying):
             self.coordinator.look()
 
@@ -140,7 +138,8 @@ class CoordinatorGroup(ZooKeeperBase):
         Raises:
             CoordinatorUnknown: no command has been written for this member yet.
             MemberRefused: this member must not own anything, and does not.
-            RegistrationLost: also if the command is malformed: the leader reads it only once, and does not repair it.
+            RegistrationLost: also if the command is malformed, or has partitions that no stream of this member reads:
+                the leader reads it only once, and does not repair it.
         """
         self._received = received = self._receive()
         share, held = received.command.share, self._ownership.held
@@ -173,9 +172,19 @@ class CoordinatorGroup(ZooKeeperBase):
             raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
         self._uncommanded = ""
         if self._received is None or self._received.command != command:
+            self._require_streams(path, command)
             fits = command.security_protocol == self._security_protocol
             self._named = _NamedBrokers(command.brokers if fits else (), self._clock() + _NAMED_S)
         return _Received(command, Operation("check", path, version=node.version))
+
+    def _require_streams(self, path: str, command: Command) -> None:
+        """Refuse a command that no leader wrote for this member, or one that read a registration which was changed."""
+        for partition, thread in command.share.items():
+            if not self._subscription.has_stream(partition.topic, thread.number):
+                raise RegistrationLost(
+                    f"another client changed znode {path}, or the registration: no stream {thread} of this consumer "
+                    f"reads {partition}; registering again"
+                )
 
     @property
     def leads(self) -> bool:

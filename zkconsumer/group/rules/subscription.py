@@ -189,6 +189,12 @@ class Subscription:
             return dict(self.topics)
         return dict.fromkeys(self.topic_filter.select(all_topics, exclude_internal=exclude_internal), self.streams)
 
+    def has_stream(self, topic: str, number: int) -> bool:
+        """True if the member has a stream of this number that reads the topic."""
+        if self.topic_filter is None:
+            return number < self.topics.get(topic, 0)
+        return number < self.streams and self.topic_filter.allows(topic)
+
 
 def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1

@@ -65,7 +65,7 @@ class GroupReader:
         """Brokers that are alive and have an endpoint for us.
 
         Args:
-            watch: called once when brokers register in ZooKeeper or disappear from it after that.
+            watch: called when brokers register in ZooKeeper, disappear from it, or change there after that.
         """
         if self._read_cluster is not None:
             return self._read_cluster(()).live_brokers()

@@ -114,6 +114,7 @@ class ZooKeeperBase(ABC):
         owner = f"group {self._group} consumer {self._consumer_id}"
         self._lease = make_lease(self.zk, self._membership, self._probed, self._report_lease, owner)
         # Written by the rebalance thread:
+        self._subscription = Subscription({})
         self._stands_alone = False
         self._has_joined = False
         self._outages = 0
@@ -229,6 +230,7 @@ class ZooKeeperBase(ABC):
         return stale and self.is_registered
 
     def _register(self, subscription: Subscription) -> None:
+        self._subscription = subscription
         self._membership.register(subscription, self._signal.raise_flag, self._wait_for_signal)
 
     def _wait_for_signal(self, seconds: float) -> bool:

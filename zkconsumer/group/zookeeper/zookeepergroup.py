@@ -23,6 +23,7 @@ from zkconsumer.group.rules.rebalancetimes import (
     settle_seconds,
 )
 from zkconsumer.group.rules.reconcile import Share
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.group.zookeeper.ownership import NOTHING
@@ -31,6 +32,7 @@ from zkconsumer.group.zookeeper.sharecomputer import ShareComputer
 from zkconsumer.group.zookeeper.zookeeperbase import SessionParts, ZooKeeperBase
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.fencedtransaction import lost_fence
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
@@ -103,8 +105,10 @@ class ZooKeeperGroup(ZooKeeperBase):
             return NoNeed.NO_BROKERS
         if self._consumer_id not in view.our_clients:
             raise lost_fence(self.fence())
-        if self._consumer_id not in view.members:
-            raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
+        registered, written = view.members.get(self._consumer_id), self._subscription.to_registration(0)
+        if registered is None or registered.key != Subscription.from_registration(written).key:
+            path = GroupPaths(self._group).consumer_id(self._consumer_id)
+            raise RegistrationLost(f"another client deleted or changed znode {path}; registering again")
         self._announce_changes()
         changed, held = self._topics.others(view.identities), self._ownership.held
         if fetching and not renew and self._shares.assign(view) == held and not changed:

@@ -70,6 +70,8 @@ def parse_json(data: bytes | str) -> Any:
     """
     try:
         return _JSON.decode(data if isinstance(data, str) else data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: {error}") from None  # the repr of the other one has all of the data
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -263,12 +263,17 @@ def test_topics_are_read_only_where_they_are_needed(member):
     assert asked == []
 
 
-def test_a_member_whose_command_is_garbage_registers_again(member):
+def command_of(partition, number):
+    return CommandNode.encode(Command({partition: ConsumerThreadId("g_a", number)}, 1, 9))
+
+
+@pytest.mark.parametrize("written", [b"garbage", command_of(TopicPartition("other", 0), 0), command_of(P[0], 1)])
+def test_a_member_that_cannot_obey_its_command_registers_again(member, written):
     """The leader reads a command node once; a new node, which it has not read, gets the command again."""
     member.command(0)
     member.obey()
     former = member.path
-    member.write(b"garbage")
+    member.write(written)
     with pytest.raises(RegistrationLost, match=former):
         member.group.next_assignment(fetching=True)
     assert member.group.held.partitions == share(0)

@@ -90,6 +90,14 @@ def test_subscriptions_without_a_filter_have_no_streams_of_it_and_count_once():
     assert (subscription.streams, subscription.weight) == (0, 1)
 
 
+def test_streams_that_read_a_topic():
+    named, filtered = Subscription.static({"a": 2}), Subscription.by_filter(Whitelist("spx.*"), 3)
+    assert [named.has_stream("a", number) for number in (0, 1, 2)] == [True, True, False]
+    assert not named.has_stream("b", 0)
+    assert [filtered.has_stream("spx-a", number) for number in (0, 2, 3)] == [True, True, False]
+    assert not filtered.has_stream("a", 0)
+
+
 def test_all_topics_are_those_of_any_subscription():
     subscriptions = [
         Subscription.static({"a": 1}),

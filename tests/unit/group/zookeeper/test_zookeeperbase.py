@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from kazoo.protocol.serialization import Delete
+from kazoo.protocol.serialization import Delete, SetData
 
 from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
@@ -17,13 +17,15 @@ from zkconsumer.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
+from zkconsumer.group.groupprotocol import NextAssignment, NoNeed
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState
-from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.rules.subscription import Blacklist, Subscription
 from zkconsumer.group.zookeeper.zookeepergroup import ZooKeeperGroup
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import ConsumerIdNode
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -95,6 +97,45 @@ def test_a_deleted_session_node_ends_the_membership_wherever_it_is_noticed(pause
             paused.zk.transact(fence, [Operation("delete", "/x")])
         assert str(reads.value) == str(writes.value)
     assert waited(paused, reads.value) == []
+
+
+@pytest.mark.parametrize("changed", [{"t": 2}, {"t": 1, "u": 1}, {"u": 1}])
+def test_a_member_whose_registration_was_changed_registers_again(paused, changed):
+    """Otherwise the members agree on a share that has partitions of streams which this member does not have."""
+    paused.join(Subscription.static({"t": 1}))
+    path, server = GroupPaths("g").consumer_id("g_a"), paused.zk._client._server
+    paused.zk.ensure_path("/brokers/ids/1", b'{"host":"h","port":1,"version":1}')
+    written = server.nodes[path].data
+    other = ConsumerIdNode.encode(Subscription.static(changed).to_registration(1))
+    server.perform(server.open_session(1e9, None), SetData(path, other, -1))
+    with pytest.raises(RegistrationLost, match=path) as lost:
+        paused.next_assignment(fetching=False)
+    paused.pause(lost.value)
+    paused.join(Subscription.static({"t": 1}))
+    paused.zk._client.deliver()
+    assert json.loads(server.nodes[path].data)["subscription"] == json.loads(written)["subscription"]
+    assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
+
+
+@pytest.mark.parametrize("regex", [r"a\d+,b.*", "t", r'x"\\-y', " spaced , é"])
+def test_a_registration_that_no_client_changed_is_the_member_s_own(paused, regex):
+    paused.zk.ensure_path("/brokers/ids/1", b'{"host":"h","port":1,"version":1}')
+    paused.join(Subscription.by_filter(Blacklist(regex), 3))
+    assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
+
+
+def test_a_member_without_a_broker_notices_that_a_registration_is_written_again(paused):
+    """As by a broker that gets another listener while it runs: no broker comes or goes."""
+    path, server = "/brokers/ids/1", paused.zk._client._server
+    paused.join(Subscription.static({"t": 1}))
+    paused.zk.ensure_path(path, b"not a broker")
+    assert paused.next_assignment(fetching=False) is NoNeed.NO_BROKERS
+    paused.zk._client.deliver()
+    paused._signal.discard()
+    server.perform(server.open_session(1e9, None), SetData(path, b'{"host":"h","port":1,"version":1}', -1))
+    paused.zk._client.deliver()
+    assert paused._signal.raised
+    assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
 
 
 def waited(group, *failures, starting=False):
