@@ -157,8 +157,8 @@ def _load(cores: int) -> Iterator[None]:
 def _run(part: Part, arguments: Sequence[str]) -> int:
     """Run pytest and return its exit code.
 
-    Workers, and the many commands that tests start, load compiled modules: where the variable of Python forbids to write
-    them, as in many images, each of these processes would compile the package and the tests again.
+    Workers, and the commands that tests start, load compiled modules: where the environment forbids to write them, as
+    in many images, each of these processes would compile the package and the tests again.
     """
     environment = {**os.environ, **dict.fromkeys(part.required, "1")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
