@@ -155,8 +155,13 @@ def _load(cores: int) -> Iterator[None]:
 
 
 def _run(part: Part, arguments: Sequence[str]) -> int:
-    """Run pytest and return its exit code."""
+    """Run pytest and return its exit code.
+
+    Workers, and the commands that tests start, load compiled modules: where the environment forbids to write them, as
+    in many images, each of these processes would compile the package and the tests again.
+    """
     environment = {**os.environ, **dict.fromkeys(part.required, "1")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [*_PYTEST, *part.arguments, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 

@@ -13,8 +13,7 @@ SAMPLE: Final = ROOT / "tests" / "gate.toml"
 
 _BY_FILE: Final = ("--dist", "loadfile")
 """A file stays in one process, so that what its tests share (servers, JVM peers, Spark sessions) is started once."""
-_IN_PARALLEL: Final = ("-n", "2", *_BY_FILE)
-_WITH_WAITS: Final = ("-n", "3")
+_IN_PARALLEL: Final = ("-n", "3", *_BY_FILE)
 """For two cores: a third of what one of these processes does is to wait."""
 
 
@@ -34,8 +33,8 @@ class Part:
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "unit": Part(("tests/unit", "tests/property"), _WITH_WAITS),
-    "integration": Part(("tests/integration",), (*_WITH_WAITS, *_BY_FILE)),
+    "unit": Part(("tests/property", "tests/unit"), ("-n", "3")),
+    "integration": Part(("tests/integration",), ("-n", "4", *_BY_FILE)),
     "servers": Part(("tests/brokers", "tests/interop", "tests/stress", "tests/chaos")),
     "spark": Part(("tests/spark",)),
     "demo": Part(("tests/demo",), ()),
