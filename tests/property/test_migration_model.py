@@ -14,7 +14,7 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate import mirror as tools_mirror
 from zkconsumer.operate.migrate import rollback as migrationrollback
 from zkconsumer.operate.migrate import run as migrationrun
-from zkconsumer.operate.migrate.rules import migrationplan
+from zkconsumer.operate.migrate.rules import migrationplan, migrationrecheck
 from zkconsumer.operate.migrate.rules import mirrorplan as core_mirror
 from zkconsumer.operate.migrate.rules import waysback as migrationback
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -91,7 +91,9 @@ def forgets_what_a_copy_was_about_to_write(monkeypatch):
 
 def forgets_that_a_run_has_begun(monkeypatch):
     monkeypatch.setattr(
-        migrationrun, "recheck", lambda plan, now, *, began, **how: migrationplan.recheck(plan, now, began=False, **how)
+        migrationrun,
+        "recheck",
+        lambda plan, now, *, began, **how: migrationrecheck.recheck(plan, now, began=False, **how),
     )
 
 

@@ -51,7 +51,7 @@ def decide_rollback(
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if run is None:
         refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
-    moved = moved_at_target(plan, offsets, beyond, former=True)
+    moved = moved_at_target(plan, offsets, beyond, former=True, undoing=run is not None and run.is_rolled_back)
     if run is not None and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
@@ -81,6 +81,7 @@ def moved_at_target(
     beyond: Mapping[TopicPartition, int],
     *,
     former: bool = False,
+    undoing: bool = False,
 ) -> list[TopicPartition]:
     """The partitions of which consumers have committed at the target since the migration, in the order of the plan.
 
@@ -88,14 +89,14 @@ def moved_at_target(
         plan: that was run.
         offsets: of the target now, also of partitions that the plan does not have.
         beyond: those that it does not have, when the run began.
-        former: an offset that the target had before the run has not moved, since the run may not have written it. A
-            znode that is missing is no sign of a consumer: a rollback that was killed may have removed it.
+        former: an offset that the target had before the run has not moved, since the run may not have written it.
+        undoing: a rollback has begun, so one may have removed a znode that is missing.
     """
 
     def unmoved(row: PlannedPartition) -> frozenset[int | None]:
         if not former:
             return frozenset({row.new, None})
-        return frozenset({row.new, row.before} | ({None} if plan.target.kind == "zookeeper" else set()))
+        return frozenset({row.new, row.before} | ({None} if undoing and plan.target.kind == "zookeeper" else set()))
 
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in unmoved(row)]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
