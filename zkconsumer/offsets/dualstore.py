@@ -31,6 +31,7 @@ class DualOffsetStore:
         self._from_kafka: set[TopicPartition] = set()
         self._readable: set[TopicPartition] = set()
         self._topics: dict[str, TopicOrigin] = {}
+        self._earlier_in_kafka: set[TopicPartition] = set()
 
     def fetch(
         self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
@@ -39,18 +40,20 @@ class DualOffsetStore:
         in_zookeeper = self._zookeeper.fetch(partitions, kept, again=again)
         in_kafka = self._kafka.fetch(partitions, kept, again=again)
         if not again:
-            self._from_kafka, self._readable = set(), set()
+            self._from_kafka, self._readable, self._earlier_in_kafka = set(), set(), set()
         readable = {p for p in partitions if p in in_zookeeper and p in in_kafka}
         self._readable |= readable
         return {p: chosen.offset for p, chosen in self._choose(readable).items()}
 
     def _choose(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ChosenOffset]:
-        """One of an earlier topic is chosen only if there is no other: a member begins at the start of the log then."""
+        """One of an earlier topic is chosen only if none counts: a member begins at the start of the log then."""
         in_zookeeper = judge_offsets(self._topics, self._zookeeper.stored(partitions))
         in_kafka = judge_offsets(self._topics, self._kafka.stored(partitions))
         chosen: dict[TopicPartition, ChosenOffset] = {}
         for p in partitions:
             one, other = without_copies(in_zookeeper[p], in_kafka[p])
+            if other.counting is None and in_kafka[p].offset is not None:
+                self._earlier_in_kafka.add(p)
             chosen[p] = choose_stored(one.counting, other.counting, self._rule)
             if usable_offset(chosen[p].offset) is None:
                 chosen[p] = choose_stored(one.offset, other.offset, self._rule)
@@ -61,7 +64,13 @@ class DualOffsetStore:
     def commit(
         self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
     ) -> set[TopicPartition]:
-        """See :meth:`.OffsetStore.commit`."""
+        """See :meth:`.OffsetStore.commit`.
+
+        Kafka's offset is replaced first where it is of an earlier topic, or may be: 1. ZooKeeper's, which shows that,
+        is replaced; 2. the member is killed; 3. the next one would take Kafka's for one of the present topic.
+        """
+        if first := {partition: offsets[partition] for partition in offsets if partition in self._earlier_in_kafka}:
+            self._earlier_in_kafka -= self._kafka.commit(first, may_send=may_send, retry=retry)
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
         if not self._prefers_kafka:
             self._from_kafka -= accepted

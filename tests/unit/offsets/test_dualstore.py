@@ -176,3 +176,18 @@ def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count(rule
     both.dual.fetch([T0])
     both.dual.consume(CREATED_AGAIN)
     assert both.dual.stored([T0]) == {T0: StoredOffset(50, 99)}, "it shows that there was an earlier topic"
+
+
+def test_what_may_be_a_copy_in_kafka_is_replaced_first():
+    """1. The znode, which shows it, would be replaced; 2. the member is killed; 3. the next one continues at 60."""
+    both = Both({T0: 50, T1: 50}, {T0: 60}, "max")
+    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 99}, {T0: ""}
+    both.dual.fetch([T0, T1])
+    both.dual.consume(CREATED_AGAIN)
+    both.zookeeper.refuses = {T0, T1}
+    both.dual.commit({T0: 10, T1: 5})
+    assert (both.zookeeper.offsets, both.kafka.offsets) == ({T0: 50, T1: 50}, {T0: 10})
+    both.zookeeper.refuses = set()
+    both.dual.commit({T0: 11})
+    assert both.kafka.commits_made[-1][0] == {T0: 11}
+    assert len(both.kafka.commits_made) == 3, "once before ZooKeeper, and then as always, behind it"

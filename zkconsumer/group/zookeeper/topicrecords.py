@@ -231,6 +231,10 @@ class TopicRecords:
         for topic, write in writes.items():
             if (mzxid := outcomes.mzxids.get(write.path)) is not None:
                 origins[topic] = origins[topic].recorded_at(mzxid)
+        by_others = [topic for topic, write in writes.items() if outcomes[write.path] not in ("done", "refused")]
+        if by_others:
+            known = self._read(by_others)
+            origins |= {topic: known.following(topic, identities[topic])[1] for topic in by_others}
         return origins
 
     def _report(self, refusal: ZooKeeperRefused) -> None:

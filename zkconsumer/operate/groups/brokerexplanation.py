@@ -130,12 +130,13 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
     """Members that own nothing although the group is stable."""
     if group.described.state not in _SETTLED:
         return
+    absent = group.absent
     idle: Sequence[str] = [member.member_id for member in group.described.members if not member.assigned]
     for member in group.described.members:
         if member.assigned:
             continue
         existing = [topic for topic in member.topics if topic in group.existing]
-        if member.topics and group.absent.issuperset(member.topics):
+        if member.topics and absent.issuperset(member.topics):
             yield Finding(
                 "idle-member",
                 member.member_id,

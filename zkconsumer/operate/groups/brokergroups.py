@@ -224,7 +224,11 @@ class BrokerGroups:
             ProtocolError: no broker lists its groups.
         """
         client, problems = self.asked.client, []
-        metadata = client.metadata([OFFSETS_TOPIC] if self.asked.has_offsets_topic() else ())
+        try:
+            asked_about = [OFFSETS_TOPIC] if self.asked.has_offsets_topic() else []
+        except BrokerUnavailable:  # if it is one broker, the others are asked below
+            asked_about = []
+        metadata = client.metadata(asked_about)
         brokers = metadata.brokers.values()
         # 1. A broker ends; 2. it is not in the metadata any more; 3. no broker lists the groups that it coordinated.
         if missing := sorted(metadata.leaderless):
@@ -289,18 +293,23 @@ class BrokerGroups:
 
     def _with_existing(self, groups: dict[str, ObservedBrokerGroup]) -> dict[str, ObservedBrokerGroup]:
         """Groups with the partitions of their topics, and what is missing of them."""
-        answer = self.asked.existing({topic for group in groups.values() for topic in group.topics})
+        topics_by_group = {name: group.topics for name, group in groups.items()}
+        answer = self.asked.existing(set().union(*topics_by_group.values()))
+        found: dict[str, set[TopicPartition]] = {}
+        for partition in answer.found.partitions:
+            found.setdefault(partition.topic, set()).add(partition)
         completed = {}
         for name, group in groups.items():
-            undescribed = {topic: why for topic, why in answer.found.undescribed.items() if topic in group.topics}
+            topics = topics_by_group[name]
+            undescribed = {topic: why for topic, why in answer.found.undescribed.items() if topic in topics}
             # Where brokers do not describe a topic, the partitions that the group names are taken to exist.
             unknown = (p for p in group.partitions if p.topic in undescribed)
             existing: dict[str, list[int]] = {}
-            for topic, number in sorted({*(p for p in answer.found.partitions if p.topic in group.topics), *unknown}):
+            for topic, number in sorted(set().union(unknown, *(found.get(topic, ()) for topic in topics))):
                 existing.setdefault(topic, []).append(number)
             numbers_by_topic = {topic: tuple(numbers) for topic, numbers in existing.items()}
             known = replace(group, existing=numbers_by_topic, undescribed=frozenset(undescribed))
-            why = answer.problems if answer.error is not None and group.topics else why_undescribed(undescribed)
+            why = answer.problems if answer.error is not None and topics else why_undescribed(undescribed)
             completed[name] = replace(known, problems=(*group.problems, *why, *missing_topics(known)))
         return completed
 

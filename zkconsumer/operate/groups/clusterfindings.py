@@ -47,13 +47,16 @@ def explain_surroundings(
 
 
 def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
-    """A finding for each partition; those of one topic with one remedy have one command for all of them."""
+    """A finding for each partition; the first of those of one topic with one remedy has a command for all of them."""
     found = list(_misplaced(facts))
     alike: dict[tuple[str, str], list[TopicPartition]] = {}
     for _, partition, _, remedy in found:
         alike.setdefault((partition.topic, remedy), []).append(partition)
     for kind, partition, evidence, remedy in found:
         partitions = alike[partition.topic, remedy]
+        if partition != partitions[0]:
+            yield Finding(kind, str(partition), evidence, f"as for {partitions[0]}")
+            continue
         to_earliest, to_latest = (_reset(group, partitions, where) for where in ("earliest", "latest"))
         next_command = remedy.format(to_earliest=to_earliest, to_latest=to_latest)
         yield Finding(kind, str(partition), evidence, next_command)

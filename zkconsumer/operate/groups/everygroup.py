@@ -84,7 +84,12 @@ class GroupInBoth:
     @property
     def absent(self) -> frozenset[str]:
         """See :class:`ObservedGroup`."""
-        return (self.in_znodes.absent | self.at_brokers.absent) - self.existing.keys()
+        return (self.in_znodes.absent | self.at_brokers.absent) - self.existing.keys() - self.undescribed
+
+    @property
+    def undescribed(self) -> frozenset[str]:
+        """See :class:`ObservedGroup`."""
+        return self.in_znodes.undescribed | self.at_brokers.undescribed
 
     @property
     def subscribed(self) -> frozenset[str]:

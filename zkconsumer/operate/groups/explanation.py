@@ -126,7 +126,7 @@ def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bo
 def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
     owning = {PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values()}
     threads = znodes.view.threads_by_topic(exclude_internal=True)
-    shares = _possible_shares(znodes)
+    shares, absent = _possible_shares(znodes), znodes.absent
     for consumer_id in sorted(znodes.view.members.keys() - owning):
         topics = sorted(
             topic
@@ -135,7 +135,7 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
         )
         existing = [topic for topic in topics if topic in znodes.existing]
         if not existing:
-            if not (znodes.absent.issuperset(topics) if topics else znodes.view.topics):
+            if not (absent.issuperset(topics) if topics else znodes.view.topics):
                 continue  # what exists is unknown
             reason = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
             yield Finding("idle-member", consumer_id, reason, _command(znodes, "groups", "describe", "--members"))

@@ -104,6 +104,10 @@ class ObservedGroup(Protocol):
         """Partition numbers of those of its topics that exist, as far as it was asked."""
 
     @property
+    def undescribed(self) -> frozenset[str]:
+        """Topics that may exist, although nothing describes them."""
+
+    @property
     def absent(self) -> frozenset[str]:
         """Topics that members subscribe to, or of which it has partitions, that are known not to exist."""
 
@@ -231,5 +235,6 @@ def missing_topics(group: ObservedGroup) -> list[str]:
 
 def undescribed_topics(group: ObservedGroup) -> Iterator[str]:
     """Why it cannot be verified that members have all partitions of topics that they subscribe to, in sentences."""
-    for topic in sorted(group.subscribed - group.existing.keys()):
-        yield f"topic {topic} does not exist" if topic in group.absent else f"partitions of topic {topic} are unknown"
+    absent = group.absent
+    for topic in sorted(group.subscribed & (absent | group.undescribed)):
+        yield f"topic {topic} does not exist" if topic in absent else f"partitions of topic {topic} are unknown"

@@ -14,6 +14,7 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
+from zkconsumer.operate.offsets.brokeroffsets import why_undescribed
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.fields import is_encodable
@@ -50,16 +51,20 @@ def read_survey_facts(
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
         existing = cluster.offsets.existing(topics)
-        partitions = existing_partitions(groups_znodes) if existing.problems else existing.found.partitions
+        undescribed = existing.found.undescribed
+        named = {partition for partition in existing_partitions(groups_znodes) if partition.topic in undescribed}
+        partitions = existing.found.partitions | named
         in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, groups_znodes, "kafka")
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])
-    problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
     surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
     facts = []
     for znodes in groups_znodes:
         stored = in_kafka[znodes.group]
         kafka, group_problems = states[znodes.group]
+        own = {topic: why for topic, why in undescribed.items() if topic in znodes.topics}
+        unknown = existing.problems if existing.error is not None else why_undescribed(own)
+        group_problems += tuple(f"the brokers' partitions are unknown: {problem}" for problem in unknown)
         unreadable = (*problems, *znodes.problems, *stored.problems, *group_problems)
         unreadable += logs.problems if znodes.partitions else ()
         facts.append(_facts(session, znodes, stored.found, kafka, surroundings, unreadable))

@@ -137,8 +137,9 @@ def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[Group
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
-    unwritten = [] if how.complete else [node for node in change.nodes if _is_unwritten(node, nodes[node.path])]
-    changes, foreign, rows = _node_changes([one for one in change.nodes if one not in unwritten], nodes, logs, how)
+    unwritten = [node for node in change.nodes if not how.complete and _is_unwritten(node, nodes[node.path])]
+    kept = {node.path for node in unwritten}
+    changes, foreign, rows = _node_changes([one for one in change.nodes if one.path not in kept], nodes, logs, how)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
     rows += [
         OffsetRow(offset.partition, offset.before, offset.after, logs.ranges.get(offset.partition), _IN_KAFKA)

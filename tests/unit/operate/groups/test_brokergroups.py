@@ -57,6 +57,26 @@ def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinate
         assert groups.names() == ["a", "b"]
 
 
+def test_groups_are_listed_although_one_broker_may_have_the_only_ones():
+    """Before 2.8, where it is unknown whether there is a topic of offsets as long as a broker is silent."""
+    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
+    client = Client()
+    with BrokerGroups(config) as groups:
+        groups.asked.client.close()
+        groups.asked.client = client
+        groups.asked.has_offsets_topic = raising(BrokerUnavailable("silent"))
+        client.close = lambda: None
+        client.listed = {1: ["a"]}
+        assert (groups.names(), groups.unlisted) == (["a"], ("groups of broker 2 are missing: silent",))
+
+
+def raising(error):
+    def call():
+        raise error
+
+    return call
+
+
 def test_brokers_that_coordinate_no_groups_are_told_from_those_that_do_not_answer():
     config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
     client, old, loading = Client(), NoCommonVersion("old"), ProtocolError("loading")

@@ -361,3 +361,15 @@ def test_a_rollback_is_repeated_after_the_topic_was_created_again(servers):
     assert servers.roll_back().faults == []
     assert servers.roll_back().faults == []
     assert at_target(servers) == {}
+
+
+def test_a_run_that_follows_a_rollback_of_such_offsets_and_is_killed_is_undone(servers):
+    """It was killed before its first write, so the znodes are still missing."""
+    servers.store(FORMER)
+    servers.create_topic_again()
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    servers.roll_back()
+    servers.run(kill_at=2)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == {}

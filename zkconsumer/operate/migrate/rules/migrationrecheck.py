@@ -61,7 +61,8 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only
     done = tuple(
         row for row in plan.partitions if later or now.target.get(row.partition, NOT_STORED).counting == row.new
     )
-    todo = tuple(row for row in plan.partitions if row not in done)
+    is_done = {row.partition for row in done}
+    todo = tuple(row for row in plan.partitions if row.partition not in is_done)
     known = {row.partition for row in plan.partitions if row.is_outdated}
     if outdated := [p for p in that_are(now.source, WrittenFor.EARLIER) if p not in known]:
         refusals.append(f"offsets of {name_some(outdated)} were stored for earlier topics of that name; plan again")
@@ -114,7 +115,7 @@ def moved(
             return frozenset({row.new})
         return row.unwritten | {row.new} if began else row.unwritten
 
-    at_source = [row.partition for row in plan.partitions if source.get(row.partition) != row.source]
+    at_source = [row.partition for row in plan.partitions if source.get(row.partition) not in row.unread]
     at_target = [row.partition for row in plan.partitions if target.get(row.partition) not in accepted(row)]
     return at_source, at_target
 

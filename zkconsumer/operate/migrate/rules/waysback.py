@@ -96,7 +96,8 @@ def moved_at_target(
     def unmoved(row: PlannedPartition) -> frozenset[int | None]:
         if not former:
             return frozenset({row.new, None})
-        return frozenset({row.new, row.before} | ({None} if undoing and plan.target.kind == "zookeeper" else set()))
+        may_be_removed = undoing and plan.target.kind == "zookeeper"
+        return row.unwritten | {row.new} | ({None} if may_be_removed else set())
 
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in unmoved(row)]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
