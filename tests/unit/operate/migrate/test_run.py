@@ -22,9 +22,16 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.offsets import grouphold as hold
+from zkconsumer.operate.offsets import znodewrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import read_snapshot, snapshot_of_plan
 from zkconsumer.operate.offsets.wholefiles import write_whole
+
+
+@pytest.fixture
+def soon_lost(monkeypatch):
+    """A session that was lost does not come back, so it is not waited for."""
+    monkeypatch.setattr(znodewrites, "_RECONNECT_S", 0.5)
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
@@ -166,6 +173,7 @@ def test_an_equal_offset_shows_nothing_of_a_commit_without_an_answer(servers):
     assert servers.run().written == PARTITIONS[1:2]
 
 
+@pytest.mark.usefixtures("soon_lost")
 @pytest.mark.parametrize("request_lost", [True, False])
 @pytest.mark.parametrize("reconnects", [True, False])
 def test_a_transaction_without_an_answer_is_found_by_the_next_run(servers, request_lost, reconnects):
@@ -178,6 +186,7 @@ def test_a_transaction_without_an_answer_is_found_by_the_next_run(servers, reque
     assert servers.verified()
 
 
+@pytest.mark.usefixtures("soon_lost")
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_session_that_expires_in_the_hold_leaves_a_run_to_resume(servers, ends):
     servers.begin(*ends)

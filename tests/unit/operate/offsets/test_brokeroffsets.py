@@ -118,7 +118,7 @@ def test_brokers_before_2_8_are_not_asked_by_name_for_the_topic_of_offsets(stub)
 def test_a_silent_broker_may_have_groups(stub, dead_broker):
     """Before 2.8 a client that may not describe the topic of offsets learns only from the groups that it exists."""
     stub.versions[MetadataRequest.API_KEY] = 7
-    stub.elsewhere[P[0]] = dead_broker
+    stub.elsewhere[P[0]] = dead_broker._replace(id=7)
     stub.log(P[0]).end = 1
     with pytest.raises(BrokerUnavailable):
         asked(lambda offsets: offsets.has_offsets_topic(), stub.broker)
