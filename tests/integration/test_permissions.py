@@ -38,6 +38,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.clientquotas import describe_quotas
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.migrate.survey import read_survey_facts
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
@@ -411,6 +412,20 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         guarded.forbid(ResourceType.GROUP, group, READ)
         guarded.allow(ResourceType.GROUP, group, DESCRIBE)
         eventually(lambda: f"Read on group {group};" in "".join(g.text for g in ends.observe().guards))
+
+
+def test_a_topic_that_a_survey_may_not_see_is_a_problem_of_its_own_groups(guarded, unique_name):
+    secret, public = guarded.topic(f"{unique_name}-secret"), guarded.topic(f"{unique_name}-open", READ)
+    groups = [f"{unique_name}-{name}"[-40:] for name in ("x", "y")]
+    with connected(guarded.sandbox.zookeeper_connect) as zk:
+        for group, topic in zip(groups, (secret, public), strict=True):
+            zk.create(f"/consumers/{group}/offsets/{topic}/0", b"1", makepath=True)
+    config = guarded.config(groups[0])
+    session = ZkSession.from_config(config)
+    session.open()
+    with closing(session):
+        problems = [facts.problems for facts in read_survey_facts(session, config, groups)]
+    assert [any(secret in problem for problem in of_group) for of_group in problems] == [True, False]
 
 
 def test_brokers_report_quotas_to_who_may_see_them(each_guarded):

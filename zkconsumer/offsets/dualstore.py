@@ -11,14 +11,14 @@ from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.storedoffsets import ChosenOffset, StoredOffset, choose_stored, usable_offset
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets, without_copies
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets, may_be_copy, without_copies
 
 
 class DualOffsetStore:
     """Writes both stores and reads by a rule; an :class:`~zkconsumer.offsets.offsetstore.OffsetStore`.
 
     Args:
-        zookeeper: written first, since its transaction is fenced.
+        zookeeper: written first, since its transaction is fenced; for an exception see :meth:`commit`.
         kafka: written second, with the offsets that ZooKeeper accepted.
         rule: ``dual.read``, see :func:`~zkconsumer.offsets.rules.storedoffsets.choose_stored`.
     """
@@ -31,7 +31,7 @@ class DualOffsetStore:
         self._from_kafka: set[TopicPartition] = set()
         self._readable: set[TopicPartition] = set()
         self._topics: dict[str, TopicOrigin] = {}
-        self._earlier_in_kafka: set[TopicPartition] = set()
+        self._shown_by_znode: set[TopicPartition] = set()
 
     def fetch(
         self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = (), *, again: bool = False
@@ -40,7 +40,7 @@ class DualOffsetStore:
         in_zookeeper = self._zookeeper.fetch(partitions, kept, again=again)
         in_kafka = self._kafka.fetch(partitions, kept, again=again)
         if not again:
-            self._from_kafka, self._readable, self._earlier_in_kafka = set(), set(), set()
+            self._from_kafka, self._readable, self._shown_by_znode = set(), set(), set()
         readable = {p for p in partitions if p in in_zookeeper and p in in_kafka}
         self._readable |= readable
         return {p: chosen.offset for p, chosen in self._choose(readable).items()}
@@ -52,11 +52,11 @@ class DualOffsetStore:
         chosen: dict[TopicPartition, ChosenOffset] = {}
         for p in partitions:
             one, other = without_copies(in_zookeeper[p], in_kafka[p])
-            if other.counting is None and in_kafka[p].offset is not None:
-                self._earlier_in_kafka.add(p)
             chosen[p] = choose_stored(one.counting, other.counting, self._rule)
             if usable_offset(chosen[p].offset) is None:
                 chosen[p] = choose_stored(one.offset, other.offset, self._rule)
+        self._shown_by_znode.difference_update(partitions)
+        self._shown_by_znode.update(p for p in partitions if may_be_copy(in_zookeeper[p], in_kafka[p]))
         self._from_kafka.difference_update(partitions)
         self._from_kafka.update(p for p, one in chosen.items() if one.in_kafka)
         return chosen
@@ -66,11 +66,23 @@ class DualOffsetStore:
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`.
 
-        Kafka's offset is replaced first where it is of an earlier topic, or may be: 1. ZooKeeper's, which shows that,
-        is replaced; 2. the member is killed; 3. the next one would take Kafka's for one of the present topic.
+        Where the znode alone shows that Kafka's offset may be of an earlier topic, Kafka's is replaced first. Else: 1.
+        the znode is replaced; 2. the member is killed; 3. the next one takes Kafka's for one of the present topic.
         """
-        if first := {partition: offsets[partition] for partition in offsets if partition in self._earlier_in_kafka}:
-            self._earlier_in_kafka -= self._kafka.commit(first, may_send=may_send, retry=retry)
+        shown = {p: offset for p, offset in offsets.items() if p in self._shown_by_znode}
+        others = {p: offset for p, offset in offsets.items() if p not in shown}
+        done = self._commit_in_order(others, may_send=may_send, retry=retry) if others or not shown else set()
+        if shown:
+            accepted = self._kafka.commit(shown, may_send=may_send, retry=retry)
+            self._shown_by_znode -= accepted
+            left = {p: shown[p] for p in accepted}
+            done = done | self._commit_in_order(left, may_send=may_send, retry=retry)
+        return done
+
+    def _commit_in_order(
+        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool], retry: bool
+    ) -> set[TopicPartition]:
+        """ZooKeeper first, whose transaction is fenced; Kafka gets what it has accepted."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
         if not self._prefers_kafka:
             self._from_kafka -= accepted

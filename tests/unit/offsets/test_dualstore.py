@@ -184,10 +184,25 @@ def test_what_may_be_a_copy_in_kafka_is_replaced_first():
     both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 99}, {T0: ""}
     both.dual.fetch([T0, T1])
     both.dual.consume(CREATED_AGAIN)
-    both.zookeeper.refuses = {T0, T1}
-    both.dual.commit({T0: 10, T1: 5})
-    assert (both.zookeeper.offsets, both.kafka.offsets) == ({T0: 50, T1: 50}, {T0: 10})
+    both.kafka.refuses = {T0}
+    assert both.dual.commit({T0: 10, T1: 5}) == {T1}
+    assert (both.zookeeper.offsets, both.kafka.offsets) == ({T0: 50, T1: 5}, {T0: 60, T1: 5}), "the proof stays"
+    both.kafka.refuses, both.zookeeper.refuses = set(), {T0}
+    assert both.dual.commit({T0: 10}) == set()
+    assert (both.zookeeper.offsets[T0], both.kafka.offsets[T0]) == (50, 10)
     both.zookeeper.refuses = set()
-    both.dual.commit({T0: 11})
-    assert both.kafka.commits_made[-1][0] == {T0: 11}
-    assert len(both.kafka.commits_made) == 3, "once before ZooKeeper, and then as always, behind it"
+    requests = len(both.kafka.commits_made)
+    assert both.dual.commit({T0: 11}) == {T0}
+    assert len(both.kafka.commits_made) == requests + 1, "behind ZooKeeper, as always"
+
+
+@pytest.mark.parametrize("in_zookeeper", [{T0: 50}, {}])
+def test_where_kafkas_offset_names_an_earlier_topic_itself_zookeeper_is_first(in_zookeeper):
+    """Else: 1. Kafka's, which shows that, is replaced; 2. the member is killed; 3. the next one continues at 50."""
+    both = Both(in_zookeeper, {T0: 50}, "max")
+    both.zookeeper.marks, both.kafka.marks = {T0: 101}, {T0: OLD}
+    both.dual.fetch([T0])
+    both.dual.consume({"t": TopicOrigin(TopicIdentity("new", 100))})
+    both.zookeeper.refuses = {T0}
+    assert both.dual.commit({T0: 10}) == set()
+    assert both.kafka.offsets == {T0: 50}

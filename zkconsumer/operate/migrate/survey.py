@@ -66,7 +66,8 @@ def read_survey_facts(
         unknown = existing.problems if existing.error is not None else why_undescribed(own)
         group_problems += tuple(f"the brokers' partitions are unknown: {problem}" for problem in unknown)
         unreadable = (*problems, *znodes.problems, *stored.problems, *group_problems)
-        unreadable += logs.problems if znodes.partitions else ()
+        lacks_log = any(p in partitions and p not in surroundings.logs for p in znodes.partitions)
+        unreadable += logs.problems if lacks_log else ()
         facts.append(_facts(session, znodes, stored.found, kafka, surroundings, unreadable))
     return facts
 

@@ -1,5 +1,6 @@
 """Groups that brokers list."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,9 @@ class Client:
     def begin_round(self):
         pass
 
+    def close(self):
+        pass
+
     def metadata(self, _):
         return SimpleNamespace(brokers=self.brokers, leaderless=self.leaderless)
 
@@ -35,14 +39,19 @@ class Client:
         return dict.fromkeys(self.listed[broker.id], "consumer")
 
 
-def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinates_them():
+@contextmanager
+def asking(client, has_offsets_topic=lambda: True):
+    """What asks these brokers, which have the topic of offsets."""
     config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
-    client = Client()
     with BrokerGroups(config) as groups:
         groups.asked.client.close()
-        groups.asked.client = client
-        groups.asked.has_offsets_topic = lambda: True
-        client.close = lambda: None
+        groups.asked.client, groups.asked.has_offsets_topic = client, has_offsets_topic
+        yield groups
+
+
+def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinates_them():
+    client = Client()
+    with asking(client) as groups:
         client.listed = {1: ["a"], 2: ["b", "c"]}
         assert (groups.names(), groups.unlisted) == (["a", "b", "c"], ())
         del client.listed[2]
@@ -59,13 +68,8 @@ def test_a_silent_broker_keeps_its_groups_until_it_answers_or_another_coordinate
 
 def test_groups_are_listed_although_one_broker_may_have_the_only_ones():
     """Before 2.8, where it is unknown whether there is a topic of offsets as long as a broker is silent."""
-    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
     client = Client()
-    with BrokerGroups(config) as groups:
-        groups.asked.client.close()
-        groups.asked.client = client
-        groups.asked.has_offsets_topic = raising(BrokerUnavailable("silent"))
-        client.close = lambda: None
+    with asking(client, raising(BrokerUnavailable("silent"))) as groups:
         client.listed = {1: ["a"]}
         assert (groups.names(), groups.unlisted) == (["a"], ("groups of broker 2 are missing: silent",))
 
@@ -78,13 +82,8 @@ def raising(error):
 
 
 def test_brokers_that_coordinate_no_groups_are_told_from_those_that_do_not_answer():
-    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_protocol="kafka", group_id="tool")
     client, old, loading = Client(), NoCommonVersion("old"), ProtocolError("loading")
-    with BrokerGroups(config) as groups:
-        groups.asked.client.close()
-        groups.asked.client = client
-        groups.asked.has_offsets_topic = lambda: True
-        client.close = lambda: None
+    with asking(client) as groups:
         client.listed = {1: old, 2: old}
         with pytest.raises(NoCommonVersion):
             groups.names()
