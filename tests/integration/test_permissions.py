@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -236,7 +235,7 @@ def test_a_filter_keeps_a_topic_that_may_not_be_described_any_more(guarded, uniq
         guarded.forbid(ResourceType.TOPIC, topic, READ)
         with pytest.raises(TopicAuthorizationFailed):
             next(stream)
-        time.sleep(0.5)  # several lists of all topics
+        assert waits(stream), "it is raised once, while all topics are listed several times"
         connector.commit_offsets()
         assert connector.partition_states(), "it is still owned"
     with connected(guarded.sandbox.zookeeper_connect) as zk:

@@ -170,7 +170,7 @@ class PolledCluster:
         before = self._snapshot
         now = before
         if answer is not None:
-            now = next_snapshot(before, answer.snapshot, answer.snapshot.undescribed, now=time.monotonic())
+            now = next_snapshot(before, answer.snapshot, now=time.monotonic())
         with self._condition:
             self._snapshot, self._failure = now, failure
             self._answered = request

@@ -102,7 +102,7 @@ class OffsetCommitter:
         return self.owned().read(self.store.stored(self.store.fetch(partitions, kept).keys()))
 
     def consume(self, topics: Mapping[str, TopicOrigin], records: Iterable[OwnedPartition]) -> None:
-        """Offsets that are committed from now on belong to these topics; the records get the offset that counts of two.
+        """Offsets that are committed from now on belong to these topics; the records get the stored offset that counts.
 
         Args:
             topics: that begin to be consumed.

@@ -70,14 +70,13 @@ class DualOffsetStore:
         the znode is replaced; 2. the member is killed; 3. the next one takes Kafka's for one of the present topic.
         """
         shown = {p: offset for p, offset in offsets.items() if p in self._shown_by_znode}
+        if not shown:
+            return self._commit_in_order(offsets, may_send=may_send, retry=retry)
         others = {p: offset for p, offset in offsets.items() if p not in shown}
-        done = self._commit_in_order(others, may_send=may_send, retry=retry) if others or not shown else set()
-        if shown:
-            accepted = self._kafka.commit(shown, may_send=may_send, retry=retry)
-            self._shown_by_znode -= accepted
-            left = {p: shown[p] for p in accepted}
-            done = done | self._commit_in_order(left, may_send=may_send, retry=retry)
-        return done
+        done = self._commit_in_order(others, may_send=may_send, retry=retry) if others else set()
+        accepted = self._kafka.commit(shown, may_send=may_send, retry=retry)
+        self._shown_by_znode -= accepted
+        return done | self._commit_in_order({p: shown[p] for p in accepted}, may_send=may_send, retry=retry)
 
     def _commit_in_order(
         self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool], retry: bool

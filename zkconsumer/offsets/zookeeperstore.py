@@ -145,10 +145,8 @@ class ZooKeeperOffsetStore:
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`: a znode's mzxid shows it, so that an equal offset is written again."""
-        known = {p: StoredOffset(known.offset, known.mzxid) for p, known in self._known.items()}
-        self._of_earlier_topics = self._of_earlier_topics.union(
-            that_are(judge_offsets(topics, known), WrittenFor.EARLIER)
-        )
+        stored = {p: known.stored for p, known in self._known.items()}
+        self._of_earlier_topics |= frozenset(that_are(judge_offsets(topics, stored), WrittenFor.EARLIER))
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`.OffsetStore.invalidate`."""
@@ -168,9 +166,7 @@ class ZooKeeperOffsetStore:
             node = nodes[self._paths.offset(partition)]
             if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
                 known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
-        return {
-            partition: StoredOffset(offset.offset, offset.mzxid, offset.stamp) for partition, offset in known.items()
-        }
+        return {partition: offset.stored for partition, offset in known.items()}
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`.OffsetStore.refused`: topics have no ACLs here."""

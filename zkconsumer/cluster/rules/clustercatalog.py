@@ -150,9 +150,7 @@ def read_if_any(source: ClusterSource, topics: Collection[str] | None) -> Cluste
 _UNDESCRIBED: Final = "no broker of bootstrap.servers has described the subscribed topics yet; check that brokers run"
 
 
-def next_snapshot(
-    before: ClusterSnapshot, answer: ClusterSnapshot, undescribed: Collection[str] = (), *, now: float
-) -> ClusterSnapshot:
+def next_snapshot(before: ClusterSnapshot, answer: ClusterSnapshot, *, now: float) -> ClusterSnapshot:
     """What to believe after a broker's answer.
 
     Brokers learn of changes one after the other, so an answer can be older than the one before it. A topic never loses
@@ -161,16 +159,14 @@ def next_snapshot(
 
     Args:
         before: what was believed before.
-        answer: what the broker reported now.
-        undescribed: topics that exist and that the broker did not describe, for example because a permission is
-            missing; their former description stays.
+        answer: what the broker reported now; of topics that it did not describe the former description stays.
         now: the time of the answer.
     """
     missing = before.described.keys() - answer.described.keys()
-    denied = {name: before.denied.get(name, now) for name in missing - set(undescribed)}
+    denied = {name: before.denied.get(name, now) for name in missing - answer.undescribed}
     denied = {name: since for name, since in denied.items() if now - since < DENIED_S}
     described = dict(answer.described)
-    for name in missing & (denied.keys() | set(undescribed)):
+    for name in missing & (denied.keys() | answer.undescribed):
         described[name] = before.described[name]
     for name, topic in before.described.items():
         later = described.get(name)

@@ -104,19 +104,17 @@ def former_origins(
     Raises:
         ZooKeeperRefused, ZooKeeperUnavailable, SessionExpired: the records' parent exists, and cannot be read.
     """
-    parent, records = GroupPaths(group).topics, {}
-    for path, topic in _paths(parent, identities).items():
-        if path in deleted and (record := _decoded(path, deleted[path].data)) is not None:
-            records[topic] = record, deleted[path].mzxid
-    if not records:
+    parent, *records = record_paths(group, identities)
+    if deleted.keys().isdisjoint(records):
         return {}
-    kept = None if parent in deleted else session.get(parent)
-    ensemble = deleted[parent].mzxid if parent in deleted else kept and kept.czxid
-    origins = {}
-    for topic, (record, mzxid) in records.items():
-        following = next_record(record, identities[topic], ensemble or 0)
-        origins[topic] = origin(following, identities[topic], mzxid if following == record else None)
-    return origins
+    nodes = {path: _as_it_was(deleted.get(path)) for path in (parent, *records)}
+    if parent not in deleted:
+        nodes[parent] = session.get(parent)
+    return origins_in(nodes, group, identities)
+
+
+def _as_it_was(node: DeletedNode | None) -> Znode | None:
+    return None if node is None else Znode(node.data, 0, 0, 0, czxid=node.mzxid, mzxid=node.mzxid)
 
 
 def replace_records(session: ZkSession, group: str, fence: str, identities: Mapping[str, TopicIdentity]) -> None:

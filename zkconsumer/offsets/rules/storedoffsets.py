@@ -152,6 +152,11 @@ class KnownOffset:
     mzxid: int | None = None
     stamp: Stamp | None = None
 
+    @property
+    def stored(self) -> StoredOffset:
+        """The offset with its mark, as every store reports it."""
+        return StoredOffset(self.offset, self.mzxid, self.stamp)
+
 
 def written_by_others(known: KnownOffset, version: int) -> bool:
     """True if another client wrote, created or deleted an offset node since this member last knew it.
@@ -191,7 +196,7 @@ class ChosenOffset(NamedTuple):
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> ChosenOffset:
-    """Which of two stored offsets counts; those of earlier topics are left out before, if there is another (adr/0025).
+    """Which of two stored offsets counts. One of an earlier topic is not passed, if there is another (adr/0025).
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.

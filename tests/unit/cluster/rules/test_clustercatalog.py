@@ -1,5 +1,7 @@
 """Snapshots of a cluster: what they describe, how they differ, and which of two answers is believed."""
 
+from dataclasses import replace
+
 import pytest
 
 from zkconsumer.cluster.rules.clustercatalog import (
@@ -111,7 +113,8 @@ def test_a_topic_that_was_created_again_is_believed_at_once():
 
 
 def test_a_topic_that_was_not_described_keeps_its_description():
-    believed = next_snapshot(snapshot(t=topic(2)), snapshot(u=topic(1)), undescribed={"t", "unknown"}, now=5)
+    answer = replace(snapshot(u=topic(1)), undescribed=frozenset({"t", "unknown"}))
+    believed = next_snapshot(snapshot(t=topic(2)), answer, now=5)
     assert believed.described == {"t": topic(2), "u": topic(1)}
     assert not believed.denied
 
