@@ -172,7 +172,7 @@ def next_snapshot(before: ClusterSnapshot, answer: ClusterSnapshot, *, now: floa
         later = described.get(name)
         if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
             described[name] = max(topic, later, key=lambda candidate: len(candidate.partitions))
-    return ClusterSnapshot(answer.brokers, described, answer.asked_for, denied)
+    return ClusterSnapshot(answer.brokers, described, answer.asked_for, denied, answer.undescribed)
 
 
 def poll_seconds(interval_s: float, *, failures: int, soon: bool) -> float:

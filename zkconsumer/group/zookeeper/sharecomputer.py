@@ -180,7 +180,7 @@ class ShareComputer:
         return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **further})
 
     def _report_missing_topics(self, view: GroupView) -> None:
-        """Log topics that do not exist: a member waits for them, so a mistyped name would go unnoticed.
+        """Log topics that are not found: a member waits for them, so a mistyped name would go unnoticed.
 
         See jvm-consumer.md#subscriptions.
         """
@@ -188,9 +188,11 @@ class ShareComputer:
         missing = set() if subscription is None else subscription.topics.keys() - view.partitions.keys()
         for topic in sorted(missing - self._missing_topics):
             _log.warning(
-                "group %s: topic %s does not exist; waiting for it to be created (check its name, and %s)",
+                "group %s: topic %s is not found; waiting for it to be created (check its name, and %s)",
                 self._config.group_id,
                 topic,
-                "the chroot of zookeeper.connect" if self._config.bootstrap_servers is None else "bootstrap.servers",
+                "the chroot of zookeeper.connect"
+                if self._config.bootstrap_servers is None
+                else "bootstrap.servers, and that the group may describe it",
             )
         self._missing_topics = missing

@@ -12,7 +12,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
-from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -63,6 +63,13 @@ class _Logs:
         is_outdated = in_zookeeper and self.rewritten and partition in self.outdated
         is_earlier = partition.topic in self.recreated or is_outdated
         return (partition.topic,) if is_earlier else ()
+
+    def is_of_earlier_topic(self, former: KafkaChange) -> bool:
+        """True if what Kafka had of the partition when the snapshot was made is of an earlier topic."""
+        topic = former.partition.topic
+        if topic in self.recreated or topic not in self.identities:
+            return topic in self.recreated
+        return TopicOrigin(self.identities[topic]).judge(former.former) is WrittenFor.EARLIER
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +350,8 @@ def _kafka(
         if how.outside == "clamp" and wanted is not None:
             wanted = logs.nearest(offset.partition, wanted)
         by_others = {offset.before, offset.after, wanted}.isdisjoint({stored.offset})
-        if by_others and not (stored.offset is None and offset.partition.topic in logs.recreated):  # deleted with it
+        is_gone = stored.offset is None and logs.is_of_earlier_topic(offset)  # deleted with it, or expired
+        if by_others and not is_gone:
             foreign.append(name_in_kafka(offset.partition))
         # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
         is_left = how.complete and stored.mark == offset.former not in ("", offset.metadata)

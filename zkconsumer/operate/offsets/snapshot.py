@@ -37,7 +37,8 @@ class NodeState(NamedTuple):
     """A znode's data, and what identifies the write of it.
 
     ``version`` and ``mzxid`` are -1 for a node that is still to be written; ``access`` is None where it was not read,
-    since the node stays, and for a node to create that gets the session's default.
+    since the node stays, and for a node to create that gets the session's default. A node that a rollback would remove
+    has it, for the run after that.
     """
 
     data: bytes | None

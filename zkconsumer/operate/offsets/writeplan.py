@@ -299,16 +299,17 @@ def offset_changes(
     paths = GroupPaths(group)
     changes = []
     missing = [partition for partition in sorted(wanted) if partition not in nodes.nodes]
-    access = _access_of_siblings(session, paths, missing, nodes)
+    rewritten = [partition for partition in sorted(wanted) if partition in outdated]  # which a rollback removes
+    access = _access_of_siblings(session, paths, [*missing, *rewritten], nodes)
     changes += _missing_parents(session, paths, {partition.topic for partition in missing}, access)
     for partition, offset in sorted(wanted.items()):
         node, data = nodes.nodes.get(partition), OffsetNode.encode(offset)
-        if node is None:
-            after = NodeState(data, access=access.get(partition.topic))
-            changes.append(NodeChange(paths.offset(partition), None, after))
-        elif node.data != data or partition in outdated:
-            before = NodeState(node.data, node.version, node.mzxid)
-            changes.append(NodeChange(paths.offset(partition), before, NodeState(data)))
+        if node is not None and node.data == data and partition not in outdated:
+            continue
+        before = None if node is None else NodeState(node.data, node.version, node.mzxid)
+        is_created = node is None or partition in outdated
+        after = NodeState(data, access=access.get(partition.topic) if is_created else None)
+        changes.append(NodeChange(paths.offset(partition), before, after))
     return tuple(changes)
 
 

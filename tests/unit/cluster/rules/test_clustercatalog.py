@@ -117,6 +117,7 @@ def test_a_topic_that_was_not_described_keeps_its_description():
     believed = next_snapshot(snapshot(t=topic(2)), answer, now=5)
     assert believed.described == {"t": topic(2), "u": topic(1)}
     assert not believed.denied
+    assert believed.undescribed == {"t", "unknown"}
 
 
 @pytest.mark.parametrize(

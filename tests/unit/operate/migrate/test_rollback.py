@@ -15,7 +15,7 @@ from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.operate.offsets.snapshot import SnapshotFile, partition_of, read_snapshot
 from zkconsumer.zookeeper import fencedtransaction
 
 FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
@@ -351,6 +351,9 @@ def test_a_rollback_removes_offsets_of_earlier_topics(servers, kill_at):
     assert servers.roll_back().faults == [], "as after a rollback whose file was not written"
     assert servers.run().faults == []
     assert at_target(servers) == OFFSETS
+    (change,) = read_snapshot(servers.file.with_name("plan.snapshot.json")).groups
+    offsets = [node for node in change.nodes if partition_of(node.path)]
+    assert [node.path for node in offsets if node.after.access is None] == [], "members would be locked out"
 
 
 def test_a_rollback_is_repeated_after_the_topic_was_created_again(servers):
@@ -373,3 +376,14 @@ def test_a_run_that_follows_a_rollback_of_such_offsets_and_is_killed_is_undone(s
     servers.run(kill_at=2)
     assert servers.roll_back().faults == []
     assert at_target(servers) == {}
+
+
+def test_an_offset_in_kafka_of_an_earlier_topic_that_has_expired_is_none_of_others(servers):
+    """1. A run is killed before its first write; 2. the former offset expires; 3. the run is repeated."""
+    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
+    servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(3, "zkconsumer:x:old")}
+    servers.begin(*TO_KAFKA)
+    servers.run(kill_at=2)
+    servers.brokers.groups["g"].clear()
+    assert servers.run().faults == []
+    assert at_target(servers) == OFFSETS

@@ -252,9 +252,13 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
     left = {row.partition: row.before for row in plan.partitions}
     if facts.back_plan is not None:
         left = {row.partition: row.source for row in facts.back_plan.partitions}
+    without = {row.partition: row for row in plan.partitions if row.position is None}
     found = {}
     for partition, former in left.items():
         now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
+        row = without.get(partition)
+        if row is not None and here in row.unread:  # none that counts: old consumers begin where the target does
+            here = row.new
         if now is not None and here is not None and now != former and now > here:
             found[partition] = now - here
     return found

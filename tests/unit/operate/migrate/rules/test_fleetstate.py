@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,10 @@ def plan(*guards):
     return MigrationPlan(*ends, Place("", None, None), "h", 1, "fail", None, rows, {}, guards)
 
 
+PLAN_OF_EARLIER = replace(
+    plan(), partitions=(PlannedPartition(T0, 5000, None, 0, LogRange(0, 10), is_outdated=True), plan().partitions[1])
+)
+"""The first offset of its source is of an earlier topic, so its target begins at the start of the log."""
 BACK = reverse_plan(
     plan(),
     Observation(Place("", None, None), judged(LATER), judged(OFFSETS), dict.fromkeys(OFFSETS, LogRange(0, 10))),
@@ -122,6 +127,18 @@ STATES = [
         "reversed",
     ),
     (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
+    (
+        facts(
+            WriteState.UNDONE, mark=None, plan=PLAN_OF_EARLIER, in_kafka={T0: 3, T1: 8}, in_zookeeper={T0: 5000, T1: 7}
+        ),
+        FleetState.WRONG,
+        "have continued since: t-0, t-1; 4 records are read by both",
+    ),
+    (
+        facts(WriteState.UNDONE, mark=None, plan=PLAN_OF_EARLIER, in_kafka={T0: 3}, in_zookeeper={T0: 2, T1: 7}),
+        FleetState.WRONG,
+        "have continued since: t-0; 1 records are read by both",
+    ),
     (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
     (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     (facts(back=WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
