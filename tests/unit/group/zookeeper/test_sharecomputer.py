@@ -148,7 +148,7 @@ def test_a_missing_topic_is_reported_once_until_it_exists(caplog):
     reader = Reader(group(members=()))
     for members in (missing, missing, {ME: Subscription.static({"t": 1})}, missing):
         reader.change(GroupView(members, {"t": (0, 1)}))
-    assert caplog.text.count("topic mistyped does not exist") == 2
+    assert caplog.text.count("topic mistyped is not found") == 2
 
 
 @pytest.mark.parametrize(("ours", "expected"), [((ME,), True), ((ME, "g_a"), False), ((ME, "g_z"), True)])
