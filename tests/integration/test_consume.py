@@ -449,7 +449,7 @@ def test_bad_input_is_reported_in_one_line(run, sandbox, topic_factory, unique_n
     assert "no.such.property" in fails(2, *consume, "-p", "no.such.property=1")
     assert "does not exist" in fails(1, "groups", "describe", "--group", unique_name)
     unknown = fails(0, "consume", "--group", unique_name, "--topic", "no-such", "--timeout-ms", 300)
-    assert unknown.count("topic no-such does not exist") == 1
+    assert unknown.count("topic no-such is not found") == 1
     assert "cannot write" in fails(1, *consume, "--output", tmp_path / "no" / "such" / "file")
     nowhere = fails(1, *consume, *resolving, zookeeper="no-such-host.invalid:1")
     assert "Cannot resolve no-such-host.invalid" in nowhere
