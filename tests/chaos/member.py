@@ -1,17 +1,17 @@
-"""A member as a process of its own, which writes what it is handed out to a ledger; ``python -m tests.chaos.member``.
+"""A member as a process of its own, which writes what it is handed out to a ledger.
 
-The only argument is :class:`Options` as JSON. SIGTERM ends it: no more is handed out, it commits and leaves the group.
+SIGTERM ends it: no more is handed out, it commits and leaves the group.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
+import os
 import threading
 import time
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,6 @@ class Options:
     listens: bool = False
     record_s: float = 0.004
     broken: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """The process's argument."""
-        return json.dumps(asdict(self))
 
 
 def identity_file(directory: Path, name: str) -> Path:
@@ -192,10 +188,11 @@ class Application(ConsumerRebalanceListener):
             unfinished.replace(path)
 
 
-def main() -> None:
-    """The process."""
-    values = json.loads(sys.argv[1])
-    options = Options(**{**values, "broken": tuple(values["broken"])})
+def run_member(options: Options, log: Path) -> None:
+    """The process, whose output goes to the end of a file."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(threadName)s %(message)s", datefmt="%T")
     break_consumer(options.broken)
     if options.brokers:
@@ -211,7 +208,3 @@ def _begin(options: Options) -> Application:
         except BrokerUnavailable as error:
             logging.getLogger(__name__).warning("starting again: %s", error)
             time.sleep(_RESTART_S)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final
 
 from jvmclients.zookeeperconsumer import ConsumerJvm, JvmConsumer, read_output
 from tests.chaos.environment import ClockSteps, Order, clock_file, order_file, write_clock_steps, write_order
-from tests.chaos.member import Options, identity_file
+from tests.chaos.member import Options, identity_file, run_member
 from tests.chaos.ways import Ways
 from tests.fixtures.waiting import eventually
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX
 
-_ROOT: Final = Path(__file__).parents[2]
 _LEAVING_S: Final = 60.0
+
+_STARTED: Final = multiprocessing.get_context("forkserver")
+"""Members are forked from a process that has imported everything: half of their CPU time was for imports."""
+_STARTED.set_forkserver_preload(["tests.chaos.member"])
 
 
 class Member(ABC):
@@ -73,7 +76,7 @@ class Member(ABC):
 
 
 class OurMember(Member):
-    """``python -m tests.chaos.member``.
+    """A process of ours, see ``tests/chaos/member.py``.
 
     Attributes:
         brokers: its ways to the brokers.
@@ -86,40 +89,36 @@ class OurMember(Member):
         self.brokers = brokers
         self._clock_steps = ClockSteps()
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkServerProcess | None = None
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process, after :meth:`start`."""
+    def pid(self) -> int:
+        """Number of the process, after :meth:`start`."""
         assert self._process is not None
-        return self._process
+        assert self._process.pid is not None
+        return self._process.pid
 
     def start(self) -> None:
-        with (self.directory / f"{self.name}.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.member", self._options.to_json()],
-                stdout=log,
-                stderr=log,
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            )
+        log = self.directory / f"{self.name}.log"
+        self._process = _STARTED.Process(target=run_member, args=(self._options, log), daemon=True)
+        self._process.start()
 
     def leave(self) -> None:
+        assert self._process is not None
         self.signal(signal.SIGTERM)
-        try:
-            code: int | None = self.process.wait(_LEAVING_S)
-        except subprocess.TimeoutExpired:
-            code = None
+        self._process.join(_LEAVING_S)
+        code = self._process.exitcode
         ending = f"has not ended within {_LEAVING_S:g} s" if code is None else f"ended with exit code {code}"
         assert code == 0, f"{self.name} {ending}; see {self.directory / self.name}.log"
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.join()
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        if self._process is not None and self._process.is_alive():
+            os.kill(self.pid, number)
 
     def close(self) -> None:
         super().close()

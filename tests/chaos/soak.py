@@ -158,7 +158,7 @@ def _sampling(group: Group, began: float) -> Iterator[list[Usage]]:
     def sample() -> None:
         while not ended.wait(_SAMPLE_EVERY_S):
             watches = _watches(group)
-            usage = read_usage(survivor.process.pid, log, watches, time.monotonic() - began)
+            usage = read_usage(survivor.pid, log, watches, time.monotonic() - began)
             if usage is not None:
                 samples.append(usage)
 
