@@ -102,8 +102,7 @@ def test_all_groups_are_verified_with_the_worst_exit_code(run, znodes):
     ended = run(*VERIFY_ALL)
     assert ended.stdout == "g: Rebalance operation successful !\nh: Rebalance operation failed !\n"
     assert (ended.exit_code, ended.stderr) == (3, "h: no consumer of group h is registered\n")
-    for path in [path for path in znodes.nodes if path.startswith("/consumers/h")]:
-        del znodes.nodes[path]
+    znodes.delete("/consumers/h")
     ended = run(*VERIFY_ALL, "--json")
     assert ended.stdout == '[{"group": "g", "successful": true, "findings": []}]\n'
     assert ended.exit_code == 0
@@ -112,6 +111,16 @@ def test_all_groups_are_verified_with_the_worst_exit_code(run, znodes):
 def test_groups_that_silent_brokers_do_not_list_are_not_verified(run):
     ended = run(*VERIFY_ALL, "--bootstrap-server", "127.0.0.1:1")
     assert (ended.exit_code, "groups that brokers coordinate are missing" in ended.stderr) == (3, True)
+
+
+def test_a_survey_asks_for_access_to_an_offset_that_may_not_be_read(run, znodes):
+    znodes.refused = {"/consumers/g/offsets/t/0"}
+    znodes.write("/consumers/g/offsets/t/1", b"x")
+    znodes.delete("/consumers/g/owners")  # the fixture's are persistent
+    ended = run("migrate", "survey", "--group", "g")
+    assert "the offset znodes of t-0 may not be read" in ended.stdout
+    assert "the offset znodes of t-1 hold no number" in ended.stdout
+    assert ended.stdout.endswith("next: zkconsumer migrate survey --group g --zookeeper h:1\n")
 
 
 def test_a_topic_that_no_group_consumes_may_be_misspelt(run):
