@@ -46,6 +46,8 @@ def test_both_kinds_are_in_one_list(both, run, sandbox):
     for group in (in_znodes, of_brokers):
         assert run("groups", "verify", "--group", group).exit_code == 0
         assert topic in run("groups", "describe", "--group", group).stdout
+    verified = run("groups", "verify", "--all").stdout.splitlines()
+    assert {f"{group}: Rebalance operation successful !" for group in (in_znodes, of_brokers)} <= set(verified)
     named = ("--group", in_znodes, "--group", of_brokers)
     described = json.loads(run("groups", "describe", *named, "--json").stdout)
     assert [(one["group"], one.get("state"), len(one["partitions"])) for one in described] == [

@@ -6,7 +6,8 @@ import confluent_kafka
 import pytest
 from kazoo.security import make_acl
 
-from zkconsumer import ConsumerConfig
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import our_metadata
@@ -69,3 +70,15 @@ def test_offsets_of_an_earlier_topic_in_kafka_are_not_exported(sandbox, topic_fa
     assert exported.problems == (
         f"offsets of group {unique_name} were stored for earlier topics of that name: {topic}-0",
     )
+
+
+def test_a_topic_that_does_not_exist_is_no_problem_of_an_export(sandbox, topic_factory, unique_name):
+    topic, group = topic_factory(1), {"group_id": unique_name, "group_protocol": "kafka"}
+    config = ConsumerConfig(bootstrap_servers=sandbox.bootstrap_servers, **group)
+    with ConsumerConnector(config) as member:
+        member.create_message_streams({topic: 1, f"{topic}-absent": 1})
+        eventually(lambda: member.describe().owned)
+        member.commit_offsets({TopicPartition(topic, 0): 0})
+        exported = export_broker_offsets(config, [unique_name])
+    assert exported.offsets == (GroupOffset(unique_name, TopicPartition(topic, 0), 0),)
+    assert exported.problems == ()

@@ -56,7 +56,10 @@ def explain(
     names = connection.group_names(groups)
     with open_groups(connection, storage) as opened, progress("reading") as advance:
         findings_by_group, unread = look_at_each(
-            names, lambda name: explain_one(opened, connection, name, storage, metrics, report=warn), advance
+            names,
+            lambda name: explain_one(opened, connection, name, storage, metrics, report=warn),
+            advance,
+            named=names,
         )
     if as_json:
         documents = [

@@ -12,6 +12,8 @@ import click
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
+    all_option,
+    chosen_groups,
     echo_lines,
     end_reading,
     group_option,
@@ -135,19 +137,23 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
 @groups.command()
 @tool_options
 @group_option()
+@all_option
 @json_option
 @rare_collections()
-def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -> None:
+def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
     """Verify that every partition of the subscribed topics is owned by a live member.
 
-    The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
+    The exit code is 3 if one is not, in any of the groups. A group without members fails, too, which the JVM's tool
+    reports as successful.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 
-    names = connection.group_names(groups)
+    names = chosen_groups(connection, groups, of_all=of_all)
     with open_groups(connection) as opened, progress("reading") as advance:
-        findings_by_group, unread = look_at_each(names, lambda name: _verify(opened, name), advance)
+        every = names or opened.source.names()
+        findings_by_group, unread = look_at_each(every, lambda name: _verify(opened, name), advance, named=names)
+        unread += opened.source.unlisted
     if as_json:
         documents = [
             {"group": name, "successful": not findings, "findings": findings}
@@ -155,7 +161,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
         ]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
-        several = len(names) > 1
+        several = len(names) != 1
         for name, findings in findings_by_group.items():
             for finding in findings:
                 click.echo(printable(f"{name}: {finding}" if several else finding), err=True)

@@ -60,8 +60,8 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
 
     Groups that are not ready, by `migrate survey`, get wave 0, which only --group reaches, and the reason. Waves have
     the groups with the fewest partitions first. Groups that were migrated are skipped. If the file exists, groups that
-    it does not have are appended; what it has stays. If groups cannot be read, the others are written, and the exit
-    code is 3; the same command appends them later.
+    it does not have are appended, in waves after the last one of the file; what it has stays. If groups cannot be read,
+    the others are written, and the exit code is 3; the same command appends them later.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -73,7 +73,8 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     if Path(name).name != name:
         raise click.UsageError(f"--name {name}: it becomes the name of a file in {directory}")
     file = directory / f"{name}.toml"
-    known = {group.group for group in parse_fleet(name, file.read_bytes()).groups} if file.exists() else set()
+    present = parse_fleet(name, file.read_bytes()).groups if file.exists() else ()
+    known = {group.group for group in present}
     config = connection.config()
     failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
@@ -82,7 +83,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     found = _found(map(survey, facts))
     directory.mkdir(parents=True, exist_ok=True)
     if file.exists():
-        write_whole(file, file.read_text().rstrip("\n") + "\n" + format_groups(found, wave_size))
+        write_whole(file, file.read_text().rstrip("\n") + "\n" + format_groups(found, wave_size, present))
     else:
         cluster = {
             "zookeeper": config.zookeeper_connect or "",

@@ -50,7 +50,10 @@ def run(monkeypatch, znodes):
     return lambda *words: CliRunner().invoke(command, [*words, "--zookeeper", "h:1"])
 
 
-@pytest.mark.parametrize("words", OF_ALL, ids=" ".join)
+VERIFY_ALL = ("groups", "verify", "--all")
+
+
+@pytest.mark.parametrize("words", [*OF_ALL, VERIFY_ALL], ids=" ".join)
 def test_a_group_that_cannot_be_read_does_not_hide_others_and_is_told(run, words):
     ended = run(*words)
     assert (ended.exit_code, "g" in ended.stdout) == (3, True), ended.exception
@@ -92,6 +95,32 @@ def test_a_command_asks_a_silent_broker_once_for_both_kinds_of_groups(run, znode
         ended = run("groups", *words, "--group", "g", "--group", "h", "--bootstrap-server", servers)
     assert "no answer in time" in ended.output + str(ended.exception)
     assert silent.asked == (2 if words[0] == "status" else 1)  # once a sample
+
+
+def test_all_groups_are_verified_with_the_worst_exit_code(run, znodes):
+    znodes.refused.clear()
+    ended = run(*VERIFY_ALL)
+    assert ended.stdout == "g: Rebalance operation successful !\nh: Rebalance operation failed !\n"
+    assert (ended.exit_code, ended.stderr) == (3, "h: no consumer of group h is registered\n")
+    znodes.delete("/consumers/h")
+    ended = run(*VERIFY_ALL, "--json")
+    assert ended.stdout == '[{"group": "g", "successful": true, "findings": []}]\n'
+    assert ended.exit_code == 0
+
+
+def test_groups_that_silent_brokers_do_not_list_are_not_verified(run):
+    ended = run(*VERIFY_ALL, "--bootstrap-server", "127.0.0.1:1")
+    assert (ended.exit_code, "groups that brokers coordinate are missing" in ended.stderr) == (3, True)
+
+
+def test_a_survey_asks_for_access_to_an_offset_that_may_not_be_read(run, znodes):
+    znodes.refused = {"/consumers/g/offsets/t/0"}
+    znodes.write("/consumers/g/offsets/t/1", b"x")
+    znodes.delete("/consumers/g/owners")  # the fixture's are persistent
+    ended = run("migrate", "survey", "--group", "g")
+    assert "the offset znodes of t-0 may not be read" in ended.stdout
+    assert "the offset znodes of t-1 hold no number" in ended.stdout
+    assert ended.stdout.endswith("next: zkconsumer migrate survey --group g --zookeeper h:1\n")
 
 
 def test_a_topic_that_no_group_consumes_may_be_misspelt(run):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from zkconsumer.errors import (
@@ -47,9 +47,13 @@ class Looks(NamedTuple, Generic[F]):
 
 
 def look_at_each(
-    groups: Sequence[str], look: Callable[[str], list[F]], advance: Callable[[int, int], None]
+    groups: Sequence[str],
+    look: Callable[[str], list[F]],
+    advance: Callable[[int, int], None],
+    *,
+    named: Collection[str],
 ) -> tuple[dict[str, list[F]], tuple[str, ...]]:
-    """The findings of groups, by name, and which cannot be read; raises as :func:`unread_groups`.
+    """The findings of groups, by name, and which cannot be read; ``named`` and what it raises: :func:`unread_groups`.
 
     ``advance`` is called with the number of groups that were looked at, and that of all.
     """
@@ -61,7 +65,7 @@ def look_at_each(
             found[group] = look(group)
         except ZkConsumerError as error:
             failures[group] = error
-    return found, unread_groups(found, failures, groups)
+    return found, unread_groups(found, failures, named)
 
 
 def look_in_both(group: str, looks: Looks[F]) -> list[F]:

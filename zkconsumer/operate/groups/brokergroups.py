@@ -260,10 +260,13 @@ class BrokerGroups:
         of_groups = (problem for group in observed.values() for problem in group.problems)
         return GroupsLook(dict(observed), samples, failures, (*of_groups, *problems))
 
-    def read(self, groups: Collection[str]) -> tuple[dict[str, ObservedBrokerGroup], dict[str, ZkConsumerError]]:
+    def read(
+        self, groups: Collection[str], *, with_topics: bool = True
+    ) -> tuple[dict[str, ObservedBrokerGroup], dict[str, ZkConsumerError]]:
         """Groups by name, in the order given; and why others cannot be read, or that they do not exist.
 
-        Without the topic of offsets none exists, and the question for a coordinator would create it.
+        Without the topic of offsets none exists, and the question for a coordinator would create it. ``with_topics``:
+        which of their topics exist is asked, too, and what is unknown of these is a problem of the group.
         """
         try:
             possible = groups if groups and self.asked.has_offsets_topic() else ()
@@ -277,7 +280,8 @@ class BrokerGroups:
                     f"group {name} does not exist at the brokers; check its name (`zkconsumer groups list`), or give "
                     "--zookeeper if it is a group in ZooKeeper"
                 )
-        return self._with_existing({name: observed[name] for name in groups if name not in failures}), failures
+        found = {name: observed[name] for name in groups if name not in failures}
+        return self._with_existing(found) if with_topics else found, failures
 
     def required(self, group: str) -> ObservedBrokerGroup:
         """One group.

@@ -79,7 +79,7 @@ class GroupZnodes:
     owners: Mapping[TopicPartition, str]
     offsets: Mapping[TopicPartition, StoredOffsetNode]
     foreign_offsets: Mapping[str, tuple[str, ...]]
-    unreadable: Mapping[TopicPartition, str]
+    unreadable: Mapping[TopicPartition, ZkConsumerError]
     problems: tuple[str, ...]
     lasting_owners: frozenset[TopicPartition] = frozenset()
     origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
@@ -381,8 +381,8 @@ def _complete(
         problems=(
             *topics.view.unreadable.values(),
             *partitions.problems,
-            *unreadable_owners.values(),
-            *unreadable.values(),
+            *map(str, unreadable_owners.values()),
+            *map(str, unreadable.values()),
         ),
         lasting_owners=frozenset(p for p in owners if (node := nodes.nodes[owner_path(p)]) and not node.owner_session),
     )
@@ -408,10 +408,10 @@ def _decoded(
     partitions: Iterable[TopicPartition],
     reads: Reads,
     decode: Callable[[str, Znode], T],
-) -> tuple[dict[TopicPartition, T], dict[TopicPartition, str]]:
+) -> tuple[dict[TopicPartition, T], dict[TopicPartition, ZkConsumerError]]:
     """What the znodes of partitions hold, and why others cannot be read."""
     decoded: dict[TopicPartition, T] = {}
-    unreadable: dict[TopicPartition, str] = {}
+    unreadable: dict[TopicPartition, ZkConsumerError] = {}
     for partition in partitions:
         path = path_of(partition)
         node = reads.nodes.get(path)
@@ -421,7 +421,7 @@ def _decoded(
             if node is not None:
                 decoded[partition] = decode(path, node)
         except (MalformedZnode, ZooKeeperRefused) as error:
-            unreadable[partition] = str(error)
+            unreadable[partition] = error
     return decoded, unreadable
 
 

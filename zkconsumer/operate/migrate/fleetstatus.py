@@ -125,7 +125,7 @@ def _row(
     problems += () if stored is None else stored.problems
     if znodes is not None and files.plan is not None:
         planned = (row.partition for row in files.plan.partitions)
-        problems += (znodes.unreadable[p] for p in planned if p in znodes.unreadable)
+        problems += (str(znodes.unreadable[p]) for p in planned if p in znodes.unreadable)
     facts = FleetFacts(
         plan=files.plan,
         target=job.group.target,

@@ -68,7 +68,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             (row,) = read_status(ends.session, ends.cluster, [job])
             stands = back is not None or row.state is not FleetState.WRONG
             if stands or why_not_begun("plan", row.judged) is not None:
-                raise WriteRefused([row.reason or f"it is {row.state}"])
+                raise WriteRefused([row.reason or row.state.of_group])
         plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)
         if plan.refusals:
             raise WriteRefused(plan.refusals)

@@ -8,12 +8,18 @@ from typing import Final, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
-from zkconsumer.operate.migrate.rules.surveyverdict import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
+from zkconsumer.operate.migrate.rules.surveyverdict import (
+    Layout,
+    OffsetZnode,
+    SurveyedMember,
+    SurveyedPartition,
+    SurveyFacts,
+)
 from zkconsumer.operate.offsets.brokeroffsets import why_undescribed
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
@@ -166,10 +172,16 @@ def _partitions(
             znodes.judged(partition),
             znodes.judge(partition, in_kafka.get(partition, NO_OFFSET)),
             surroundings.logs.get(partition),
-            is_known=partition not in znodes.unreadable,
+            znode=_offset_znode(znodes.unreadable.get(partition)),
         )
         for partition in sorted(existing.union(znodes.partitions))
     )
+
+
+def _offset_znode(unreadable: ZkConsumerError | None) -> OffsetZnode:
+    if unreadable is None:
+        return "known"
+    return "refused" if isinstance(unreadable, ZooKeeperRefused) else "malformed"
 
 
 def _layout(session: ZkSession, znodes: GroupZnodes) -> Layout:

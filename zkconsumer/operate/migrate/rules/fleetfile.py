@@ -117,13 +117,18 @@ def format_fleet(cluster: Mapping[str, str], found: Sequence[FoundGroup], wave: 
     return "\n".join(lines) + "\n" + format_groups(found, wave)
 
 
-def format_groups(found: Sequence[FoundGroup], wave: int) -> str:
-    """The text of groups that a file gets, the ready ones in waves; for the arguments see :func:`format_fleet`."""
+def format_groups(found: Sequence[FoundGroup], wave: int, present: Iterable[FleetGroup] = ()) -> str:
+    """The text of groups that a file gets, the ready ones in waves; other arguments: :func:`format_fleet`.
+
+    Their waves come after those of the groups that the file has: a command that is repeated for a wave, which was
+    agreed on and may have been run, does not begin with new ones.
+    """
+    last = max((group.wave for group in present), default=0)
     lines, ready = [], 0
     for group in found:
         number = 0
         if group.is_ready:
-            number = ready // wave + 1 if wave else 1
+            number = last + 1 + (ready // wave if wave else 0)
             ready += 1
         target = _string(str(End("kafka", group.group)))
         lines += [

@@ -44,6 +44,16 @@ class FleetState(StrEnum):
     UNKNOWN = "unknown"
     """What decides it cannot be read."""
 
+    @property
+    def of_group(self) -> str:
+        """The state in a sentence about its group."""
+        match self:
+            case FleetState.CAME_BACK:
+                return f"it {self}"
+            case FleetState.WRONG:
+                return f"it has {self}"
+        return f"it is {self}"
+
 
 ORDER: Final = tuple(FleetState)
 
@@ -352,7 +362,7 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     plan.
     """
     if judged.state in _SETTLED[verb]:
-        return NotBegun(f"it is {judged.state}", True)
+        return NotBegun(judged.state.of_group, True)
     if judged.only is not None and verb not in judged.only:
         if judged.state is FleetState.PLANNED:
             return NotBegun("no run of its plan has begun; run it first", False)

@@ -24,6 +24,7 @@ Layout = Literal["consumer", "offsets", "kafka-0.7", "last-processed", "empty"]
 processed offset where the JVM stores the next one; or none."""
 
 Storage = Literal["none", "zookeeper", "kafka", "both"]
+OffsetZnode = Literal["known", "malformed", "refused"]
 
 _SHORT_RETENTION_MINUTES: Final = 7 * 24 * 60
 """The brokers' default of ``offsets.retention.minutes`` since 2.0; it was one day before."""
@@ -87,7 +88,8 @@ class SurveyedPartition:
         in_zookeeper: offset stored there, None if there is none.
         in_kafka: the same in Kafka.
         log: the offsets of its log; None if unknown.
-        is_known: False if its znode holds no offset, or may not be read: that is a problem, and no missing offset.
+        znode: ``malformed`` if it holds no offset, ``refused`` if it may not be read: that is a problem, and no missing
+            offset.
     """
 
     partition: TopicPartition
@@ -95,7 +97,7 @@ class SurveyedPartition:
     in_zookeeper: JudgedOffset = NOT_STORED
     in_kafka: JudgedOffset = NOT_STORED
     log: LogRange | None = None
-    is_known: bool = True
+    znode: OffsetZnode = "known"
 
     @property
     def planned(self) -> int | None:
@@ -145,7 +147,7 @@ class SurveyFacts:
         """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
         if self.storage == "kafka":
             return []
-        return [p.partition for p in self.partitions if p.exists and p.is_known and p.planned is None]
+        return [p.partition for p in self.partitions if p.exists and p.znode == "known" and p.planned is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,15 +417,26 @@ def _regex_text(regex: str, *, is_black: bool) -> str:
 
 
 def _unknown(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    if unknown := [
-        partition.partition for partition in facts.partitions if partition.exists and not partition.is_known
-    ]:
+    """While a znode of the group is refused, so is every reset."""
+    refused, malformed = (
+        [one.partition for one in facts.partitions if one.exists and one.znode == znode]
+        for znode in ("refused", "malformed")
+    )
+    if refused:
         yield SurveyFinding(
             Level.BLOCKER,
             "unknown-offset",
-            f"the offset znodes of {name_some(unknown)} cannot be read; where they hold no number, decide from where "
-            "these are consumed (--to-earliest, --to-latest or --to-offset N), and write it",
-            f"zkconsumer offsets reset --group {_quoted(facts)} {_topic_options(unknown)} --to-earliest",
+            f"the offset znodes of {name_some(refused)} may not be read, and may hold offsets; as a principal that "
+            "may, give this client access (zookeeper-shell getAcl, setAcl), and survey it again",
+            _command("survey", facts),
+        )
+    if malformed:
+        yield SurveyFinding(
+            Level.BLOCKER,
+            "unknown-offset",
+            f"the offset znodes of {name_some(malformed)} hold no number; decide from where these are consumed "
+            "(--to-earliest, --to-latest or --to-offset N), and write it",
+            f"zkconsumer offsets reset --group {_quoted(facts)} {_topic_options(malformed)} --to-earliest",
         )
 
 

@@ -38,6 +38,15 @@ def test_a_new_file_has_waves_of_the_ready_groups():
     assert {group.wave for group in parse(format_groups(found, 0)).groups} == {0, 1}
 
 
+def test_groups_that_are_added_are_in_waves_after_those_of_the_file():
+    text = format_fleet({}, [FoundGroup("a", "ready", True), FoundGroup("b", "not ready", False)], 0)
+    text = text.replace("wave = 1", "wave = 4")  # as people edit it
+    added = [FoundGroup("c", "ready", True), FoundGroup("d", "not ready", False), FoundGroup("e", "ready", True)]
+    for wave, numbers in (0, (5, 0, 5)), (1, (5, 0, 6)):
+        fleet = parse(text + format_groups(added, wave, parse(text).groups))
+        assert tuple(group.wave for group in fleet.groups) == (4, 0, *numbers)
+
+
 def test_the_file_has_what_was_found_in_comments_and_names_of_any_language():
     text = format_fleet({}, [FoundGroup("fox-\N{LATIN SMALL LETTER E WITH ACUTE}", "running,\n2 members", True)], 0)
     assert '[groups."fox-\N{LATIN SMALL LETTER E WITH ACUTE}"]  # running,?2 members\n' in text

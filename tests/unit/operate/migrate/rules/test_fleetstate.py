@@ -220,3 +220,21 @@ def test_which_commands_of_a_wave_leave_a_group_as_it_is(known, begun, skipped):
     assert [verb for verb in VERBS if why[verb] is None] == begun.split()
     assert [verb for verb in VERBS if why[verb] is not None and why[verb].is_settled] == skipped.split()
     assert all(one.reason for one in why.values() if one is not None)
+
+
+def test_each_state_has_a_sentence():
+    assert [state.of_group for state in FleetState] == [
+        "it is not started",
+        "it is planned",
+        "it is refused",
+        "it is written",
+        "it is consumed",
+        "it is mirrored",
+        "it is done",
+        "it is rolled back",
+        "it came back",
+        "it has gone wrong",
+        "it is unknown",
+    ]
+    returned = judge(facts(back=WriteState.COMPLETE, mark=None))
+    assert why_not_begun("rollback", returned).reason == "it came back"

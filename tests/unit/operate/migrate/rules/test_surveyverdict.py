@@ -63,11 +63,20 @@ def test_a_migration_that_is_not_done_is_no_reason_to_begin_another(state, membe
     assert (found.verdict, found.next) == (verdict, "zkconsumer groups explain --group g")
 
 
-def test_an_offset_that_cannot_be_read_is_not_missing():
-    """`migrate plan --missing earliest` would be refused for it."""
-    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, is_known=False), problems=("znode t/0",)))
-    assert [f.code for f in found.findings if f.level is Level.BLOCKER] == ["unreadable", "unknown-offset"]
-    assert found.next == "zkconsumer offsets reset --group g --topic t:0 --to-earliest"
+@pytest.mark.parametrize(
+    ("znode", "advice", "following"),
+    [
+        ("malformed", "hold no number", "offsets reset --group g --topic t:0 --to-earliest"),
+        ("refused", "give this client access", "migrate survey --group g"),
+    ],
+)
+def test_an_offset_that_cannot_be_read_is_not_missing(znode, advice, following):
+    """`migrate plan --missing earliest` would be refused for it, and a reset, too, if the znode may not be read."""
+    found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, znode=znode), problems=("znode t/0",)))
+    blockers = [finding for finding in found.findings if finding.level is Level.BLOCKER]
+    assert [blocker.code for blocker in blockers] == ["unreadable", "unknown-offset"]
+    assert advice in blockers[1].text
+    assert found.next == f"zkconsumer {following}"
 
 
 def test_a_group_in_which_there_is_nothing_can_be_deleted():
