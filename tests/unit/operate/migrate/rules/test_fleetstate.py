@@ -34,9 +34,9 @@ def plan(*guards):
 
 
 PLAN_OF_EARLIER = replace(
-    plan(), partitions=(PlannedPartition(T0, 5000, None, 0, LogRange(0, 10), is_outdated=True), plan().partitions[1])
+    plan(), partitions=(PlannedPartition(T0, 5000, None, 10, LogRange(0, 10), is_outdated=True), plan().partitions[1])
 )
-"""The first offset of its source is of an earlier topic, so its target begins at the start of the log."""
+"""The first offset of its source is of an earlier topic, and its target begins at the log end, as was asked for."""
 BACK = reverse_plan(
     plan(),
     Observation(Place("", None, None), judged(LATER), judged(OFFSETS), dict.fromkeys(OFFSETS, LogRange(0, 10))),
