@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -79,6 +79,7 @@ class FleetFacts:
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
         beyond: the target's offsets that the plan does not have, when its run began.
+        gone: the plan's partitions that do not exist any more; brokers delete the offsets of a topic with it.
         problems: why some of this is unknown, one sentence each.
     """
 
@@ -95,6 +96,7 @@ class FleetFacts:
     kafka: KafkaGroup | None = None
     in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
     beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
+    gone: Collection[TopicPartition] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -279,8 +281,8 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
         )
-    lost = [row.partition for row in plan.partitions if row.new is not None and row.partition not in facts.in_kafka]
-    if lost:
+    there = {*facts.in_kafka, *facts.gone}
+    if lost := [row.partition for row in plan.partitions if row.new is not None and row.partition not in there]:
         return _wrong(_how_to_replace(facts, plan, lost))
     if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
         return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
