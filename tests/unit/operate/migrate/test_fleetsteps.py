@@ -158,6 +158,19 @@ def status(do):
     return row
 
 
+def test_a_way_back_whose_source_has_lost_its_offsets_is_planned_again(servers, job, do, monkeypatch):
+    """1. It is killed; 2. the offsets in Kafka expire: neither the rest of it nor a rollback is accepted."""
+    kill_way_back(do, monkeypatch, "write")
+    servers.brokers.store("g", {})
+    assert status(do).judged.only == {"plan"}
+    for step, ends in ((reverse_step(execute=True), TO_ZOOKEEPER), (rollback_step(execute=True), TO_KAFKA)):
+        with pytest.raises(WriteRefused):
+            do(step, ends)
+    do(plan_step, TO_KAFKA)
+    assert do(RUN, TO_KAFKA).offsets == 5
+    assert status(do).state is FleetState.WRITTEN
+
+
 def test_offsets_of_a_topic_that_was_deleted_are_not_lost(servers, do):
     servers.brokers.store("g", {PARTITIONS[0]: 40})
     assert "has lost its offsets" in status(do).reason

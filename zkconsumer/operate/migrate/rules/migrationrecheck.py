@@ -120,6 +120,20 @@ def moved(
     return at_source, at_target
 
 
+def lacks_mark_alone(
+    plan: MigrationPlan, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int]
+) -> bool:
+    """True if offsets do not forbid that a run shows in the mark of its group that it is complete, and no more.
+
+    1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
+    commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
+    example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
+    may know no mark, have continued there.
+    """
+    is_left = all(source.get(row.partition, row.source) == row.source for row in plan.partitions)
+    return is_left and target.keys() >= {row.partition for row in plan.partitions}
+
+
 def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
     """Why a place is not that of the plan, one sentence each."""
     then = plan.place
