@@ -15,7 +15,7 @@ from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, Judged, judge
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer
+from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
@@ -86,7 +86,8 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
         committed = cluster.committed_by_groups(planned)
     except ZkConsumerError as error:
         described, committed = dict.fromkeys(planned, error), {}
-    return [_row(job, files[job.group.group], reads, described, committed) for job in jobs]
+    existing = cluster.offsets.existing({p.topic for partitions in planned.values() for p in partitions}).found
+    return [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
 
 
 def unknown_rows(jobs: Sequence[Job], reason: str) -> list[FleetRow]:
@@ -113,8 +114,10 @@ def _row(
     reads: GroupReads,
     described: Mapping[str, KafkaGroup | ZkConsumerError],
     committed: Mapping[str, BrokersAnswer[dict[TopicPartition, StoredOffset]]],
+    existing: ExistingTopics,
 ) -> FleetRow:
     group, target = job.group.group, job.group.target.group
+    planned = [] if files.plan is None else [row.partition for row in files.plan.partitions]
     znodes, failure = reads.groups.get(group), reads.failures.get(group)
     kafka, stored = described.get(target), committed.get(target)
     problems = [] if files.problem is None else [files.problem]
@@ -123,8 +126,7 @@ def _row(
     if isinstance(kafka, ZkConsumerError):
         problems.append(str(kafka))
     problems += () if stored is None else stored.problems
-    if znodes is not None and files.plan is not None:
-        planned = (row.partition for row in files.plan.partitions)
+    if znodes is not None:
         problems += (str(znodes.unreadable[p]) for p in planned if p in znodes.unreadable)
     facts = FleetFacts(
         plan=files.plan,
@@ -133,6 +135,7 @@ def _row(
         back=files.back,
         back_plan=files.back_plan,
         beyond=files.beyond,
+        gone={p for p in planned if p not in existing.partitions and p.topic not in existing.undescribed},
         mirrored=files.mirrored,
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),

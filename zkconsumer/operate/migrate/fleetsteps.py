@@ -66,8 +66,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             return _planned(_write_plan(ends, job))
         if run is not WriteState.UNDONE and back is not WriteState.COMPLETE:
             (row,) = read_status(ends.session, ends.cluster, [job])
-            stands = back is not None or row.state is not FleetState.WRONG
-            if stands or why_not_begun("plan", row.judged) is not None:
+            if row.state is not FleetState.WRONG or why_not_begun("plan", row.judged) is not None:
                 raise WriteRefused([row.reason or row.state.of_group])
         plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)
         if plan.refusals:

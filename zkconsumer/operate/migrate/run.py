@@ -19,7 +19,7 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
-from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, moved, recheck
+from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import registered_members
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
@@ -135,19 +135,13 @@ def _warnings(plan: MigrationPlan, check: Recheck) -> list[str]:
 def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile, marked: MarkedWrite) -> bool:
     """True if nothing is left to do but to show in the mark of the group that the run is complete.
 
-    1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
-    commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
-    example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
-    may know no mark, have registered or continued there.
+    The guards decide if consumers of the source have registered; see :func:`lacks_mark_alone`.
     """
     if file.state is not WriteState.COMPLETE or not marked.is_left():
         return False
     if plan.source.kind == "zookeeper" and registered_members(ends.session, GroupPaths(plan.source.group)):
         return False
-    source = ends.offsets_of_source(_all_of(plan))
-    if any(source.get(row.partition, row.source) != row.source for row in plan.partitions):
-        return False
-    return ends.offsets_of_target(_all_of(plan)).keys() >= set(_all_of(plan))
+    return lacks_mark_alone(plan, ends.offsets_of_source(_all_of(plan)), ends.offsets_of_target(_all_of(plan)))
 
 
 def _all_of(plan: MigrationPlan) -> list[TopicPartition]:

@@ -121,7 +121,7 @@ def test_what_the_status_of_a_killed_run_asks_for_is_not_refused(servers, job, d
     servers.begin(*TO_KAFKA)
     servers.run(kill_at)
     servers.brokers.store("g", servers.brokers.stored("g") | {PARTITIONS[p]: offset for p, offset in moved.items()})
-    (row,) = do(lambda ends, job: read_status(ends.session, ends.cluster, [job]), TO_KAFKA)
+    row = status(do)
     assert (row.state, bool(row.judged.only)) == (FleetState.WRONG, True)
     if row.judged.only == {"plan"} and 40 in moved.values():
         with pytest.raises(WriteRefused, match="Give --rewind"):
@@ -151,6 +151,31 @@ def test_a_way_back_is_planned_again_from_where_a_forgotten_consumer_has_come(se
     servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 43})
     with pytest.raises(WriteRefused, match="offsets of zookeeper:g have moved"):
         do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+def status(do):
+    (row,) = do(lambda ends, job: read_status(ends.session, ends.cluster, [job]), TO_KAFKA)
+    return row
+
+
+def test_a_way_back_whose_source_has_lost_its_offsets_is_planned_again(servers, job, do, monkeypatch):
+    """1. It is killed; 2. the offsets in Kafka expire: neither the rest of it nor a rollback is accepted."""
+    kill_way_back(do, monkeypatch, "write")
+    servers.brokers.store("g", {})
+    assert status(do).judged.only == {"plan"}
+    for step, ends in ((reverse_step(execute=True), TO_ZOOKEEPER), (rollback_step(execute=True), TO_KAFKA)):
+        with pytest.raises(WriteRefused):
+            do(step, ends)
+    do(plan_step, TO_KAFKA)
+    assert do(RUN, TO_KAFKA).offsets == 5
+    assert status(do).state is FleetState.WRITTEN
+
+
+def test_offsets_of_a_topic_that_was_deleted_are_not_lost(servers, do):
+    servers.brokers.store("g", {PARTITIONS[0]: 40})
+    assert "has lost its offsets" in status(do).reason
+    servers.brokers.logs = {PARTITIONS[0]: servers.brokers.logs[PARTITIONS[0]]}
+    assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
 
 
 def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, planning
-from zkconsumer.operate.migrate.rules.migrationrecheck import continued, moved
+from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, moved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -79,6 +79,7 @@ class FleetFacts:
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
         beyond: the target's offsets that the plan does not have, when its run began.
+        gone: the plan's partitions that do not exist any more; brokers delete the offsets of a topic with it.
         problems: why some of this is unknown, one sentence each.
     """
 
@@ -95,6 +96,7 @@ class FleetFacts:
     kafka: KafkaGroup | None = None
     in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
     beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
+    gone: Collection[TopicPartition] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -120,8 +122,10 @@ def judge(facts: FleetFacts) -> Judged:
         return _without_plan(facts)
     if facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
-    if facts.back is not None:
-        return _on_the_way_back(facts, facts.back, facts.plan)
+    if facts.back is WriteState.COMPLETE and facts.mark is None:
+        return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
+    if facts.back is not None and facts.back_plan is not None:
+        return _begun(facts, facts.back_plan, facts.back, "reverse")
     return _run(facts, facts.plan)
 
 
@@ -134,49 +138,64 @@ def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
 
 
 def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    match facts.run:
-        case None:
-            return _planned(facts, plan)
-        case WriteState.WRITING:
-            return _begun(facts, plan)
-        case WriteState.UNDOING:
-            return _undoing(facts, plan)
-        case WriteState.UNDONE:
-            return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back", "rollback")
-    return _written(facts, plan)
+    if facts.run is None:
+        return _planned(facts, plan)
+    if facts.run is WriteState.COMPLETE:
+        return _written(facts, plan)
+    if facts.run is WriteState.UNDONE and facts.mark is None:
+        return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
+    return _begun(facts, plan, facts.run, "run")
 
 
-def _begun(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    """A run was killed, or still writes. What may follow is what the guards of the run and the rollback accept."""
-    begun = "a run has begun and is not complete"
-    if not facts.exists:
+def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Literal["run", "reverse"]) -> Judged:
+    """A command was killed, or still writes. What may follow is what the guards of the commands accept.
+
+    Args:
+        facts: of the group.
+        plan: of the run, or of the way back.
+        state: how far that has come.
+        verb: the command that runs it.
+    """
+    is_back = verb == "reverse"
+    begun = _name_begun(facts, state, is_back=is_back)
+    if not facts.exists and not is_back:
         reason = f"{begun}, and its znodes were deleted; `{planning(plan.target, plan.source)}` writes them again"
         return Judged(FleetState.WRONG, reason, frozenset())
-    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=True)
-    later = continued(plan, facts.in_kafka)
-    may_run = not at_source and (bool(later) or not at_target)
-    used = moved_at_target(plan, facts.in_kafka, facts.beyond, former=True)
-    may_go_back = not used and not lost_at_source(plan, facts.in_zookeeper)
-    stop = _to_be_stopped(facts, [] if later else _members_in_kafka(facts, plan))
+    in_zookeeper = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
+    source, target = (facts.in_kafka, in_zookeeper) if is_back else (in_zookeeper, facts.in_kafka)
+    at_source, _ = moved(plan, source, target, began=True)
+    # What the target had beyond the plan of a way back is not known here.
+    used = moved_at_target(plan, target, target if is_back else facts.beyond, former=True, undoing=state.is_rolled_back)
+    later: Sequence[TopicPartition] = continued(plan, target) if state is WriteState.WRITING else ()
+    may_run = not state.is_rolled_back and not at_source and (bool(later) or not used)
+    if state is WriteState.COMPLETE and facts.mark is not None and facts.mark.state == "undoing":
+        may_run |= lacks_mark_alone(plan, source, target)
+    may_go_back = not used and not lost_at_source(plan, source)
+    ends = _name_ends(plan, at_source, used)
+    others = _members_in_kafka(facts, plan.source if is_back else plan.target)
+    stop = _to_be_stopped(facts, [] if later and not is_back else others)
     if may_run and may_go_back:
-        return _wrong(f"{begun}: run it again, or roll it back{stop}", "run", "rollback")
+        otherwise = "; if that is refused, roll it back, and reverse it then" if is_back else ", or roll it back"
+        return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
         return _wrong(
-            f"{begun}, and consumers of {plan.target} have continued: run it again to complete it{stop}", "run"
+            f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it{stop}", verb
         )
-    ends = _name_ends(plan, at_source, used)
     if may_go_back:
-        return _wrong(f"{begun}, and consumers have continued: {ends}; roll it back{stop}", "rollback")
+        why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back again"
+        return _wrong(f"{begun}{why}{stop}", "rollback")
     return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
 
 
-def _undoing(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    begun = "a rollback has begun and is not complete"
-    if used := moved_at_target(plan, facts.in_kafka, facts.beyond, former=True):
-        return _wrong(
-            f"{begun}, and consumers of {plan.target} have continued: {name_some(used)}; plan it again", "plan"
-        )
-    return _wrong(f"{begun}: roll it back again{_to_be_stopped(facts, _members_in_kafka(facts, plan))}", "rollback")
+def _name_begun(facts: FleetFacts, state: WriteState, *, is_back: bool) -> str:
+    match state:
+        case WriteState.WRITING:
+            return f"a {'way back' if is_back else 'run'} has begun and is not complete"
+        case WriteState.UNDOING:
+            return f"a rollback{' of the way back' if is_back else ''} has begun and is not complete"
+    # 1. All is written back, and the file shows that; 2. the command is killed; 3. the mark still keeps members out.
+    mark = "" if facts.mark is None else facts.mark.state
+    return f"it was {'reversed' if is_back else 'rolled back'}, and its mark is {mark}, so the command was killed"
 
 
 def _to_be_stopped(facts: FleetFacts, others: Sequence[str]) -> str:
@@ -210,7 +229,7 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
-    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan))
+    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan.target))
     return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
 
 
@@ -218,31 +237,13 @@ def _name_ends(plan: MigrationPlan, at_source: Sequence[TopicPartition], at_targ
     return name_some([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
 
 
-def _members_in_kafka(facts: FleetFacts, plan: MigrationPlan) -> list[str]:
-    return [f"those of {plan.target}"] if facts.kafka is not None and facts.kafka.has_members else []
+def _members_in_kafka(facts: FleetFacts, end: End) -> list[str]:
+    return [f"those of {end}"] if facts.kafka is not None and facts.kafka.has_members else []
 
 
-def _on_the_way_back(facts: FleetFacts, back: WriteState, plan: MigrationPlan) -> Judged:
-    if back is WriteState.COMPLETE:
-        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed", "reverse")
-    if back is WriteState.UNDOING:
-        return _wrong("a rollback of the way back has begun and is not complete: roll it back again", "rollback")
-    return _wrong(
-        "a way back has begun and is not complete: reverse it again; if that is refused, roll it back, and reverse it "
-        f"then{_to_be_stopped(facts, _members_in_kafka(facts, plan))}",
-        "reverse",
-        "rollback",
-    )
-
-
-def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str, verb: Verb) -> Judged:
-    """Its consumers are to run in ZooKeeper, and nowhere else.
-
-    1. All is written back, and the file shows that; 2. the command is killed; 3. the mark still keeps members out.
-    """
-    if facts.mark is not None:
-        return _wrong(f"{how}, and its mark is {facts.mark.state}, so the command was killed: repeat `{verb}`", verb)
-    if _members_in_kafka(facts, plan):
+def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str) -> Judged:
+    """Its consumers are to run in ZooKeeper, and nowhere else."""
+    if _members_in_kafka(facts, plan.target):
         return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
     if moved_on := _moved_on(facts, plan):
         records = sum(moved_on.values())
@@ -251,7 +252,7 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
             "records are read by both"
         )
         way_back = left_by_way_back(facts.back_plan, facts.back)
-        if not way_back or moved_since(plan, way_back, facts.in_zookeeper, way_back):
+        if facts.back is None or moved_since(plan, way_back, facts.in_zookeeper, way_back):
             return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
         return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
@@ -281,11 +282,9 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
         )
-    lost = [row.partition for row in plan.partitions if row.new is not None and row.partition not in facts.in_kafka]
-    if lost:
+    there = {*facts.in_kafka, *facts.gone}
+    if lost := [row.partition for row in plan.partitions if row.new is not None and row.partition not in there]:
         return _wrong(_how_to_replace(facts, plan, lost))
-    if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
-        return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
     is_consumed = _is_consumed(facts, plan)
     if not facts.exists:
         if is_consumed:
@@ -302,6 +301,8 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
             "--store zookeeper`"
         )
+    if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
+        return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
     unmarked = "" if facts.mark is not None else "it has no mark, so old consumers that are started would join"
     if not is_consumed:
         return Judged(FleetState.WRITTEN, unmarked)

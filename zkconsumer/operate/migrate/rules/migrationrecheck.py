@@ -52,7 +52,7 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only
     guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
-    refusals += _changed_topics(plan, now)
+    refusals += _changed_topics(plan, now, is_written=bool(later))
     at_source, at_target = moved(plan, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
     if at_source:
         refusals.append(
@@ -120,6 +120,20 @@ def moved(
     return at_source, at_target
 
 
+def lacks_mark_alone(
+    plan: MigrationPlan, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int]
+) -> bool:
+    """True if offsets do not forbid that a run shows in the mark of its group that it is complete, and no more.
+
+    1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
+    commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
+    example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
+    may know no mark, have continued there.
+    """
+    is_left = all(source.get(row.partition, row.source) == row.source for row in plan.partitions)
+    return is_left and target.keys() >= {row.partition for row in plan.partitions}
+
+
 def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
     """Why a place is not that of the plan, one sentence each."""
     then = plan.place
@@ -137,9 +151,9 @@ def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
         )
 
 
-def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
+def _changed_topics(plan: MigrationPlan, now: Observation, *, is_written: bool) -> Iterable[str]:
     planned = {row.partition: row for row in plan.partitions}
-    if added := beyond_plan(plan, now.logs):
+    if not is_written and (added := beyond_plan(plan, now.logs)):
         yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
     if gone := sorted(planned.keys() - now.logs.keys()):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
@@ -147,6 +161,8 @@ def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
     recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
     if recreated:
         yield f"topics were deleted and created again, or truncated: {name_some(sorted(recreated))}; plan again"
+    if is_written:
+        return
     new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in recreated}
     if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
         yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"

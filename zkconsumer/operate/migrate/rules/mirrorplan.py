@@ -29,6 +29,9 @@ Mirrored = Mapping[TopicPartition, frozenset[int | None]]
 is under way or its answer was lost, the one before it. None stands for no znode."""
 
 
+_NONE: Final = frozenset({None})
+
+
 class CopiedOffset(NamedTuple):
     """One partition in both stores; None if a store has no offset of it.
 
@@ -109,6 +112,12 @@ def decide_copy(
     if (reason := why_not_migrated(plan, run)) is not None:
         refusals.append(reason)
     in_zookeeper = {row.partition: row.in_zookeeper for row in rows}
+    left = [p for p in in_zookeeper if None not in _left(plan, mirrored).get(p, _NONE)]
+    if left and all(in_zookeeper[p] is None for p in left):
+        refusals.append(
+            f"the offsets of {plan.source} were deleted, and a mirror does not create a group again; `zkconsumer "
+            "migrate reverse` does"
+        )
     if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
@@ -142,11 +151,15 @@ def moved_since(
 ) -> list[TopicPartition]:
     """The partitions whose offset in the plan's source is neither what the migration left nor what the mirror copied.
 
-    Of a partition that the plan does not have, the migration has left no offset.
+    Of a partition that the plan does not have, the migration has left no offset. One that has no offset any more was
+    deleted, and no consumer has continued there.
     """
-    left = {**{row.partition: row.unread for row in plan.partitions}, **mirrored}
-    none = frozenset({None})
-    return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
+    left = _left(plan, mirrored)
+    return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, _NONE) | _NONE]
+
+
+def _left(plan: MigrationPlan, mirrored: Mirrored) -> Mirrored:
+    return {**{row.partition: row.unread for row in plan.partitions}, **mirrored}
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

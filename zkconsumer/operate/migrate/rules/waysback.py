@@ -169,9 +169,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
     reason = why_not_migrated(plan, run)
     yield Guard("migrated", reason is None, reason or "the plan was run")
     partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
-    # Where the znodes were deleted no consumer has continued, and nothing is overwritten.
     target = {p: one.offset for p, one in seen.target.items()}
-    moved = [p for p in moved_since(plan, mirrored, target, partitions) if target.get(p) is not None]
+    moved = moved_since(plan, mirrored, target, partitions)
     writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",

@@ -10,8 +10,16 @@ from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Observation, Place, PlannedPartition
-from zkconsumer.operate.migrate.rules.waysback import reverse_plan
+from zkconsumer.operate.migrate.rules.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Observation,
+    Place,
+    PlannedPartition,
+    make_plan,
+)
+from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, recheck
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, left_by_way_back, reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -52,6 +60,7 @@ BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
 def facts(run=WriteState.COMPLETE, **others):
     kafka = KafkaGroup("Empty", "", 0)
     known = {"mark": MARK, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
+    known |= {"back_plan": BACK, **BOTH} if "back" in others else {}
     return FleetFacts(**{"plan": plan(), "run": run, "in_zookeeper": OFFSETS, **known, **others})
 
 
@@ -85,14 +94,23 @@ STATES = [
     (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
     (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
     (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "plan it again"),
+    (facts(WriteState.UNDOING, in_kafka={}, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it"),
+    (facts(WriteState.UNDOING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
     (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
     (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
     (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
-    (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: repeat `reverse`"),
+    (facts(WriteState.UNDONE, mark=UNDOING, in_kafka=LATER), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
+    (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: reverse it again"),
+    (facts(back=WriteState.COMPLETE, mark=UNDOING, in_kafka={T0: 9, T1: 9}), FleetState.WRONG, "t-1 in kafka:g; roll"),
+    (facts(back=WriteState.WRITING, in_kafka={T0: 4}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
     (facts(), FleetState.WRITTEN, ""),
     (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
     (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
     (facts(in_kafka={T0: 4}), FleetState.WRONG, "kafka:g has lost its offsets of t-1"),
+    (facts(in_kafka={T0: 4}, gone={T1}), FleetState.WRITTEN, ""),
+    (facts(in_kafka={T0: 9}, gone={T1}), FleetState.CONSUMED, ""),
+    (facts(in_kafka={T0: 9}, gone={T1}, exists=False, in_zookeeper={}, mark=None), FleetState.DONE, ""),
+    (facts(in_kafka=LATER, in_zookeeper={T0: 4}), FleetState.CONSUMED, ""),
     (facts(in_kafka={**OFFSETS, T1: 9}), FleetState.CONSUMED, ""),
     (facts(in_kafka={**OFFSETS, BEYOND: 1}), FleetState.CONSUMED, ""),
     (facts(in_kafka={**OFFSETS, BEYOND: 1}, beyond={BEYOND: 1}), FleetState.WRITTEN, ""),
@@ -157,29 +175,83 @@ def test_states(known, state, reason):
 NAMED = {
     "plan": "plan it (again|first)",
     "run": "run it (again|first)",
-    "rollback": "roll it back|repeat `rollback`",
-    "reverse": "reverse it (again|then)|repeat `reverse`",
+    "rollback": "roll it back|go back",
+    "reverse": "reverse it (again|then)|go back",
 }
 """By command, how a reason names it."""
 
 OTHERWISE = "set the file back|stop them|remove it from the file|`zkconsumer migrate plan"
 
+LOGS = {p: LogRange(0, 10) for p in OFFSETS}
+MOVED_ON = {p: LogRange(5, 20) for p in OFFSETS}
+ADDED = {**LOGS, TopicPartition("t", 2): LogRange(0, 10)}
+
 
 def combined():
-    """Facts of a planned group, combined in all ways."""
+    """Facts of a planned group that can be, combined in all ways."""
     stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3})
+    in_kafka = [*((offsets, ()) for offsets in (*stored, {**OFFSETS, BEYOND: 1})), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
     marks = (None, MARK, MARK._replace(at_ms=2), MARK._replace(state="migrating"), UNDOING)
-    backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState))
-    kafkas = (STABLE, KafkaGroup("Empty", "", 0))
-    names = ("run", "back", "in_kafka", "in_zookeeper", "mark", "members", "kafka", "exists")
+    backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState if back is not WriteState.UNDONE))
+    members = (((), KafkaGroup("Empty", "", 0)), (("a",), STABLE))
     runs = (None, *WriteState)
-    for values in itertools.product(runs, backs, stored, stored, marks, ((), ("a",)), kafkas, (True, False)):
-        known = dict(zip(names, values, strict=True))
-        back, back_plan = known.pop("back")
-        yield FleetFacts(plan=plan(), back=back, back_plan=back_plan, **known)
+    for run, (back, back_plan), (kafka, gone), zookeeper, mark, (ids, group), exists in itertools.product(
+        runs, backs, in_kafka, stored, marks, members, (True, False)
+    ):
+        is_back = back is None or run is WriteState.COMPLETE
+        if is_back and (exists or not (zookeeper or mark or ids)):
+            ends = {"in_kafka": kafka, "in_zookeeper": zookeeper, "gone": gone}
+            way = {"run": run, "back": back, "back_plan": back_plan}
+            yield FleetFacts(plan=plan(), mark=mark, members=ids, kafka=group, exists=exists, **ends, **way)
+
+
+def refusals(known, verb, logs):
+    """Why a command itself refuses a group whose members were stopped, without what a setting accepts."""
+    plan, place, mark = known.plan, known.plan.place, None if known.mark is None else known.mark.state
+    zookeeper, kafka, back, back_plan = known.in_zookeeper, known.in_kafka, known.back, known.back_plan
+    there = {p: log for p, log in logs.items() if p not in known.gone}
+    to_kafka = Observation(place, judged(zookeeper), judged(kafka), there)
+    to_zookeeper = Observation(place, judged(kafka), judged(zookeeper), there)
+    settings = {"missing": "fail", "retention_ms": None, "now_ms": 2}
+
+    def of_run(plan, state, source, target, seen, under_way):
+        if state is WriteState.COMPLETE and mark == under_way and lacks_mark_alone(plan, source, target):
+            return ()
+        is_begun_only = state is WriteState.WRITING
+        return recheck(plan, seen, began=state is not None, is_begun_only=is_begun_only).refusals
+
+    def unsettled(made):
+        return [one for one in made.refusals if not re.search("--rewind|--missing|reset them first", one)]
+
+    match verb:
+        case "plan":
+            return unsettled(make_plan(plan.source, plan.target, "h", to_kafka, **settings))
+        case "run":
+            return of_run(plan, known.run, zookeeper, kafka, to_kafka, "migrating")
+        case "rollback" if back is not None:
+            return decide_rollback(back_plan, place, zookeeper, kafka, (), back, {})
+        case "rollback":
+            return decide_rollback(plan, place, kafka, zookeeper, (), known.run, known.beyond)
+    if back is None or (back is WriteState.COMPLETE and mark is None):
+        copied = {**known.mirrored, **left_by_way_back(back_plan, back)}
+        return unsettled(reverse_plan(plan, to_zookeeper, copied, known.run, **settings))
+    return of_run(back_plan, back, kafka, zookeeper, to_zookeeper, "undoing")
 
 
 def test_a_command_that_is_named_as_a_way_out_is_not_refused():
+    """Neither by the state, nor by the command itself: if logs have changed, one of those that are named is not."""
+    for known in combined():
+        verdict = judge(known)
+        named = [verb for verb, text in NAMED.items() if re.search(text, verdict.reason)]
+        if verdict.state is not FleetState.WRONG or ("has lost its offsets" in verdict.reason and not known.gone):
+            continue
+        for logs in (LOGS, MOVED_ON, ADDED):
+            why = {verb: refusals(known, verb, logs) for verb in named}
+            is_one_enough = logs is not LOGS or known.gone or re.search("if that is refused|go back", verdict.reason)
+            assert not named or not (all if is_one_enough else any)(why.values()), (verdict, known, why)
+
+
+def test_a_command_that_a_reason_names_is_not_skipped():
     verdicts = {judge(facts) for facts in combined()} | {judge(row[0]) for row in STATES}
     for verdict in verdicts:
         why = {verb: why_not_begun(verb, verdict) for verb in VERBS}

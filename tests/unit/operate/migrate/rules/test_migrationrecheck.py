@@ -98,6 +98,14 @@ def test_consumers_have_continued_only_where_everything_was_written(target, late
     assert (check.todo == ()) is bool(later) or target == {P0: 50, P1: 60}
 
 
+def test_logs_may_change_where_consumers_have_continued_after_a_run_that_was_killed():
+    """Nothing is left to write: 1. planned offsets leave their log; 2. partitions are added."""
+    logs = {P0: LogRange(51, 200), P1: LogRange(61, 200), P2: LOG}
+    for began_only in (True, False):
+        check = recheck(plan(), see(SEEN, target={P0: 52, P1: 61}, logs=logs), began=True, is_begun_only=began_only)
+        assert (check.refusals == (), check.todo == ()) == (began_only, began_only)
+
+
 def test_consumers_of_a_target_that_was_ahead_may_have_continued_from_there():
     """1. `--rewind` takes it back; 2. the run is killed before it writes; 3. they continue."""
     ahead = see(SEEN, target={P0: 70, P1: 55})

@@ -105,9 +105,17 @@ def test_members_in_zookeeper_end_the_mirror():
     assert decide(STORED, STORED, guard=registered).refusals == (registered.text,)
 
 
-@pytest.mark.parametrize("now", [{**STORED, P1: 61}, {P0: 50, P2: 70}])
-def test_a_znode_that_another_client_wrote_ends_the_mirror(now):
-    reason = decide({**STORED, P0: 55}, now).refusals[0]
+def test_a_znode_that_was_deleted_is_written_again_unless_all_were():
+    copy = decide({**STORED, P0: 55}, {P0: 50, P2: 70})
+    assert (copy.refusals, copy.due) == ((), {P0: 55, P1: 60})
+    (reason,) = decide(STORED, {}).refusals
+    assert "does not create a group again" in reason
+    (reason,) = decide(STORED, {}, mirrored={P0: frozenset({55})}).refusals
+    assert "does not create a group again" in reason
+
+
+def test_a_znode_that_another_client_wrote_ends_the_mirror():
+    reason = decide({**STORED, P0: 55}, {**STORED, P1: 61}).refusals[0]
     assert "zookeeper:g have moved since the migration: t-1" in reason
     assert "migrate plan --from zookeeper:g --to kafka:g" in reason
 
