@@ -32,6 +32,7 @@ from zkconsumer import (
     Whitelist,
 )
 from zkconsumer.cluster.rules import clustercatalog
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.clientquotas import describe_quotas
@@ -39,6 +40,8 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.survey import read_survey_facts
 from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.resetplan import plan_reset
+from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -413,7 +416,7 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         eventually(lambda: f"Read on group {group};" in "".join(g.text for g in ends.observe().guards))
 
 
-def test_a_topic_that_a_survey_may_not_see_is_a_problem_of_its_own_groups(guarded, unique_name):
+def test_a_topic_that_may_not_be_seen_is_a_problem_of_its_own_groups_and_is_not_reset_in_silence(guarded, unique_name):
     secret, public = guarded.topic(f"{unique_name}-secret"), guarded.topic(f"{unique_name}-open", READ)
     groups = [f"{unique_name}-{name}"[-40:] for name in ("x", "y")]
     with connected(guarded.sandbox.zookeeper_connect) as zk:
@@ -422,8 +425,11 @@ def test_a_topic_that_a_survey_may_not_see_is_a_problem_of_its_own_groups(guarde
     config = guarded.config(groups[0])
     session = ZkSession.from_config(config)
     session.open()
-    with closing(session):
+    by_brokers = guarded.config(groups[0], bootstrap_servers=f"{HOST}:{guarded.ports['SASL_PLAINTEXT']}")
+    with closing(session), closing(Cluster.of(session, by_brokers)) as cluster:
         problems = [facts.problems for facts in read_survey_facts(session, config, groups)]
+        with pytest.raises(ZkConsumerError, match=f"do not describe topics: {secret} TOPIC_AUTHORIZATION_FAILED"):
+            plan_reset(session, cluster, groups[0], None, ResetSpec("earliest"), store="zookeeper")
     assert [any(secret in problem for problem in of_group) for of_group in problems] == [True, False]
 
 

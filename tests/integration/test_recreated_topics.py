@@ -54,13 +54,19 @@ def settings(protocol, **others):
     }
 
 
-@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
-def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_again, unique_name, protocol):
+IN_KAFKA = {"offsets_storage": "kafka", "dual_commit_enabled": False, "auto_commit_enable": False}
+"""Brokers delete these offsets with the topic."""
+
+
+@pytest.mark.parametrize(("protocol", "store"), [("zookeeper", {}), ("coordinator", {}), ("zookeeper", IN_KAFKA)])
+def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_again, unique_name, protocol, store):
     old, new = values(OLD), values(NEW, start=OLD)
     create_again(old)
-    member = connect(**settings(protocol, auto_offset_reset="smallest"))
+    member = connect(**settings(protocol, auto_offset_reset="smallest", **store))
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
     eventually(lambda: set(received) == set(old))
+    if store:
+        member.commit_offsets()
     create_again(new)
     eventually(lambda: set(received) >= set(new))
 

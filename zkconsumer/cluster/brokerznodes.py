@@ -20,14 +20,17 @@ _log: Final = logging.getLogger(__name__)
 
 
 class BrokerZnodes:
-    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``."""
+    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``.
 
-    undescribed: Final[frozenset[str]] = frozenset()
+    Attributes:
+        undescribed: topics of the last description whose znodes cannot be read, for callers on one thread.
+    """
 
     def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
         self._session = session
         self._protocol = security_protocol
         self._watched = watched
+        self.undescribed: frozenset[str] = frozenset()
 
     def live_brokers(self, watch: Watch | None = None) -> tuple[Broker, ...]:
         """Brokers that are registered and have an endpoint for us; the others are logged and skipped.
@@ -64,25 +67,23 @@ class BrokerZnodes:
     def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist; one whose znode cannot be read is reported in the log and skipped."""
         paths = _paths(topics)
-        return _described(self._session.read_many(paths) if self._watched is None else self._watched.nodes(paths))
+        return self._described(self._session.read_many(paths) if self._watched is None else self._watched.nodes(paths))
 
     def describe_unwatched(self, topics: Iterable[str]) -> dict[str, Topic]:
         """The same, always read, without watches."""
-        return _described(self._session.read_many(_paths(topics)))
+        return self._described(self._session.read_many(_paths(topics)))
+
+    def _described(self, reads: Reads) -> dict[str, Topic]:
+        described, self.undescribed = _topics(reads)
+        return described
 
     def identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
         """The identity of each topic, None if it does not exist; one whose znode cannot be read is absent."""
         names = list(topics)
-        reads = self._session.read_many(_paths(names))
-        described = _described(reads)
-        identities: dict[str, TopicIdentity | None] = {}
-        for name in names:
-            path = TopicNode.path(name)
-            if name in described:
-                identities[name] = described[name].identity
-            elif not is_node_name(name) or (path in reads.nodes and reads.nodes[path] is None):
-                identities[name] = None
-        return identities
+        described, undescribed = _topics(self._session.read_many(_paths(names)))
+        return {
+            name: described[name].identity if name in described else None for name in names if name not in undescribed
+        }
 
 
 def _paths(topics: Iterable[str]) -> list[str]:
@@ -95,16 +96,21 @@ def _topic(path: str, data: bytes | None) -> tuple[tuple[int, ...], str | None]:
     return TopicNode.decode(path, data), TopicNode.topic_id(path, data)
 
 
-def _described(reads: Reads) -> dict[str, Topic]:
-    topics = {}
+def _topics(reads: Reads) -> tuple[dict[str, Topic], frozenset[str]]:
+    """The topics that exist, and the names of those whose znodes cannot be read, which is logged."""
+    topics, unknown = {}, dict[str, Exception](reads.refused)
     for path, node in reads.nodes.items():
         if node is None:
             continue
         try:
             partitions, topic_id = _topic(path, node.data)
-            topics[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
+            topics[_name(path)] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
         except MalformedZnode as error:
-            _log.error("topic skipped: %s", error)
-    for reason in reads.refused.values():
+            unknown[path] = error
+    for reason in unknown.values():
         _log.error("topic skipped: %s", reason)
-    return topics
+    return topics, frozenset(map(_name, unknown))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -7,6 +7,7 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 
 
 @pytest.fixture
@@ -24,3 +25,15 @@ def test_a_topic_that_cannot_be_read_is_not_one_that_does_not_exist(session, cap
     assert identities["t"] is not None
     assert (identities["missing"], identities["no/name"]) == (None, None)
     assert "topic skipped: znode /brokers/topics/garbage" in caplog.text
+
+
+def test_tools_learn_of_topics_that_cannot_be_read(session):
+    """They may exist, so what is stored of them is not that of a topic that was deleted."""
+    session.ensure_path("/brokers/topics/garbage", b"{")
+    group_reader = GroupReader(session)
+    names = ["garbage", "missing", "no/name"]
+    assert group_reader.describe_topics(names) == {}
+    assert group_reader.undescribed(names) == {"garbage"}
+    session._client.set("/brokers/topics/garbage", b'{"version":1,"partitions":{"0":[1]}}')
+    assert group_reader.describe_topics(names).keys() == {"garbage"}
+    assert group_reader.undescribed(names) == frozenset()

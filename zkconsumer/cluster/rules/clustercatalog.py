@@ -33,7 +33,10 @@ class ClusterCatalog(Protocol):
 
     @property
     def undescribed(self) -> frozenset[str]:
-        """Topics that were asked for, and may exist, although they are not described: a permission is missing."""
+        """Topics that were asked for, and may exist, although they are not described.
+
+        A permission is missing, or a znode is damaged.
+        """
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The brokers that are alive and have an endpoint for this consumer."""

@@ -108,7 +108,14 @@ class OwnedPartition:
         read = self.read or NO_OFFSET
         if topic is not None and topic.judge(read.mark) is WrittenFor.EARLIER:
             return True
-        return recreated and read.offset in (self.stored.offset, self.written)
+        return recreated and (read.offset == self.written or self._is_unmoved(read.offset))
+
+    def _is_unmoved(self, offset: int | None) -> bool:
+        """True if no other client has stored the offset since this member started the partition, or wrote it.
+
+        Brokers delete offsets with their topics, and old ones; no client stores none.
+        """
+        return offset in (None, self.stored.offset, self.refused, *self.sent)
 
     def assign(self, position: int | None, location: str, *, outdated: bool = False) -> AssignedPartition:
         """Where it starts, now that it is owned.
@@ -126,7 +133,7 @@ class OwnedPartition:
         """
         assert self.thread is not None
         read = self.read or NO_OFFSET
-        moved = read.offset != self.stored.offset and read.offset not in (*self.sent, self.refused)
+        moved = not self._is_unmoved(read.offset)
         offset = usable_offset(read.offset)
         if position is not None and not moved:
             offset = position

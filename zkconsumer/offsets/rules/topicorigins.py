@@ -113,7 +113,7 @@ def may_be_copy(earlier: JudgedOffset, other: JudgedOffset) -> bool:
     one, and the mark of the other does not show it: brokers before 2.8 have no ids, and JVM members name none.
     """
     is_earlier, is_certain = earlier.written_for is WrittenFor.EARLIER, other.written_for is WrittenFor.PRESENT
-    return is_earlier and other.offset is not None and not is_certain
+    return is_earlier and usable_offset(earlier.offset) is not None and other.offset is not None and not is_certain
 
 
 def without_copies(one: JudgedOffset, other: JudgedOffset) -> tuple[JudgedOffset, JudgedOffset]:
@@ -178,6 +178,9 @@ class TopicRecord(NamedTuple):
 def next_record(record: TopicRecord | None, identity: TopicIdentity, ensemble: int) -> TopicRecord:
     """What the record has to be when a member begins to consume the topic.
 
+    A topic that has got its id by an upgrade is recorded by the id, since brokers that describe topics do not know the
+    czxid. A record that replaced another one stays: its last write shows which offsets count, see :func:`origin`.
+
     Args:
         record: the present one; None if there is none.
         identity: of the topic that exists now.
@@ -186,7 +189,8 @@ def next_record(record: TopicRecord | None, identity: TopicIdentity, ensemble: i
     if record is None or record.ensemble != ensemble or record.topic == "":
         return TopicRecord(identity.recorded, ensemble)
     if identity.is_recorded_as(record.topic):
-        return record
+        has_new_id = record.topic == identity.czxid and identity.topic_id is not None and not record.replaced
+        return record._replace(topic=identity.recorded) if has_new_id else record
     return TopicRecord(identity.recorded, ensemble, replaced=True)
 
 

@@ -43,6 +43,9 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     if plan.target.kind == "spark-options":
         raise WriteRefused(f"{plan.target} is a file, whose former content is not kept; delete it, or plan again")
     run = snapshot_of_plan(plan, plan_file)
+    undo = None
+    if run.snapshot is not None:  # first, so that what is written meanwhile is seen by the guards
+        undo = plan_restore(ends.session, ends.cluster, run.snapshot, overwrite=True, outside="keep", forceable=False)
     partitions = [row.partition for row in plan.partitions]
     if plan.source.kind in ("zookeeper", "kafka"):
         source = ends.offsets_of_source(partitions)
@@ -57,9 +60,8 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
         run.state,
         {} if run.snapshot is None else run.snapshot.beyond,
     )
-    if run.snapshot is None or refusals:
+    if run.snapshot is None or undo is None or refusals:
         raise WriteRefused(refusals)
-    undo = plan_restore(ends.session, ends.cluster, run.snapshot, outside="keep", forceable=False)
     command = f"rollback of {run.snapshot.command}"
     changes = tuple(group.change for group in undo.groups)
     # It names the plan, so that `offsets restore` refuses it: the plan's file would not know of what that writes.

@@ -174,7 +174,14 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
     whole = _whole(ends, plan, former)
     is_kafka = plan.target.kind == "kafka"
     left = plan_restore(
-        ends.session, ends.cluster, whole, complete=True, outside="keep", forceable=False, commits_again=is_kafka
+        ends.session,
+        ends.cluster,
+        whole,
+        complete=True,
+        overwrite=True,  # `recheck` and `_still_refused` decide what the target may have
+        outside="keep",
+        forceable=False,
+        commits_again=is_kafka,
     )
     if plan.target.kind == "spark-options":
         offsets = {row.partition: row.new for row in plan.partitions if row.new is not None}

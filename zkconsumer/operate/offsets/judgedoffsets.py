@@ -28,8 +28,14 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     Raises:
         ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
     """
-    described = cluster.open_reader(session).describe_topics(sorted(topics))
-    return {topic: description.identity for topic, description in described.items()}
+    return {name: one for name, one in known_identities(session, cluster, topics).items() if one is not None}
+
+
+def known_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
+    """The same, with None for a topic that does not exist; one that may exist, and is not described, is absent."""
+    names, group_reader = sorted(topics), cluster.open_reader(session)
+    described = {name: topic.identity for name, topic in group_reader.describe_topics(names).items()}
+    return {**dict.fromkeys(set(names) - group_reader.undescribed(names)), **described}
 
 
 def judge_stored(

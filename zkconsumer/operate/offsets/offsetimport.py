@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
@@ -53,7 +53,7 @@ def plan_import(
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
     partitions = {row.partition for row in file.offsets}
-    existing = existing_partitions(session, cluster, partitions)
+    existing = existing_partitions(cluster, {partition.topic for partition in partitions})
     ranges = cluster.log_ranges({p for p in partitions if p in existing.get(p.topic, ())})
     groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     faults, remarks = [], []
@@ -78,16 +78,16 @@ def plan_import(
     return WritePlan(f"import {file.name}", tuple(plans), live, remarks=tuple(remarks))
 
 
-def existing_partitions(
-    session: ZkSession, cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> dict[str, frozenset[TopicPartition]]:
-    """The partitions of those topics of ``partitions`` that exist."""
-    topics = sorted({partition.topic for partition in partitions})
-    numbers_by_topic = cluster.open_reader(session).partitions(topics)
-    return {
-        topic: frozenset(TopicPartition(topic, number) for number in numbers)
-        for topic, numbers in numbers_by_topic.items()
-    }
+def existing_partitions(cluster: Cluster, topics: Collection[str]) -> dict[str, set[TopicPartition]]:
+    """The partitions of those of the topics that exist.
+
+    Raises:
+        ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
+    """
+    existing: dict[str, set[TopicPartition]] = defaultdict(set)
+    for partition in cluster.partitions(topics):
+        existing[partition.topic].add(partition)
+    return dict(existing)
 
 
 def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
@@ -165,7 +165,7 @@ def plan_copy(
     if not wanted:
         where = "Kafka" if session.is_absent else "ZooKeeper"
         raise WriteRefused(f"group {source} has no such offsets in {where}; check its name and --topic")
-    existing = existing_partitions(session, cluster, wanted)
+    existing = existing_partitions(cluster, {partition.topic for partition in wanted})
     if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
         raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"

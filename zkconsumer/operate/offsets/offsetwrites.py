@@ -16,7 +16,7 @@ from zkconsumer.group.zookeeper.topicrecords import replace_records
 from zkconsumer.model import TopicIdentity
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd, NoHold
 from zkconsumer.operate.offsets.groupstores import Cluster
-from zkconsumer.operate.offsets.judgedoffsets import topic_identities
+from zkconsumer.operate.offsets.judgedoffsets import known_identities
 from zkconsumer.operate.offsets.kafkawrites import KafkaWrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import Snapshot, SnapshotFile, partition_of
@@ -70,7 +70,7 @@ def execute(
             plan=plan,
             path=file.path,
             begin_file=begin,
-            identities=identities or {},
+            identities={topic: one for topic, one in identities.items() if one is not None},
             report=report,
             total=total,
             long_hold=long_hold,
@@ -104,8 +104,8 @@ def _mark_complete(file: SnapshotFile, plan: WritePlan, report: WriteReport) -> 
 
 def _identities(
     session: ZkSession, cluster: Cluster, plan: WritePlan, groups: Sequence[GroupPlan], report: WriteReport
-) -> dict[str, TopicIdentity] | None:
-    """Those of the topics whose offsets are written; None if they are unknown.
+) -> dict[str, TopicIdentity | None]:
+    """As :func:`known_identities` has those of the topics whose offsets are written; empty if they cannot be read.
 
     They are read before the hold, which is short. What is written for a topic that is created again after that counts
     as an offset of an earlier one.
@@ -114,10 +114,10 @@ def _identities(
     if plan.snapshot is None:
         topics |= {row.partition.topic for group in groups for row in group.rows}
     try:
-        return topic_identities(session, cluster, topics) if topics else {}
+        return known_identities(session, cluster, topics) if topics else {}
     except ZkConsumerError as error:
         report.warnings.append(f"topics that are created again cannot be distinguished from earlier ones: {error}")
-    return None
+    return {}
 
 
 def _topics_of(group: GroupPlan) -> set[str]:
@@ -127,13 +127,11 @@ def _topics_of(group: GroupPlan) -> set[str]:
 
 
 def _snapshot_of(
-    session: ZkSession, command: str, groups: Sequence[GroupPlan], identities: Mapping[str, TopicIdentity] | None
+    session: ZkSession, command: str, groups: Sequence[GroupPlan], identities: Mapping[str, TopicIdentity | None]
 ) -> Snapshot:
     """What the file gets, with the identities of the topics: their names may belong to other topics one day."""
-    recorded: dict[str, str | int | None] = {}
-    if identities is not None:
-        topics = sorted({row.partition.topic for group in groups for row in group.rows})
-        recorded = {topic: identities[topic].recorded if topic in identities else None for topic in topics}
+    topics = {row.partition.topic for group in groups for row in group.rows} & identities.keys()
+    recorded = {topic: None if (one := identities[topic]) is None else one.recorded for topic in topics}
     changes = tuple(group.change for group in groups)
     return Snapshot(command, session.address, int(time.time() * 1000), changes, identities=recorded)
 

@@ -103,14 +103,14 @@ def _partitions(
 ) -> list[TopicPartition]:
     if spec.kind == "file":
         wanted = set(spec.offsets)
-        existing = existing_partitions(session, cluster, wanted)
+        existing = existing_partitions(cluster, {partition.topic for partition in wanted})
     elif topics is None:
         owned = () if session.is_absent else GroupReader(session).owned_topics(group)
         names = {partition.topic for partition in stored}.union(owned)
-        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
+        existing = existing_partitions(cluster, names)
         wanted = {partition for partitions in existing.values() for partition in partitions}
     else:
-        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
+        existing = existing_partitions(cluster, topics)
         wanted = {
             partition
             for topic, numbers in topics.items()

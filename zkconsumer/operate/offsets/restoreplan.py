@@ -12,7 +12,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
+from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -64,13 +64,6 @@ class _Logs:
         is_earlier = partition.topic in self.recreated or is_outdated
         return (partition.topic,) if is_earlier else ()
 
-    def is_of_earlier_topic(self, former: KafkaChange) -> bool:
-        """True if what Kafka had of the partition when the snapshot was made is of an earlier topic."""
-        topic = former.partition.topic
-        if topic in self.recreated or topic not in self.identities:
-            return topic in self.recreated
-        return TopicOrigin(self.identities[topic]).judge(former.former) is WrittenFor.EARLIER
-
 
 @dataclass(frozen=True, slots=True)
 class _How:
@@ -105,7 +98,7 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
         cluster: for offsets in Kafka.
         snapshot: of the command to undo or to complete.
         complete: write what is missing, instead of undoing what was done.
-        overwrite: also what other clients wrote since.
+        overwrite: also what other clients wrote since; a migration, whose own guards decide, writes that they accept.
         outside: see :data:`Outside`.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
         forceable: the command has ``--overwrite`` and ``--force-live``, for messages.
@@ -184,8 +177,7 @@ def _node_changes(
         now, wanted = present[node.path], _wanted(node, logs, how)
         if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
             continue  # a parent that was missing then: whoever has created it
-        is_removed = now is None and partition_of(node.path) in logs.outdated  # by a rollback
-        if not (_is_one_of(now, node, wanted) or is_removed):
+        if not _is_one_of(now, node, wanted):
             foreign.append(node.path)
         new = _new_change(node, now, wanted, again=how.complete)
         if new is not None:
@@ -350,8 +342,7 @@ def _kafka(
         if how.outside == "clamp" and wanted is not None:
             wanted = logs.nearest(offset.partition, wanted)
         by_others = {offset.before, offset.after, wanted}.isdisjoint({stored.offset})
-        is_gone = stored.offset is None and logs.is_of_earlier_topic(offset)  # deleted with it, or expired
-        if by_others and not is_gone:
+        if by_others and not (stored.offset is None and offset.partition.topic in logs.recreated):  # deleted with it
             foreign.append(name_in_kafka(offset.partition))
         # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
         is_left = how.complete and stored.mark == offset.former not in ("", offset.metadata)

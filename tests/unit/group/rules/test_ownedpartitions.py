@@ -6,7 +6,7 @@ from zkconsumer.errors import TopicAuthorizationFailed
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.group.rules.ownedpartitions import TRANSITIONS, OwnedPartition, OwnedPartitions, OwnershipState
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 NOT_OWNED, CLAIMED, FETCHED, REVOKED = OwnershipState
@@ -201,9 +201,25 @@ def test_of_a_topic_that_was_created_again_only_own_offsets_are_outdated():
     partitions.read_offset(5)
     partitions.start_it(5)
     partitions[P].wrote(8)
-    for stored, outdated in ((8, True), (5, False), (9, False)):
+    partitions[P].send(10)
+    partitions[P].send(11)
+    partitions[P].refuse(11)
+    for stored, outdated in ((8, True), (10, True), (11, True), (None, True), (5, False), (9, False)):
         (record,) = partitions.read_offset(stored)
         assert record.is_outdated(None, recreated=True) == outdated
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_an_offset_that_was_deleted_was_not_moved_by_another_client(is_refused):
+    partitions = Partitions().bring_to(FETCHED)
+    partitions.read_offset(5)
+    partitions.start_it(5)
+    record = partitions[P]
+    if is_refused:
+        record.refuse(7)
+    record.read = NO_OFFSET
+    assigned = record.assign(9, "/offsets/t/0")
+    assert (assigned.offset, assigned.moved) == (9, False)
 
 
 def test_an_attempt_that_fails_changes_nothing_of_what_is_known():

@@ -55,6 +55,15 @@ def test_where_brokers_describe_topics_the_record_decides():
     assert [consume(record, BY_BROKERS).judge(mark) for mark in (119, 121)] == [WrittenFor.EARLIER, WrittenFor.PRESENT]
 
 
+def test_a_topic_that_has_got_an_id_is_recognised_by_brokers_that_describe_it():
+    """1. The brokers are upgraded; 2. a member runs; 3. members ask brokers; 4. the topic is created again."""
+    upgraded = next_record(TopicRecord(100, ENSEMBLE), TopicIdentity("old", 100), ENSEMBLE)
+    assert next_record(upgraded, TopicIdentity("old", None), ENSEMBLE) == upgraded
+    assert consume(upgraded, BY_BROKERS).judge(110) is WrittenFor.EARLIER
+    replaced = TopicRecord(100, ENSEMBLE, replaced=True)
+    assert next_record(replaced, TopicIdentity("old", 100), ENSEMBLE) == replaced
+
+
 @pytest.mark.parametrize(
     ("metadata", "written_for"),
     [

@@ -11,6 +11,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate import rollback
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -378,12 +379,43 @@ def test_a_run_that_follows_a_rollback_of_such_offsets_and_is_killed_is_undone(s
     assert at_target(servers) == {}
 
 
-def test_an_offset_in_kafka_of_an_earlier_topic_that_has_expired_is_none_of_others(servers):
-    """1. A run is killed before its first write; 2. the former offset expires; 3. the run is repeated."""
-    servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
-    servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(3, "zkconsumer:x:old")}
-    servers.begin(*TO_KAFKA)
-    servers.run(kill_at=2)
+@pytest.mark.parametrize("is_named", [False, True], ids=["may be a copy of the source's", "its mark names the topic"])
+@pytest.mark.parametrize(
+    ("was_killed", "undo"), [(False, False), (True, False), (True, True)], ids=["run", "killed, run", "killed, undone"]
+)
+def test_an_offset_in_kafka_of_an_earlier_topic_that_has_expired_is_none_of_others(servers, was_killed, is_named, undo):
+    """1. A migration is planned; 2. a run of it is killed before its first write; 3. the former offset expires."""
+    servers.brokers.groups["g"] = {PARTITIONS[0]: StoredOffset(3, "zkconsumer:x:old" if is_named else "")}
+    if is_named:
+        servers.write("/brokers/topics/t", b'{"version":3,"topic_id":"new","partitions":{"0":[0]}}')
+    else:
+        servers.store(OFFSETS)
+        servers.create_topic_again()
+    servers.begin(*TO_KAFKA, OFFSETS if is_named else {}, missing="earliest")
+    if was_killed:
+        servers.run(kill_at=2)
     servers.brokers.groups["g"].clear()
-    assert servers.run().faults == []
-    assert at_target(servers) == OFFSETS
+    if undo:
+        assert servers.roll_back().faults == []
+        assert at_target(servers) == {PARTITIONS[0]: 3}
+    else:
+        assert servers.run().faults == []
+        assert at_target(servers) == (OFFSETS if is_named else dict.fromkeys(OFFSETS, 0))
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_what_a_consumer_commits_while_a_rollback_is_planned_is_not_undone(servers, ends, monkeypatch):
+    begin(servers, ends)
+    servers.run()
+    plan = rollback.plan_restore
+
+    def plan_late(*arguments, **options):
+        if ends == TO_KAFKA:
+            servers.brokers.groups["g"][PARTITIONS[0]] = StoredOffset(50, "")
+        else:
+            servers.store({PARTITIONS[0]: 50})
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(rollback, "plan_restore", plan_late)
+    with pytest.raises(WriteRefused, match="have moved since the migration: t-0"):
+        servers.roll_back()

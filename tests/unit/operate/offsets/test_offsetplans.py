@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
-from zkconsumer.errors import WriteRefused
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_rename
@@ -52,6 +53,24 @@ def test_a_reset_to_a_given_place_replaces_it(servers, session):
     (row,) = plan.groups[0].rows
     assert (plan.refusals, row.old, row.new, row.skipped) == ((), None, 7, None)
     assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
+
+
+def test_a_topic_that_brokers_do_not_describe_is_not_one_that_does_not_exist(servers, session):
+    """A reset of all topics would leave it where it is, an import would skip it, and both would say nothing of it."""
+    secret = TopicPartition("secret", 0)
+    servers.brokers.logs[secret] = log()
+    servers.store({secret: 20})
+    servers.brokers.undescribed = {"secret"}
+    file = parse_offsets("f", b"/consumers/h/offsets/t/0:7\n/consumers/h/offsets/secret/0:8\n", None)
+    for plan in (
+        lambda: plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper"),
+        lambda: plan_reset(session, servers.brokers, "g", {"secret": None}, ResetSpec("earliest"), store="zookeeper"),
+        lambda: plan_import(session, servers.brokers, file, skip_missing=True),
+        lambda: plan_copy(session, servers.brokers, "g", "h"),
+    ):
+        with pytest.raises(ZkConsumerError, match="do not describe topics: secret TOPIC_AUTHORIZATION_FAILED"):
+            plan()
+    assert plan_reset(session, servers.brokers, "g", {"t": None}, ResetSpec("earliest")).refusals == ()
 
 
 @pytest.mark.parametrize(

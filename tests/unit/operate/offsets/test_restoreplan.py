@@ -308,3 +308,28 @@ def test_deleted_records_of_a_copied_ensemble_prove_nothing(servers, session, wr
     write(plan_restore(session, servers.brokers, done))
     assert former == {}
     assert servers.stored() == OFFSETS
+
+
+@pytest.mark.parametrize("is_hidden", [True, False], ids=["may not be described", "has a damaged znode"])
+def test_a_topic_that_could_not_be_described_is_not_one_that_was_created_since(servers, session, write, is_hidden):
+    """1. A group is deleted, of whose topic nothing is known; 2. the topic is described again; 3. it is restored."""
+    description = servers.server.nodes["/brokers/topics/t"].data
+    if is_hidden:
+        servers.brokers.undescribed = {"t"}
+    else:
+        servers.write("/brokers/topics/t", b"{")
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    servers.brokers.undescribed.clear()
+    servers.write("/brokers/topics/t", description)
+    assert servers.stored() == deleted.identities == {}
+    write(plan_restore(session, servers.brokers, deleted))
+    assert servers.stored() == OFFSETS
+
+
+def test_a_topic_that_is_created_between_a_deletion_and_its_restore_is_noticed(servers, session, write):
+    description = servers.server.nodes["/brokers/topics/t"].data
+    session._client.delete("/brokers/topics/t")
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    servers.write("/brokers/topics/t", description)
+    assert deleted.identities == {"t": None}
+    assert "are those of earlier topics" in plan_restore(session, servers.brokers, deleted).refusals[0]

@@ -310,14 +310,17 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
 
 
 def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:
-    """A run writes the offsets of the plan again, however far consumers have come since."""
+    """What writes the lost offsets: the run, a new plan, or a reset, by what the guards of the first two accept."""
     gone = f"{plan.target} has lost its offsets of {name_some(lost)}: they have expired, or were deleted"
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=True)
+    others = (p for p in at_target if p not in lost and facts.in_kafka.get(p) != facts.in_zookeeper.get(p))
+    if not facts.exists or any(others):  # consumers have read on, or ZooKeeper has nothing
+        how = "reset them to where consumers are to begin (`zkconsumer offsets reset --store kafka`)"
+        return f"{gone}; {how}, before one begins elsewhere"
     if facts.mirrored:
         return f"{gone}; plan it again, before a consumer begins elsewhere: ZooKeeper has what the mirror copied last"
-    return (
-        f"{gone}; run it again, before a consumer begins elsewhere. What was read since it was migrated is read once "
-        "more"
-    )
+    how = "plan it again" if at_source or at_target else "run it again (plan it again if that is refused)"
+    return f"{gone}; {how}, before a consumer begins elsewhere. What was read since it was migrated is read once more"
 
 
 def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:
