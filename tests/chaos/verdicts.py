@@ -86,9 +86,11 @@ def disturbance_of(evidence: Evidence) -> str:
 def _has_to_move_back(evidence: Evidence, moved: MovedBack) -> bool:
     """True if the broker has lost what had been consumed: the group continues with what is in its place.
 
-    Each fault that loses records moves the offset of a partition back once.
+    Each fault that loses records moves the offset of a partition back once; a topic that is created again may do so
+    twice: 1. the position is beyond its log, so fetching continues at 0; 2. that is committed; 3. the member notices
+    the new topic, and begins at 0 once more, since the offset of step 2 may be of another one in between.
     """
-    faults = [one for one in evidence.faults if one.kind in ERASING and one.began <= moved.commit.at]
+    faults = [one.kind for one in evidence.faults if one.kind in ERASING and one.began <= moved.commit.at]
     partition = TopicPartition(moved.commit.topic, moved.commit.partition)
     gone = {one.number for one in evidence.ledger.of(Gone)}
     lossy = any(one.number in gone and (one.topic, one.partition) == partition for one in evidence.ledger.of(Produced))
@@ -97,7 +99,7 @@ def _has_to_move_back(evidence: Evidence, moved: MovedBack) -> bool:
         for one in evidence.findings.moved_back
         if (one.commit.topic, one.commit.partition) == partition and one.commit.at < moved.commit.at
     ]
-    return lossy and len(former) < len(faults)
+    return lossy and len(former) < len(faults) + faults.count("recreate")
 
 
 def judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> None:

@@ -156,6 +156,7 @@ def test_what_no_broker_has_is_counted_and_moves_the_offset_back_once_for_each_f
     assert "offsets moved back" in verdict("R6", run(*gone, back)).failures[0], "no fault has removed it"
     again = replace(back, offset=3, mzxid=10, at=15.0), replace(back, offset=1, mzxid=11, at=16.0)
     assert "1 offsets moved back" in verdict("R6", run(*gone, back, *again, kind="unclean")).failures[0]
+    assert verdict("R6", run(*gone, back, *again, kind="recreate")).failures == [], "twice of a topic created again"
 
 
 def test_one_batch_may_arrive_after_a_pause():
@@ -192,6 +193,7 @@ def test_a_clean_bounce_permits_no_duplicate_of_ours():
     ledger = run(*uncommitted, kind="bounce")
     assert "1 duplicates" in verdict("R7-clean", ledger).failures[0]
     assert verdict("R7-clean", ledger, ours=["b"]).failures == []
+    assert verdict("R7-clean", ledger, ours=["a"]).failures == [], "a JVM has read the offset too early"
     assert verdict("R7-hard", ledger).failures == []
 
 
