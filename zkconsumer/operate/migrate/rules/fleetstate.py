@@ -268,9 +268,7 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
     for partition, former in left.items():
         now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
         row = without.get(partition)
-        if (
-            row is not None and here in row.unread
-        ):  # none that counts: old consumers read a topic that was created again
+        if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
         if now is not None and here is not None and now != former and now > here:
             found[partition] = now - here
