@@ -112,8 +112,9 @@ def decide_copy(
     if (reason := why_not_migrated(plan, run)) is not None:
         refusals.append(reason)
     in_zookeeper = {row.partition: row.in_zookeeper for row in rows}
-    left = [p for p in in_zookeeper if None not in _left(plan, mirrored).get(p, _NONE)]
-    if left and all(in_zookeeper[p] is None for p in left):
+    left = _left(plan, mirrored)
+    stored = [p for p in in_zookeeper if None not in left.get(p, _NONE)]
+    if stored and all(in_zookeeper[p] is None for p in stored):
         refusals.append(
             f"the offsets of {plan.source} were deleted, and a mirror does not create a group again; `zkconsumer "
             "migrate reverse` does"
@@ -159,6 +160,7 @@ def moved_since(
 
 
 def _left(plan: MigrationPlan, mirrored: Mirrored) -> Mirrored:
+    """What the migration or the mirror left of each partition."""
     return {**{row.partition: row.unread for row in plan.partitions}, **mirrored}
 
 
