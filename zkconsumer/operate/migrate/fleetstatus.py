@@ -80,13 +80,15 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
         for job in jobs
         if (plan := files[job.group.group].plan) is not None
     }
+    topics = {p.topic for partitions in planned.values() for p in partitions}
     described: Mapping[str, KafkaGroup | ZkConsumerError]
     try:
         described = cluster.describe_all(planned)
         committed = cluster.committed_by_groups(planned)
-    except ZkConsumerError as error:
+        existing = cluster.offsets.existing(topics).found
+    except ZkConsumerError as error:  # a further question would wait for silent brokers once more
         described, committed = dict.fromkeys(planned, error), {}
-    existing = cluster.offsets.existing({p.topic for partitions in planned.values() for p in partitions}).found
+        existing = ExistingTopics(set(), dict.fromkeys(topics, str(error)))
     return [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
 
 
