@@ -92,11 +92,16 @@ class OurMember(Member):
         self._process: ForkServerProcess | None = None
 
     @property
+    def process(self) -> ForkServerProcess:
+        """The process, after :meth:`start`."""
+        assert self._process is not None
+        return self._process
+
+    @property
     def pid(self) -> int:
         """Number of the process, after :meth:`start`."""
-        assert self._process is not None
-        assert self._process.pid is not None
-        return self._process.pid
+        assert self.process.pid is not None
+        return self.process.pid
 
     def start(self) -> None:
         log = self.directory / f"{self.name}.log"
@@ -104,10 +109,9 @@ class OurMember(Member):
         self._process.start()
 
     def leave(self) -> None:
-        assert self._process is not None
         self.signal(signal.SIGTERM)
-        self._process.join(_LEAVING_S)
-        code = self._process.exitcode
+        self.process.join(_LEAVING_S)
+        code = self.process.exitcode
         ending = f"has not ended within {_LEAVING_S:g} s" if code is None else f"ended with exit code {code}"
         assert code == 0, f"{self.name} {ending}; see {self.directory / self.name}.log"
 
@@ -117,7 +121,7 @@ class OurMember(Member):
             self._process.join()
 
     def signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.is_alive():
+        if self.process.is_alive():
             os.kill(self.pid, number)
 
     def close(self) -> None:

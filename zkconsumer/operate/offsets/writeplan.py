@@ -307,8 +307,8 @@ def offset_changes(
         if node is not None and node.data == data and partition not in outdated:
             continue
         before = None if node is None else NodeState(node.data, node.version, node.mzxid)
-        is_created = node is None or partition in outdated
-        after = NodeState(data, access=access.get(partition.topic) if is_created else None)
+        may_be_created = node is None or partition in outdated
+        after = NodeState(data, access=access.get(partition.topic) if may_be_created else None)
         changes.append(NodeChange(paths.offset(partition), before, after))
     return tuple(changes)
 
