@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from tests.chaos.members import await_condition
+from tests.fixtures.sandbox import answer_of_leaders
 from zkconsumer.sandbox import KafkaBroker, Sandbox
 
 _ANSWER_S: Final = 10.0
@@ -158,7 +159,10 @@ def _possible(partition: Any) -> list[Any]:
 
 
 def _numbers(consumer: Consumer, topic: str, partition: int) -> set[int]:
-    low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)
+    low, end = answer_of_leaders(
+        lambda: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S),
+        f"the log of {topic}-{partition} is unknown",
+    )
     if low == end:
         return set()
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
