@@ -53,8 +53,8 @@ def plan_import(
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
     partitions = {row.partition for row in file.offsets}
-    existing = existing_partitions(cluster, {partition.topic for partition in partitions})
-    ranges = cluster.log_ranges({p for p in partitions if p in existing.get(p.topic, ())})
+    existing = cluster.partitions({partition.topic for partition in partitions})
+    ranges = cluster.log_ranges(partitions & existing)
     groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     faults, remarks = [], []
     for row in file.offsets:
@@ -78,26 +78,15 @@ def plan_import(
     return WritePlan(f"import {file.name}", tuple(plans), live, remarks=tuple(remarks))
 
 
-def existing_partitions(cluster: Cluster, topics: Collection[str]) -> dict[str, set[TopicPartition]]:
-    """The partitions of those of the topics that exist.
-
-    Raises:
-        ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
-    """
-    existing: dict[str, set[TopicPartition]] = defaultdict(set)
-    for partition in cluster.partitions(topics):
-        existing[partition.topic].add(partition)
-    return dict(existing)
-
-
-def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
+def _fault(row: GroupOffset, log: LogRange | None, existing: Collection[TopicPartition]) -> str:
     """What is wrong with an offset outside its log, or, without a log, with its partition."""
     topic, partition = row.partition.topic, row.partition
     if log is not None:
         return f"offset {row.offset} of {partition} is outside its log, which has {log.start} to {log.end}"
-    if topic not in existing:
+    count = sum(one.topic == topic for one in existing)
+    if not count:
         return f"topic {topic} does not exist"
-    return f"topic {topic} has {len(existing[topic])} partitions, {partition} is not among them"
+    return f"topic {topic} has {count} partitions, {partition} is not among them"
 
 
 def _plan_group(
@@ -165,12 +154,12 @@ def plan_copy(
     if not wanted:
         where = "Kafka" if session.is_absent else "ZooKeeper"
         raise WriteRefused(f"group {source} has no such offsets in {where}; check its name and --topic")
-    existing = existing_partitions(cluster, {partition.topic for partition in wanted})
-    if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+    topics_of_source = {partition.topic for partition in wanted}
+    if gone := sorted(wanted.keys() - cluster.partitions(topics_of_source)):
         raise WriteRefused(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
-    identities = topic_identities(session, cluster, existing)
+    identities = topic_identities(session, cluster, topics_of_source)
     judged = judge_stored(session, None if session.is_absent else source, identities, stored)
     if outdated := that_are(judged, WrittenFor.EARLIER):
         raise WriteRefused(

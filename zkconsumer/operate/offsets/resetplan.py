@@ -9,7 +9,6 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.judgedoffsets import counting_offsets
-from zkconsumer.operate.offsets.offsetimport import existing_partitions
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec, reset_offset
@@ -103,23 +102,17 @@ def _partitions(
 ) -> list[TopicPartition]:
     if spec.kind == "file":
         wanted = set(spec.offsets)
-        existing = existing_partitions(cluster, {partition.topic for partition in wanted})
+        existing = cluster.partitions({partition.topic for partition in wanted})
     elif topics is None:
         owned = () if session.is_absent else GroupReader(session).owned_topics(group)
         names = {partition.topic for partition in stored}.union(owned)
-        existing = existing_partitions(cluster, names)
-        wanted = {partition for partitions in existing.values() for partition in partitions}
+        wanted = existing = cluster.partitions(names)
     else:
-        existing = existing_partitions(cluster, topics)
-        wanted = {
-            partition
-            for topic, numbers in topics.items()
-            for partition in (
-                existing.get(topic, {TopicPartition(topic, 0)})
-                if numbers is None
-                else [TopicPartition(topic, number) for number in numbers]
-            )
-        }
-    if missing := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+        existing = cluster.partitions(topics)
+        whole = {topic for topic, numbers in topics.items() if numbers is None}
+        wanted = {partition for partition in existing if partition.topic in whole}
+        wanted |= {TopicPartition(topic, 0) for topic in whole - {partition.topic for partition in existing}}
+        wanted |= {TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()}
+    if missing := sorted(wanted - existing):
         raise WriteRefused(f"partitions do not exist: {name_some(missing)}; check the names of topics")
     return sorted(wanted)
