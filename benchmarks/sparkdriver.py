@@ -17,10 +17,11 @@ from typing import Any, Final
 
 from benchmarks.contest import OURS, Contest
 from zkconsumer.errors import SandboxError
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import read_cluster
 from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.rules.microbatch import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
+from zkconsumer.spark.rules.microbatch import RangePartition, cap_offsets, group_by_thread, split_tasks
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.rules.options import SourceOptions, parse_options
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, next_offset
@@ -88,7 +89,7 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
     view = read_cluster(options)
     positions = dict.fromkeys(view.partitions, 0)
     threads = {partition: partition.partition % _STREAMS for partition in view.partitions}
-    ends = LogEnds(options.config, lambda: view.brokers)
+    ends = LogEnds(options.config, lambda: view.brokers, "benchmark")
     try:
         offset = initial_offset(options.config.group_id)
         while True:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.rules.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks
+from zkconsumer.ranges.rules.spans import OffsetRange, Span
+from zkconsumer.spark.rules.microbatch import cap_offsets, group_by_thread, split_tasks
 
 partitions = st.builds(TopicPartition, st.sampled_from(["t", "a-b", "ü"]), st.integers(0, 30))
 spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**62), st.integers(0, 5000))

@@ -33,7 +33,7 @@ def test_a_circle_is_found():
 
 
 def test_imports_for_type_checkers_count(imports):
-    assert "zkconsumer.decode.batchdecoder" in imports["zkconsumer.spark.taskreading"]
+    assert "zkconsumer.decode.batchdecoder" in imports["zkconsumer.ranges.rangereading"]
 
 
 def test_imports_inside_functions_count(imports):

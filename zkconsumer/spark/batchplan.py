@@ -9,13 +9,14 @@ from zkconsumer.errors import OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted, locate
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
-from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.querypositions import accept_losses, require_leaders, unreadable_offset
-from zkconsumer.spark.rules.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
-from zkconsumer.spark.rules.offsetsjson import LATEST
+from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
-from zkconsumer.spark.rules.positions import Choice, Reason, Wanted, choose_starts, locate, position_of
+from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
     view = read_cluster(options, with_offsets=True)
-    ends = LogEnds(options.config, lambda: view.brokers)
+    ends = LogEnds(options.config, lambda: view.brokers, f"group {options.config.group_id}")
     try:
         spans = plan_spans(options, view, ends)
         epochs = ends.epochs({partition: span.until for partition, span in spans.items()})

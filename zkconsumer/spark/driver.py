@@ -34,20 +34,14 @@ from zkconsumer.group.rules.rebalancetimes import retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.cpus import available_cpus
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
-from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
-from zkconsumer.spark.rules.microbatch import (
-    RangePartition,
-    Span,
-    group_by_thread,
-    split_tasks,
-    stream_counts,
-    with_epochs,
-)
+from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -118,7 +112,7 @@ class QueryDriver:
         rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
         self._settle_s = max(self._patience_s, rebalance_s)
         self._brokers: tuple[Broker, ...] = ()
-        self._ends = LogEnds(self._config, lambda: self._brokers)
+        self._ends = LogEnds(self._config, lambda: self._brokers, f"group {self._config.group_id}")
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
@@ -225,7 +219,7 @@ class QueryDriver:
         """
         topics = {partition.topic for partition in spans}
         try:
-            gone = self._ends.gone({topic: planned.known[topic] for topic in topics & planned.known.keys()})
+            gone = self._ends.gone({topic: planned.known[topic].identity for topic in topics & planned.known.keys()})
         except RetriableError as error:  # the tasks wait for brokers
             _log.info("group %s: cannot ask whether topics of the batch exist: %s", self._config.group_id, error)
             return spans

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.querymetrics import SourceState, expose
-from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, decode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 

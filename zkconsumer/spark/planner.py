@@ -16,9 +16,10 @@ from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.logends import LogEnds
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.querypositions import QueryPositions, require_leaders, unreadable_offset
-from zkconsumer.spark.rules.microbatch import Span, cap_offsets
+from zkconsumer.spark.rules.microbatch import cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, SourceOffset, next_offset

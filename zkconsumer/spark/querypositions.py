@@ -12,19 +12,10 @@ from collections.abc import Collection, Mapping, Set
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, Loss, Wanted, describe_losses, locate
 from zkconsumer.spark.rules.options import SourceOptions
-from zkconsumer.spark.rules.positions import (
-    Choice,
-    Loss,
-    Reason,
-    Wanted,
-    choose_starts,
-    describe_losses,
-    group_by_reason,
-    locate,
-)
+from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, group_by_reason
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
@@ -110,7 +101,7 @@ class QueryPositions:
                 is true. Partitions that other members own are theirs.
         """
         missing = finished.known.keys() - query.topics.keys()
-        gone = self._ends.gone({topic: finished.known[topic] for topic in missing}) if missing else set()
+        gone = self._ends.gone({topic: finished.known[topic].identity for topic in missing}) if missing else set()
         if not gone:
             return gone
         unread = [

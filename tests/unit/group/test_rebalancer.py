@@ -20,7 +20,7 @@ from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

@@ -7,10 +7,10 @@ import pytest
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, UsageError
 from zkconsumer.model import TopicPartition
+from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.batchplan import committed_offsets, plan_spans
 from zkconsumer.spark.clusterview import ClusterView
-from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -32,7 +32,7 @@ def plan(stub_broker):
     def plan(committed, outdated=frozenset(), **given):
         view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset(), outdated)
         asked = options(**given)
-        ends = LogEnds(asked.config, lambda: view.brokers)
+        ends = LogEnds(asked.config, lambda: view.brokers, "group g")
         try:
             return plan_spans(asked, view, ends)
         finally:

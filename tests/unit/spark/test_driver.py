@@ -31,7 +31,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 from zkconsumer.wire.errorcodes import ErrorCode

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark import acknowledge
 from zkconsumer.spark.acknowledge import AcknowledgementServer
 from zkconsumer.spark.monitor import QueryMonitor, lag_after, planned_offset
-from zkconsumer.spark.rules.microbatch import Span
 from zkconsumer.spark.rules.offsetsjson import encode_offset, encode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 

@@ -9,7 +9,7 @@ import pytest
 from zkconsumer.errors import ConsumerClosed, GenerationEnded, UsageError
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 

@@ -7,8 +7,9 @@ from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from zkconsumer.model import TopicPartition
+from zkconsumer.ranges.rules.spans import OffsetRange
 from zkconsumer.sandbox.producer import Record
-from zkconsumer.spark.rules.microbatch import OffsetRange, with_epochs
+from zkconsumer.spark.rules.microbatch import with_epochs
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.spark.taskreading import read_ranges
 from zkconsumer.wire.errorcodes import ErrorCode

@@ -8,40 +8,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from zkconsumer.model import Broker, TopicPartition
-
-
-class Span(NamedTuple):
-    """Offsets ``start`` (included) to ``until`` (excluded) of one partition."""
-
-    start: int
-    until: int
-
-    @property
-    def size(self) -> int:
-        """Number of offsets; compaction and transactions may have left fewer records."""
-        return self.until - self.start
-
-
-class OffsetRange(NamedTuple):
-    """A span with its partition: the unit of work of an executor."""
-
-    topic: str
-    partition: int
-    start: int
-    until: int
-
-    @property
-    def size(self) -> int:
-        """Number of offsets in the range."""
-        return self.until - self.start
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition to read."""
-        return TopicPartition(self.topic, self.partition)
+from zkconsumer.ranges.rules.spans import OffsetRange, Span
 
 
 @dataclass(frozen=True, slots=True)

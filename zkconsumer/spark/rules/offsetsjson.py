@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, Mark, StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.rangepositions import EARLIEST
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 
 VERSION = 3
 _REPORT_VERSION = 1
-EARLIEST = -2
-LATEST = -1
-"""The two named positions, which JSON can only contain as numbers, as in Spark's own Kafka source."""
 
 
 class Report(NamedTuple):

@@ -17,8 +17,9 @@ from zkconsumer.config.consumerproperties import RENAMED
 from zkconsumer.errors import ConfigError
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
 from zkconsumer.spark.rules import kafkasource
-from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST, decode_positions, decode_timestamps
+from zkconsumer.spark.rules.offsetsjson import decode_positions, decode_timestamps
 
 
 @dataclass(frozen=True, slots=True)

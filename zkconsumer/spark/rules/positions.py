@@ -9,34 +9,17 @@ log. Between the two the caller requests log ends and offsets of times from the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
-from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
 from zkconsumer.spark.rules.options import Position, Timestamps
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest": LATEST}
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first record that is not older than ``ms``, in ms since the epoch; a broker must look up its offset.
-
-    Attributes:
-        or_latest: True: the end of the log if there is no such record; False: that is an error.
-    """
-
-    ms: int
-    or_latest: bool
-
-
-Wanted = int | AtTime
-"""An offset, EARLIEST, LATEST, or a time."""
 
 
 class Reason(Enum):
@@ -161,65 +144,6 @@ def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
         moment = position.given.get(partition, position.everywhere)
         return None if moment is None else AtTime(moment, position.or_latest)
     return position.get(partition) if isinstance(position, Mapping) else _NAMED.get(position)
-
-
-class Loss(NamedTuple):
-    """A position that is not in the log: the wanted offset, and the bounds of the log."""
-
-    wanted: int
-    earliest: int
-    latest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """Positions that the brokers can serve.
-
-    Attributes:
-        offsets: next offset to read of each partition.
-        lost: the partitions whose position had to be moved.
-    """
-
-    offsets: Mapping[TopicPartition, int]
-    lost: Mapping[TopicPartition, Loss]
-
-
-def locate(
-    wanted: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-    readable: Mapping[TopicPartition, int],
-) -> Located:
-    """Turn EARLIEST and LATEST into offsets, and move positions outside of the log to its nearest end.
-
-    So no existing record is skipped. Partitions whose ends are unknown, because they have no leader, are missing in the
-    result. LATEST is the offset up to which the log can be read (:meth:`.LogEnds.readable`).
-    """
-    ends = {EARLIEST: earliest, LATEST: readable}
-    offsets: dict[TopicPartition, int] = {}
-    lost: dict[TopicPartition, Loss] = {}
-    for partition, offset in wanted.items():
-        if not (partition in earliest and partition in latest and partition in readable):
-            continue
-        first, end = earliest[partition], latest[partition]
-        at = ends[offset][partition] if offset in ends else offset
-        offsets[partition] = min(max(at, first), end)
-        if offsets[partition] != at:
-            lost[partition] = Loss(offset, first, end)
-    return Located(offsets, lost)
-
-
-def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
-    """Text for messages: for each partition the wanted offset, the log's bounds, and the number of lost offsets.
-
-    The number is known only if the log begins after the wanted offset. A log that ends before it was truncated by an
-    unclean leader election.
-    """
-    return ", ".join(
-        f"{partition}: wanted {loss.wanted}, the log has [{loss.earliest}, {loss.latest})"
-        + (f", {loss.earliest - loss.wanted} offsets are lost" if 0 <= loss.wanted < loss.earliest else "")
-        for partition, loss in sorted(lost.items())
-    )
 
 
 def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
 from zkconsumer.model import Stamp, Topic, TopicPartition
-from zkconsumer.spark.rules.microbatch import Span
-from zkconsumer.spark.rules.positions import Choice, Located, Reason
+from zkconsumer.ranges.rules.rangepositions import Located
+from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.spark.rules.positions import Choice, Reason
 from zkconsumer.spark.rules.queryrecords import Batch, BatchState, QueryPartition, QueryPartitionState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 

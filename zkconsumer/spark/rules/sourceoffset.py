@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zkconsumer.model import Stamp, Topic, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.spans import Span
 
 
 class KnownTopic(NamedTuple):

@@ -1,10 +1,9 @@
 import pytest
 
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.ranges.rules.spans import OffsetRange, Span
 from zkconsumer.spark.rules.microbatch import (
-    OffsetRange,
     RangePartition,
-    Span,
     cap_offsets,
     group_by_thread,
     split_tasks,

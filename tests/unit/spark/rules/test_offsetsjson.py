@@ -6,10 +6,9 @@ import pytest
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.offsetsjson import (
-    EARLIEST,
-    LATEST,
     Report,
     decode_offset,
     decode_positions,

@@ -9,9 +9,9 @@ from zkconsumer.errors import GenerationEnded
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Stamp, Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
-from zkconsumer.spark.rules.offsetsjson import EARLIEST, LATEST
-from zkconsumer.spark.rules.positions import AtTime, Choice, Located, Loss, Reason
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Located, Loss
+from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.spark.rules.positions import Choice, Reason
 from zkconsumer.spark.rules.queryrecords import (
     BATCH_TRANSITIONS,
     PARTITION_TRANSITIONS,

@@ -1,6 +1,6 @@
 from zkconsumer.model import Stamp, Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.spark.rules.microbatch import Span
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, KnownTopic, SourceOffset, next_offset
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

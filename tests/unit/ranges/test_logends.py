@@ -12,9 +12,8 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark import logends
-from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
-from zkconsumer.spark.rules.sourceoffset import KnownTopic
+from zkconsumer.ranges import logends
+from zkconsumer.ranges.logends import LogEnds, backoffs_s, stepped_back
 from zkconsumer.wire.errorcodes import ErrorCode
 
 A, B = (TopicPartition("t", n) for n in range(2))
@@ -29,7 +28,7 @@ def log_ends(stub_broker):
     made = []
 
     def make(**changes):
-        made.append(LogEnds(config(**changes), lambda: [stub_broker.broker]))
+        made.append(LogEnds(config(**changes), lambda: [stub_broker.broker], "group g"))
         return made[-1]
 
     yield make
@@ -221,7 +220,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
     stub_broker.topic_errors = {"v": ErrorCode.LEADER_NOT_AVAILABLE}
     recorded = urlsafe_b64encode(first.bytes).decode().rstrip("=")
     monkeypatch.setattr(logends, "DENIED_S", 0.2)
-    known = {"t": KnownTopic(1, recorded), "u": KnownTopic(1, recorded), "v": KnownTopic(1, recorded)}
+    known = {"t": recorded, "u": recorded, "v": recorded}
     assert log_ends().gone(known) == {"u"}
     stub_broker.log(TopicPartition("u", 0))
     assert log_ends().gone(known) == {"u"}, "another id"
@@ -242,4 +241,4 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
 
 def test_a_broker_that_cannot_report_a_deletion_is_not_believed(log_ends, stub_broker):
     stub_broker.versions[MetadataRequest.API_KEY] = 1
-    assert log_ends().gone({"t": KnownTopic(1, "id")}) == set()
+    assert log_ends().gone({"t": "id"}) == set()

@@ -1,14 +1,13 @@
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fixtures.batches import build, empty, spoil
+from tests.fixtures.batches import build, empty
 from tests.fixtures.kafka import FetchRequest
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import (
     BrokerUnavailable,
     CorruptRecord,
@@ -18,20 +17,16 @@ from zkconsumer.errors import (
     TopicUnreadable,
 )
 from zkconsumer.model import TopicPartition
+from zkconsumer.ranges.fetchedqueue import FetchedQueue
+from zkconsumer.ranges.leaderconnections import PooledConnection
+from zkconsumer.ranges.rangefetcher import FetcherEnded, RangeEpochs, RangeFetcher
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.sandbox.producer import Record
-from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
-from zkconsumer.spark.rules.microbatch import Span
-from zkconsumer.spark.worker import PooledConnection
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode
 
 LONG_S = 30.0
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.fixture
-def decoder():
-    return BatchDecoder()
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def read(stub_broker, decoder):
         connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=60_000)
         connection.connect()
         properties = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
-        settings = {"fail_on_data_loss": fail_on_data_loss, **(settings or {})}
+        settings = {"reader": "group g", "fail_on_data_loss": fail_on_data_loss, **(settings or {})}
         queue = FetchedQueue(1 << 30)
         pooled = PooledConnection(connection, bytes_per_offset or {})
         fetcher = RangeFetcher(pooled, scanner(), broker, ranges, queue, properties, **settings)
@@ -62,41 +57,6 @@ def read(stub_broker, decoder):
         return offsets, item
 
     return read_ranges
-
-
-def test_items_keep_their_order_and_an_empty_queue_gives_none():
-    queue = FetchedQueue(100)
-    assert queue.get(0) is None
-    assert queue.put("a", 50)
-    assert queue.put("b", 50)
-    assert [queue.get(0), queue.get(0), queue.get(0)] == ["a", "b", None]
-
-
-def test_an_item_larger_than_the_bound_is_admitted_alone():
-    queue = FetchedQueue(100)
-    assert queue.put("large", 1000)
-    with ThreadPoolExecutor(1) as fetcher:
-        second = fetcher.submit(queue.put, "next", 1)
-        assert queue.get(LONG_S) == "large"
-        assert second.result(LONG_S)
-    assert queue.get(LONG_S) == "next"
-
-
-def test_a_full_queue_makes_the_fetcher_wait_until_the_task_ends():
-    queue = FetchedQueue(100)
-    assert queue.put("a", 100)
-    begun = threading.Event()
-
-    def put() -> bool:
-        begun.set()
-        return queue.put("b", 1)
-
-    with ThreadPoolExecutor(1) as fetcher:
-        waiting = fetcher.submit(put)
-        assert begun.wait(LONG_S)
-        assert not waiting.done()
-        queue.close()
-        assert waiting.result(LONG_S) is False
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
@@ -265,36 +225,6 @@ def test_the_next_request_is_sent_before_the_last_partition_is_delivered(stub_br
     stub_broker.fetches = Fetches()
     offsets, ended = read({T0: Span(0, 40)}, scanner=ScansLater, **TWO_BATCHES)
     assert (offsets, ended.error) == (list(range(40)), None)
-
-
-def test_damage_is_returned_after_valid_records_and_ignored_after_the_range(decoder):
-    batches = [build([Record(b"v")] * 10, offset=start) for start in (0, 10, 20)]
-
-    def fetched(until):
-        data = batches[0] + spoil(batches[1]) + batches[2]
-        return Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), until)
-
-    came = fetched(30).batches(decoder)
-    assert next(came)["offset"].to_pylist() == list(range(10))
-    with pytest.raises(StopIteration) as ended:
-        next(came)
-    assert ended.value.value.left == Span(10, 30)
-    assert re.search(r"t-0 at offset 10 .*checksum", str(ended.value.value.error))
-    assert [batch.num_rows for batch in fetched(10).batches(decoder)] == [10]
-
-
-def test_a_chunk_too_long_for_one_batch_comes_in_several():
-    decoder = BatchDecoder(limits=ChunkLimits(records=3))
-    data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
-    batches = Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
-    assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
-
-
-def test_many_records_of_a_long_topic_come_in_several_batches(decoder):
-    data = build([Record(b"v")] * 80_000)
-    batches = list(Fetched(T0, decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).batches(decoder))
-    assert len(batches) > 1
-    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(70_000))
 
 
 def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):

@@ -1,4 +1,4 @@
-"""LogEnds: the log start and log end offsets of partitions, requested from the brokers by Spark's driver."""
+"""LogEnds: the log start and log end offsets of partitions, requested from the brokers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.rules.offsetsjson import LATEST as LOG_END
-from zkconsumer.spark.rules.positions import AtTime, Wanted
-from zkconsumer.spark.rules.sourceoffset import KnownTopic
+from zkconsumer.ranges.rules.rangepositions import LATEST as LOG_END
+from zkconsumer.ranges.rules.rangepositions import AtTime, Wanted
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
 from zkconsumer.wire.errorcodes import is_refusal
@@ -51,12 +50,13 @@ class LogEnds:
 
     Args:
         live_brokers: returns the brokers to ask for leaders; called at each request.
+        reader: who reads the logs, for messages.
     """
 
-    def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
+    def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]], reader: str) -> None:
         self._client = BrokerClient.from_config(live_brokers, config)
         self._isolation = config.isolation_level
-        self._group = config.group_id
+        self._reader = reader
         self._unanswered: set[TopicPartition] = set()
         self._seen: dict[TopicPartition, SeenEnd] = {}
         self._lost: Mapping[TopicPartition, int] = {}
@@ -95,8 +95,8 @@ class LogEnds:
                 break
             _log.log(
                 logging.WARNING if number == 1 else logging.DEBUG,
-                "group %s: log end is below an offset that the log had reached; asking again, %d of %d: %s",
-                self._group,
+                "%s: log end is below an offset that the log had reached; asking again, %d of %d: %s",
+                self._reader,
                 number,
                 len(self._backoffs_s),
                 ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
@@ -142,10 +142,10 @@ class LogEnds:
         for partition, offset in lost.items():
             if self._lost.get(partition) != offset:
                 _log.warning(
-                    "group %s: %s: the leader of epoch %d has lost the records from offset %d on that the one of epoch "
+                    "%s: %s: the leader of epoch %d has lost the records from offset %d on that the one of epoch "
                     "%d had, in an unclean leader election; check the topic's unclean.leader.election.enable and "
                     "min.insync.replicas, and acks of its producers",
-                    self._group,
+                    self._reader,
                     partition,
                     questions[partition].leader_epoch,
                     offset,
@@ -170,8 +170,10 @@ class LogEnds:
         seen = {p: self._seen[p] for p in ends if p in self._seen}
         return {partition: end.epoch for partition, end in seen.items() if ends[partition] <= end.end}
 
-    def gone(self, known: Mapping[str, KnownTopic]) -> set[str]:
+    def gone(self, known: Mapping[str, str | int]) -> set[str]:
         """Those of the topics that do not exist any more, also if there is another one of the same name by now.
+
+        ``known`` has what was recorded of each (:attr:`~zkconsumer.model.TopicIdentity.recorded`).
 
         Brokers are asked again for :data:`DENIED_S` before one counts as gone. Brokers before 0.11 cannot report that a
         topic does not exist; then it counts as existing.
@@ -187,9 +189,7 @@ class LogEnds:
                 return set()
             gone -= answer.snapshot.undescribed
             gone -= {
-                topic
-                for topic in gone & described.keys()
-                if described[topic].identity.is_recorded_as(known[topic].identity)
+                topic for topic in gone & described.keys() if described[topic].identity.is_recorded_as(known[topic])
             }
             if not gone or time.monotonic() >= until:
                 return gone
@@ -247,7 +247,7 @@ class LogEnds:
             unlogged = [partition for partition in partitions if partition not in self._unanswered]
             if unlogged:
                 _log.warning(
-                    "group %s: skipped until their leader answers: %s: %s", self._group, name_some(unlogged), reason
+                    "%s: skipped until their leader answers: %s: %s", self._reader, name_some(unlogged), reason
                 )
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer

@@ -1,8 +1,8 @@
-"""RangeFetcher: a thread of one task that reads ranges from one leader, and FetchedQueue, which takes the results.
+"""RangeFetcher: a thread that reads ranges from one leader.
 
 Unlike a consumer's fetcher it has an end: it requests nothing beyond the ranges, so its connection is free for the next
-task when it ends, and a small micro-batch costs one round trip. Like a consumer's fetcher it only receives, and leaves
-verifying and decoding to the other thread: the decoded data are in that core's cache when they are passed to Spark.
+reading when it ends, and a small micro-batch costs one round trip. Like a consumer's fetcher it only receives, and
+leaves verifying and decoding to the thread that takes the records: the decoded data are in that core's cache then.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
-from zkconsumer.decode.records import Records
 from zkconsumer.errors import (
     BrokerUnavailable,
     CorruptRecord,
@@ -32,8 +28,9 @@ from zkconsumer.errors import (
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.rules.microbatch import Span
-from zkconsumer.spark.worker import PooledConnection
+from zkconsumer.ranges.fetchedqueue import Fetched, FetchedQueue
+from zkconsumer.ranges.leaderconnections import PooledConnection
+from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
@@ -48,7 +45,7 @@ from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 _log = logging.getLogger(__name__)
 
 _PARTITION_BYTES = 4 << 20
-"""Maximum bytes to request per partition: fewer, larger Arrow batches cost Spark less per row."""
+"""Maximum bytes to request per partition: fewer, larger Arrow batches cost less per row, in Spark above all."""
 _RESPONSE_BYTES = 8 << 20
 """Bytes that partitions share in a request of more than ``fetch.message.max.bytes``. Memory that is reused in few
 blocks stays in the processor's cache: with twice as much, reading costs a quarter more."""
@@ -56,50 +53,6 @@ _MORE = 1.125
 _MORE_BYTES = 1 << 18
 """Bytes requested beyond the rest of a range, in case its records are longer than those before, and for the end of the
 batch in which the range ends: an incomplete batch is useless."""
-
-
-class Damage(NamedTuple):
-    """The rest of a range, whose first bytes could not be decoded.
-
-    Attributes:
-        left: the rest, which has to be fetched again.
-        error: the reason.
-    """
-
-    left: Span
-    error: CorruptRecord | RecordTooLarge
-
-
-class Fetched(NamedTuple):
-    """The part of one range in one answer.
-
-    Attributes:
-        partition: of the range.
-        chunk: the bytes; already decoded if damaged batches are skipped, since the fetcher must continue after them.
-        until: the end of the range; later records are not wanted.
-    """
-
-    partition: TopicPartition
-    chunk: ScannedChunk | DecodedChunk
-    until: int
-
-    def batches(self, decoder: BatchDecoder) -> Generator[Any, None, Damage | None]:
-        """The records as Arrow batches, as far as they can be decoded; returns the damage after them, if any."""
-        chunk = self.chunk
-        while True:
-            try:
-                decoded = chunk if isinstance(chunk, DecodedChunk) else decoder.finish(chunk)
-            except UNDECODABLE as error:
-                assert isinstance(chunk, ScannedChunk)
-                return Damage(Span(chunk.requested, self.until), error)
-            parts, undecoded = decoded.parts()
-            for part in parts:
-                records = _before(part.records, self.until)
-                if records is not None:
-                    yield batch_of(records)
-            if undecoded is None or parts[-1].next_offset >= self.until:
-                return None
-            chunk = undecoded
 
 
 class RangeEpochs(NamedTuple):
@@ -131,46 +84,6 @@ class FetcherEnded:
     connection_is_reusable: bool
 
 
-class FetchedQueue:
-    """A queue from fetcher threads to the task's thread, bounded by bytes, with chunks and ends of fetchers.
-
-    Args:
-        max_bytes: the bound; a larger item is accepted if the queue is empty.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._changed = threading.Condition()
-        self._items: deque[tuple[Any, int]] = deque()
-        self._bytes = 0
-        self._closed = False
-
-    def put(self, item: Any, nbytes: int) -> bool:
-        """Wait for room and add; False if the task has ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._bytes == 0 or self._bytes + nbytes <= self._max_bytes)
-            self._items.append((item, nbytes))
-            self._bytes += nbytes
-            self._changed.notify_all()
-            return not self._closed
-
-    def get(self, timeout_s: float) -> Any | None:
-        """The oldest item; None if there is none within ``timeout_s`` seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._items), timeout_s):
-                return None
-            item, nbytes = self._items.popleft()
-            self._bytes -= nbytes
-            self._changed.notify_all()
-            return item
-
-    def close(self) -> None:
-        """Refuse further items, so that the fetchers end."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-
 _NO_EPOCHS: Final[Mapping[TopicPartition, RangeEpochs]] = MappingProxyType({})
 
 
@@ -184,6 +97,7 @@ class RangeFetcher(threading.Thread):
         ranges: the ranges to read; the thread changes only its copy.
         queue: receives the results.
         config: properties with the limits of fetch requests.
+        reader: who reads, for messages.
         fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
         epochs: those of the ranges, as far as known.
         response_bytes: bytes to request at a time, or more if a partition needs more.
@@ -203,6 +117,7 @@ class RangeFetcher(threading.Thread):
         queue: FetchedQueue,
         config: ConsumerConfig,
         *,
+        reader: str,
         fail_on_data_loss: bool,
         epochs: Mapping[TopicPartition, RangeEpochs] = _NO_EPOCHS,
         response_bytes: int = _RESPONSE_BYTES,
@@ -217,6 +132,7 @@ class RangeFetcher(threading.Thread):
         self._moved: dict[TopicPartition, tuple[Span, int]] = {}
         self._queue = queue
         self._config = config
+        self._reader = reader
         self._fail_on_data_loss = fail_on_data_loss
         self._epochs = {partition: epochs.get(partition, RangeEpochs()) for partition in ranges}
         self.checked: dict[TopicPartition, int] = {}
@@ -238,7 +154,7 @@ class RangeFetcher(threading.Thread):
         self._given_up.add(partition)
 
     def run(self) -> None:
-        """Fetch until all ranges are read, the task ends, or an error occurs."""
+        """Fetch until all ranges are read, the reading ends, or an error occurs."""
         error: Exception | None = None
         good = False
         try:
@@ -246,7 +162,7 @@ class RangeFetcher(threading.Thread):
             if self._moved:
                 codes = name_some([f"{p}: {error_name(code)}" for p, (_, code) in self._moved.items()])
                 error = LeaderUnknown(f"{self.broker} does not serve {codes}")
-        except Exception as caught:  # noqa: BLE001  the task's thread raises it
+        except Exception as caught:  # noqa: BLE001  the reading thread raises it
             error = caught
         moved = {partition: left for partition, (left, _) in self._moved.items()}
         self._queue.put(FetcherEnded(self, {**self._left, **moved}, error, good), 0)
@@ -266,7 +182,7 @@ class RangeFetcher(threading.Thread):
         """Find out if the leaders' logs contain the ranges, where these were planned in earlier epochs (adr/0027).
 
         Raises:
-            OffsetOutOfRange: a log does not, and ``failOnDataLoss`` is set.
+            OffsetOutOfRange: a log does not, and ``fail_on_data_loss`` is set.
         """
         questions = {
             partition: EpochQuestion(leader, planned)
@@ -278,8 +194,8 @@ class RangeFetcher(threading.Thread):
             self._moves(partition, code)
         for partition, reason in answer.unknown.items():
             _log.warning(
-                "group %s: %s cannot report if %s has lost records: %s",
-                self._config.group_id,
+                "%s: %s cannot report if %s has lost records: %s",
+                self._reader,
                 self.broker,
                 partition,
                 reason,
@@ -427,13 +343,13 @@ class RangeFetcher(threading.Thread):
         faults = self._faults[partition] = self._faults.get(partition, Faults()).after(position, error)
         if not faults.are_believed:
             level = logging.WARNING if faults.times else logging.DEBUG
-            _log.log(level, "group %s: %s; fetching it again", self._config.group_id, error)
+            _log.log(level, "%s: %s; fetching it again", self._reader, error)
             return None
         resumed = resume_at(error, self._config.on_corrupt, until)
         if resumed is None:
             raise error
-        values = self._config.group_id, position, resumed - 1, partition, error
-        _log.error("group %s: offsets %d to %d of %s are skipped: %s", *values)
+        values = self._reader, position, resumed - 1, partition, error
+        _log.error("%s: offsets %d to %d of %s are skipped: %s", *values)
         return DecodedChunk(None, resumed, 0)
 
     def _skip_lost(self, partition: TopicPartition) -> None:
@@ -442,7 +358,7 @@ class RangeFetcher(threading.Thread):
         A log that ends before the position has nothing of the range; one that holds it by now has lost nothing.
 
         Raises:
-            OffsetOutOfRange: with ``failOnDataLoss``.
+            OffsetOutOfRange: with ``fail_on_data_loss``.
             BrokerUnavailable: the broker does not return the beginning of the log.
         """
         first = self._ask(partition, EARLIEST)
@@ -456,10 +372,8 @@ class RangeFetcher(threading.Thread):
         position, until = self._left.pop(partition)
         loss = f"{partition} has lost offsets {position} to {min(first, until)}: its log begins at {first}"
         if self._fail_on_data_loss:
-            raise OffsetOutOfRange(
-                f"{loss}. Check the retention, and whether the topic was created again; failOnDataLoss=false skips them"
-            )
-        _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
+            raise OffsetOutOfRange(f"{loss}. Check the retention, and whether the topic was created again")
+        _log.warning("%s: %s; they are skipped", self._reader, loss)
         if first < until:
             self._left[partition] = Span(first, until)
 
@@ -477,13 +391,13 @@ class RangeFetcher(threading.Thread):
         """Drop the rest of a range, which is not in the log any more, or fail.
 
         Raises:
-            OffsetOutOfRange: with ``failOnDataLoss``.
+            OffsetOutOfRange: with ``fail_on_data_loss``.
         """
         position, until = self._left.pop(partition)
         loss = f"{partition} has lost offsets {max(position, end)} to {until}: {log} ends at {end}"
         if self._fail_on_data_loss:
-            raise OffsetOutOfRange(f"{loss}, after an unclean leader election. failOnDataLoss=false skips them")
-        _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
+            raise OffsetOutOfRange(f"{loss}, after an unclean leader election")
+        _log.warning("%s: %s; they are skipped", self._reader, loss)
         if position < end:
             self._left[partition] = Span(position, end)
 
@@ -518,7 +432,7 @@ class RangeFetcher(threading.Thread):
         return topic_refused(partition.topic, code, operation, self.broker, security, place)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
-        """Fail if answers have no data for too long: data up to ``until`` existed when the batch was planned.
+        """Fail if answers have no data for too long: data up to ``until`` existed when the range was planned.
 
         Raises:
             OffsetOutOfRange: no data for ``socket.timeout.ms``: the log became shorter.
@@ -536,16 +450,8 @@ class RangeFetcher(threading.Thread):
                     self._stuck_since = None
                     return
             raise OffsetOutOfRange(
-                f"{self.broker} does not have records that existed when the batch was planned: "
+                f"{self.broker} does not have records that existed when the read was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
                 + ". Check for an unclean leader election, a topic that was deleted and created again, or, with "
                 "isolation.level=read_committed, a transaction that is open"
             )
-
-
-def _before(records: Records | None, until: int) -> Records | None:
-    """The records with offsets below ``until``; None if there are none."""
-    if records is None:
-        return None
-    count = bisect_left(records.offsets, until)
-    return records.slice(0, count) if count else None

@@ -1,0 +1,215 @@
+"""RangeReading: reads ranges of known offsets to their ends, from whichever brokers lead their partitions.
+
+Fetcher threads, one per leader, fill a bounded queue. The reading thread takes chunks from it, verifies and decodes
+them, and hands them out, in parallel to the fetching.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from zkconsumer.decode.decodersettings import DecoderSettings
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, RetriableError, ThreadLimit
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.process.threads import start_thread
+from zkconsumer.ranges.decoderpool import DecoderPool
+from zkconsumer.ranges.fetchedqueue import Damage, FetchedQueue
+from zkconsumer.ranges.leaderconnections import LeaderConnections
+from zkconsumer.ranges.rangefetcher import FetcherEnded, RangeEpochs, RangeFetcher
+from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.rules.fetchanswers import Faults
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from zkconsumer.decode.batchdecoder import BatchDecoder
+
+_log = logging.getLogger(__name__)
+
+_AHEAD_BYTES = 8 << 20
+"""Bytes that may be fetched ahead of the reading thread. More would not stay in the processor's cache."""
+
+
+class RangeReading:
+    """Starts fetchers, and starts them again if a leader moved. One thread uses it.
+
+    Args:
+        connections: where fetchers get their connections, and its properties.
+        ranges: what to read, by partition.
+        brokers: the brokers to ask for leaders.
+        epochs: the leader epoch in whose log the end of each range was seen, as far as known.
+        columns: of the batches.
+        decoders: where fetchers and the reading thread get their decoders.
+        reader: who reads, for messages.
+        fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
+    """
+
+    def __init__(
+        self,
+        connections: LeaderConnections,
+        ranges: Mapping[TopicPartition, Span],
+        brokers: Sequence[Broker],
+        epochs: Mapping[TopicPartition, int],
+        *,
+        columns: tuple[str, ...],
+        decoders: DecoderPool,
+        reader: str,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._connections = connections
+        self._config = connections.config
+        self._waiting = dict(ranges)
+        self._brokers = brokers
+        self._epochs = dict(epochs)
+        self._columns = columns
+        self._decoders = decoders
+        self._reader = reader
+        self._fail_on_data_loss = fail_on_data_loss
+        self._borrowed = ExitStack()
+        self._decoder = self._borrow_decoder(self._borrowed)
+        self._fetchers: set[RangeFetcher] = set()
+        self._faults: dict[TopicPartition, Faults] = {}
+        self._damaged: dict[TopicPartition, Span] = {}  # to be fetched again when their fetchers have ended
+        self._queue = FetchedQueue(min(self._config.queued_max_bytes, _AHEAD_BYTES))
+        self._backoff_s = self._config.refresh_leader_backoff_ms / 1000
+        self._patience_s = self._config.socket_timeout_ms / 1000
+        self._try_at = 0.0
+        self._failure: Exception | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records, in order within each partition; ends when the position of every range has reached its end.
+
+        A position also moves over offsets without a record (compaction, transactions), so there may be fewer records
+        than offsets.
+
+        Raises:
+            OffsetOutOfRange: offsets are not in the log any more and ``fail_on_data_loss`` is true.
+            BrokerUnavailable: no broker answered for ``socket.timeout.ms``.
+            CorruptRecord: bytes cannot be decoded, also when they were fetched again, twice.
+            ProtocolError: a broker sent an answer that cannot be decoded.
+            TopicUnreadable: brokers refuse to serve a topic, for example because a permission is missing.
+            RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
+        """
+        give_up_at = time.monotonic() + self._patience_s
+        while self._waiting or self._fetchers:
+            if self._waiting and time.monotonic() >= self._try_at:
+                self._try_at = time.monotonic() + self._backoff_s
+                self._start_fetchers()
+            item = self._queue.get(self._backoff_s)
+            if isinstance(item, FetcherEnded):
+                self._ended(item)
+            elif item is not None:
+                if item.partition not in self._damaged:
+                    damage = yield from item.batches(self._decoder)
+                    if damage is not None:
+                        self._fetch_again(item.partition, damage)
+                give_up_at = time.monotonic() + self._patience_s
+            if self._waiting and time.monotonic() > give_up_at:
+                raise BrokerUnavailable(
+                    f"no leader could be read from for {self._patience_s:g} s: {', '.join(map(str, self._waiting))}; "
+                    f"last error: {self._failure}"
+                ) from self._failure
+
+    def _fetch_again(self, partition: TopicPartition, damage: Damage) -> None:
+        """Drop what follows damaged bytes, and fetch all of that again, since they may be damaged in transit.
+
+        Raises:
+            CorruptRecord, RecordTooLarge: the damage is believed.
+        """
+        faults = self._faults.get(partition, Faults()).after(damage.left.start, damage.error)
+        if faults.are_believed:
+            raise damage.error
+        _log.warning("%s: %s; fetching it again", self._reader, damage.error)
+        self._faults[partition], self._damaged[partition] = faults, damage.left
+        for fetcher in self._fetchers:
+            fetcher.give_up(partition)
+
+    def close(self) -> None:
+        """End the running fetchers, which are left where the records are not read to the end, as for ``LIMIT``."""
+        self._queue.close()
+        for fetcher in self._fetchers:
+            fetcher.pooled.connection.close()
+        for fetcher in self._fetchers:
+            fetcher.join()
+        self._borrowed.close()
+
+    def _start_fetchers(self) -> None:
+        """Start a fetcher per leader of the waiting ranges; those without a reachable leader continue to wait."""
+        by_leader: dict[Broker, dict[TopicPartition, Span]] = {}
+        try:
+            leaders = self._connections.find_leaders(list(self._waiting), self._brokers, self._epochs)
+        except RetriableError as error:
+            self._failure = error
+            return
+        if reasons := {error_name(self._connections.leaderless[p]) for p in self._waiting.keys() - leaders.keys()}:
+            self._failure = LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}")
+        for partition, leader in leaders.items():
+            by_leader.setdefault(leader, {})[partition] = self._waiting[partition]
+        for leader, ranges in by_leader.items():
+            try:
+                self._start_fetcher(leader, ranges)
+            except RetriableError as error:
+                self._find_leaders_again(ranges, error)
+
+    def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
+        connection = self._connections.take_connection(leader)
+        with ExitStack() as borrowed:
+            fetcher = RangeFetcher(
+                connection,
+                self._borrow_decoder(borrowed),
+                leader,
+                ranges,
+                self._queue,
+                self._config,
+                reader=self._reader,
+                fail_on_data_loss=self._fail_on_data_loss,
+                epochs={
+                    p: RangeEpochs(self._epochs.get(p), self._connections.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges
+                },
+            )
+            try:
+                start_thread(fetcher)
+            except ThreadLimit:
+                self._connections.return_connection(leader, connection)
+                raise
+            self._borrowed.push(borrowed.pop_all())
+        self._fetchers.add(fetcher)
+        for partition in ranges:
+            del self._waiting[partition]
+
+    def _borrow_decoder(self, borrowed: ExitStack) -> BatchDecoder:
+        settings = DecoderSettings.from_config(self._config)
+        return borrowed.enter_context(self._decoders.borrowed(settings, self._columns))
+
+    def _ended(self, ended: FetcherEnded) -> None:
+        fetcher = ended.fetcher
+        self._fetchers.discard(fetcher)
+        fetcher.join()  # its run method is about to return
+        self._epochs.update(fetcher.checked)
+        if ended.connection_is_reusable:
+            self._connections.return_connection(fetcher.broker, fetcher.pooled)
+        else:
+            fetcher.pooled.connection.close()
+        if ended.error is not None:
+            if not isinstance(ended.error, RetriableError):
+                raise ended.error
+            if fetcher.pooled.reused and not ended.connection_is_reusable:
+                self._try_at = 0.0  # it may have broken between two readings: no sign of a broker failure
+            self._find_leaders_again(ended.left, ended.error, fetcher.fenced)
+        for partition in fetcher.partitions & self._damaged.keys():
+            self._waiting[partition] = self._damaged.pop(partition)
+
+    def _find_leaders_again(
+        self, ranges: dict[TopicPartition, Span], error: Exception, fenced: Collection[TopicPartition] = ()
+    ) -> None:
+        """Read these ranges from another leader, or over another connection."""
+        _log.info("%s: %s; looking for leaders again", self._reader, error)
+        self._failure = error
+        self._waiting.update(ranges)
+        self._connections.forget_leaders(ranges, fenced)

@@ -1,0 +1,1 @@
+"""Which offsets a range has: its positions, and what a log has of them."""
