@@ -71,6 +71,30 @@ def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_aga
     eventually(lambda: set(received) >= set(new))
 
 
+def test_a_topic_that_is_created_again_while_a_listener_runs_is_read_from_its_start(
+    connect, topics, create_again, unique_name
+):
+    """The brokers have deleted the offset, and the attempt began before that: it must not continue at its position."""
+    old, new = values(OLD), values(NEW, start=OLD)
+
+    class CreatesAgain(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, partitions):
+            if may_create.acquire(blocking=False):
+                create_again(new)
+
+    may_create = threading.Semaphore(0)
+    create_again(old)
+    other = topics.create(f"{unique_name}-other")
+    member = connect(**settings("zookeeper", auto_offset_reset="smallest", **IN_KAFKA))
+    member.set_rebalance_listener(CreatesAgain())
+    received = collect(member.create_message_streams({unique_name: 1, other: 1})[unique_name])
+    eventually(lambda: set(received) == set(old))
+    member.commit_offsets()
+    may_create.release()
+    topics.grow(other, 2)
+    eventually(lambda: set(received) >= set(new))
+
+
 def test_a_commit_that_comes_too_late_is_recognised_in_kafka(connect, sandbox, create_again, unique_name):
     """The brokers have deleted the offsets of the former topic when a member commits one of them."""
     new = values(NEW)
@@ -156,6 +180,24 @@ def test_a_commit_by_request_skips_no_record_of_the_new_topic(connect, create_ag
             eventually(lambda: member.describe().generation > generation and member.describe().owned)
         member.commit_offsets({TopicPartition(unique_name, 0): OLD})
         may_release.set()
+    member = connect(**settled)
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new))
+
+
+def test_a_reader_that_joins_no_group_commits_nothing_of_the_former_topic(connect, create_again, unique_name):
+    """It has read further than the next member, which begins with the first record of the new topic."""
+    partition = TopicPartition(unique_name, 0)
+    old, new = values(OLD), values(NEW, start=OLD)
+    create_again(old)
+    settled = settings("zookeeper", auto_offset_reset="smallest", auto_commit_enable=False)
+    with connect(**settled) as reader:
+        stream = reader.assign({partition: None})
+        assert [next(stream).value for _ in range(OLD)] == old
+        reader.commit_offsets()
+        create_again(new)
+        assert next(stream).value in new
+        reader.commit_offsets()
     member = connect(**settled)
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
     eventually(lambda: set(received) >= set(new))

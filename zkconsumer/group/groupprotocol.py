@@ -364,12 +364,17 @@ class GroupProtocol(Protocol):
             MembershipLost, RetriableError: topics cannot be read.
         """
 
-    def consume(self, topics: Collection[str]) -> Mapping[str, TopicOrigin]:
+    def consume(self, topics: Collection[str], recreated: Collection[str]) -> Mapping[str, TopicOrigin]:
         """Begin to consume claimed partitions of these topics; to be called before their stored offsets are used.
+
+        Args:
+            topics: their names.
+            recreated: those that :meth:`next_assignment` has reported as created again.
 
         Returns:
             What shows whether an offset belongs to the topic; topics of which nothing is known are absent.
 
         Raises:
+            ShareChanged: another topic was created again since; ask for the next assignment again.
             MembershipLost, RetriableError: topics cannot be read.
         """

@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     MalformedZnode,
     MembershipLost,
     RegistrationLost,
+    ShareChanged,
     ZkConsumerError,
     name_some,
 )
@@ -29,6 +30,7 @@ from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnershipStat
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause, rebalance_cause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, is_same_write
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -130,7 +132,7 @@ class Rebalancer:
             cause.value,
             following.changes,
         )
-        self._committer.owned().revoke(following.recreated)
+        self._committer.owned().renew(following.recreated)
         with self._committer.releasing():
             self._stop_fetchers(following)  # 1
             self._release_ownership(following)  # 2
@@ -268,7 +270,8 @@ class Rebalancer:
         self._committer.without_group = dict.fromkeys(partitions, thread)
         records = self._committer.read(partitions.keys())
         by_stored_offset = [record for record in records if partitions[record.partition] is None]
-        assigned = self._assign(records, self._of_former_topics(by_stored_offset, records, frozenset()))
+        topics = self._consume(records, records)
+        assigned = self._assign(records, self._of_former_topics(by_stored_offset, topics, frozenset()))
         for partition, offset in partitions.items():
             if offset is not None:
                 assigned[partition] = assigned.get(partition, AssignedPartition(thread))._replace(offset=offset)
@@ -277,6 +280,7 @@ class Rebalancer:
             elif partition not in assigned:
                 raise MalformedZnode(store.location(partition), "no offset can be read; repair it first")
         self._fetch_next(FetchAssignment(self.assignment.generation + 1, assigned))
+        self._protocol.fetched()
         self.enter_state(MemberState.FETCHING)
 
     def require_generation(self, generation: int, partitions: Collection[TopicPartition]) -> None:
@@ -329,7 +333,12 @@ class Rebalancer:
         """Where each partition of the share starts; those whose stored offset cannot be read are absent."""
         records = self._committer.read(target.share.keys(), kept)
         gained = [record for record in records if record.partition not in kept]
-        outdated = self._of_former_topics(gained, records, recreated) | self._still_outdated(records, kept)
+        topics = self._consume(gained, records, recreated)
+        for name in topics.keys() & target.topics.keys():
+            # A query looks for the topics of its checkpoint among those of the share.
+            if not topics[name].identity.is_same_topic(target.topics[name].identity):
+                raise ShareChanged(f"topic {name} was created again during the attempt")
+        outdated = self._of_former_topics(gained, topics, recreated) | self._still_outdated(records, kept)
         # What another client wrote is noted before a listener commits.
         assigned = self._assign(records, outdated)
         if self.listener is not None:
@@ -353,12 +362,23 @@ class Rebalancer:
             for record in records
         }
 
+    def _consume(
+        self,
+        gained: Iterable[OwnedPartition],
+        records: Iterable[OwnedPartition],
+        recreated: Iterable[TopicPartition] = (),
+    ) -> Mapping[str, TopicOrigin]:
+        """Begin to consume the topics of gained partitions; ``records`` are all that were read."""
+        topics = self._protocol.consume(
+            {record.partition.topic for record in gained}, {partition.topic for partition in recreated}
+        )
+        self._committer.consume(topics, records)
+        return topics
+
     def _of_former_topics(
-        self, gained: Collection[OwnedPartition], records: Iterable[OwnedPartition], recreated: Set[TopicPartition]
+        self, gained: Iterable[OwnedPartition], topics: Mapping[str, TopicOrigin], recreated: Set[TopicPartition]
     ) -> Set[TopicPartition]:
         """Gained partitions whose stored offset was written for an earlier topic of the same name."""
-        topics = self._protocol.consume({record.partition.topic for record in gained})
-        self._committer.consume(topics, records)
         former: dict[TopicPartition, int | None] = {
             record.partition: record.read and record.read.offset
             for record in gained

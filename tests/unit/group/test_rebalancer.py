@@ -10,6 +10,7 @@ from zkconsumer.errors import (
     GenerationEnded,
     OwnershipConflict,
     RegistrationLost,
+    ShareChanged,
     ThreadLimit,
     ZooKeeperUnavailable,
 )
@@ -17,7 +18,7 @@ from zkconsumer.group.groupprotocol import Held
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.ranges.rules.spans import Span
@@ -76,6 +77,35 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(member):
     member.rebalance(0, 1)
     assert member.store.offsets[P0] == 7, "the position is not committed"
     assert member.fetch.fetched == {P0: 0, P1: 6}
+
+
+def test_a_topic_that_is_created_again_while_a_listener_runs_is_read_from_its_start(member):
+    """Its offset is deleted with it, as brokers do: nothing but the topic itself shows that the position is no more."""
+
+    class CreatesAgain(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            member.group.created_again, member.store.offsets = frozenset({P0}), {}
+            member.rebalancer.listener = None
+
+    member.store.offsets = {P0: 7}
+    member.rebalance(0)
+    member.fetch.move(p0=9)
+    member.rebalancer.listener = CreatesAgain()
+    with pytest.raises(ShareChanged):
+        member.rebalance(0, 1)
+    member.rebalance(0, 1)
+    assert member.fetch.fetched == {P0: 0, P1: 0}
+
+
+def test_a_topic_that_is_created_again_after_the_share_was_computed_is_noticed(member):
+    """A query looks for the topics of its checkpoint in those of the share."""
+    former, present = TopicIdentity("former", None), TopicIdentity("present", None)
+    member.group.topics = {"t": TopicOrigin(present)}
+    member.group.topics_of_share = {"t": Topic((0,), former)}
+    with pytest.raises(ShareChanged):
+        member.rebalance(0)
+    member.group.topics_of_share = {"t": Topic((0,), present)}
+    member.rebalance(0)
 
 
 def test_what_was_committed_into_the_new_topic_before_it_was_noticed_may_be_of_the_earlier_one(member, caplog):

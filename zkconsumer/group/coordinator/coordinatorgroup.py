@@ -145,7 +145,7 @@ class CoordinatorGroup(ZooKeeperBase):
         share, held = received.command.share, self._ownership.held
         if received.command.refused and not held:  # otherwise everything is released first
             raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
-        changed = self._topics.changed(share.keys() if self._topics.noticed else share.keys() - held.keys())
+        changed = self._topics.changed(share.keys() - held.keys(), share.keys())
         if fetching and not renew and share == held and self._ownership.is_certain and not changed:
             return NoNeed.UNCHANGED
         command = received.command

@@ -192,10 +192,10 @@ class BrokerGroup:
         replaced = self._fetched_topics.replaced(self._identities())
         return frozenset(partition for partition in partitions if partition.topic in replaced)
 
-    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+    def consume(self, topics: Collection[str], recreated: Collection[str]) -> dict[str, TopicOrigin]:
         """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
         begun = {topic: identity for topic, identity in self._identities().items() if topic in topics}
-        self._fetched_topics.begin(begun)
+        self._fetched_topics.begin(begun, recreated)
         return {topic: TopicOrigin(identity) for topic, identity in begun.items()}
 
     def _identities(self) -> dict[str, TopicIdentity]:

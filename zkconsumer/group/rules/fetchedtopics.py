@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from zkconsumer.errors import ShareChanged, name_some
 from zkconsumer.model import TopicIdentity
 
 
@@ -17,8 +18,20 @@ class FetchedTopics:
     def __contains__(self, topic: str) -> bool:
         return topic in self._fetched
 
-    def begin(self, topics: Mapping[str, TopicIdentity]) -> None:
-        """These are to be fetched if the attempt in progress succeeds; replaces those of an attempt that failed."""
+    def begin(self, topics: Mapping[str, TopicIdentity], recreated: Collection[str]) -> None:
+        """These are to be fetched if the attempt in progress succeeds; replaces those of an attempt that failed.
+
+        Args:
+            topics: their present identities.
+            recreated: those of which the attempt has found out that they were created again.
+
+        Raises:
+            ShareChanged: another one was. Otherwise: 1. an attempt begins; 2. a listener takes long, and the topic is
+                deleted and created again, with its offsets in Kafka; 3. no offset is found, so this member continues
+                at its position in the former topic; 4. from now on the new topic is the one that it has fetched.
+        """
+        if late := self.replaced(topics) - set(recreated):
+            raise ShareChanged(f"topics were created again during the attempt: {name_some(sorted(late))}")
         self._begun = dict(topics)
 
     def started(self) -> None:

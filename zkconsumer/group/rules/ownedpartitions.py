@@ -61,6 +61,7 @@ class OwnedPartition:
         losses: how often it was given up or lost.
         reached: up to where records of the topic were handed out before it was started last.
         former: the same of an earlier topic of this name; 0 if there was none.
+        renewed: True if the topic was created again since it was started last.
         begun_anew: True if it was started last at the beginning of its log, since what is stored is of an earlier
             topic. If it is started so again, what was handed out in between is of the present one.
     """
@@ -77,6 +78,7 @@ class OwnedPartition:
     losses: int = 0
     reached: int = 0
     former: int = 0
+    renewed: bool = False
     begun_anew: bool = False
 
     def enter(self, state: OwnershipState) -> None:
@@ -152,11 +154,12 @@ class OwnedPartition:
         """
         self.reached = max(self.reached, reached)
         if assigned is not None and not kept:
-            if assigned.outdated and not self.begun_anew:
+            if self.renewed or (assigned.outdated and not self.begun_anew):
                 self.former, self.reached = max(self.former, self.reached), 0
-            self.begun_anew = assigned.outdated
+            self.renewed, self.begun_anew = False, assigned.outdated
         self.stored, self.read = self.read or NO_OFFSET, None
-        self._settle()
+        if assigned is not None:  # otherwise a commit without an answer may arrive later
+            self._settle()
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
             self.confirmed = 0
         if self.is_owned:  # otherwise a commit found it lost after it was claimed
@@ -244,6 +247,12 @@ class OwnedPartitions:
         for record in map(self.__getitem__, partitions):
             if record.is_owned:
                 record.enter(OwnershipState.REVOKED)
+
+    def renew(self, recreated: Collection[TopicPartition]) -> None:
+        """The topics of these were created again: what was handed out is of earlier ones; revoke what is owned."""
+        for partition in recreated:
+            self[partition].renewed = True
+        self.revoke(recreated)
 
     def read(self, stored: Mapping[TopicPartition, StoredOffset]) -> list[OwnedPartition]:
         """The stored offsets of the share were read; returns the records of those that are readable.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
-from zkconsumer.errors import BrokerUnavailable, ZooKeeperUnavailable
+from zkconsumer.errors import BrokerUnavailable, ShareChanged, ZooKeeperUnavailable
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -22,7 +22,7 @@ class ConsumedTopics:
         cluster: where topics are read from; None for ZooKeeper.
 
     Attributes:
-        noticed: a topic is not the one that was fetched; the next attempt looks at all.
+        noticed: a topic is not the one that was fetched; the next attempt looks at all of the share.
     """
 
     def __init__(self, topic_znodes: BrokerZnodes, records: TopicRecords, cluster: ClusterSource | None) -> None:
@@ -45,25 +45,34 @@ class ConsumedTopics:
         self.noticed |= bool(gone)
         return frozenset(partition for partition in partitions if partition.topic in gone)
 
-    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+    def consume(self, topics: Collection[str], recreated: Collection[str]) -> dict[str, TopicOrigin]:
         """See :meth:`.GroupProtocol.consume`."""
         now = self._identities(topics)
         begun = {topic: identity for topic, identity in now.items() if identity is not None}
-        self._fetched.begin(begun)
+        try:
+            self._fetched.begin(begun, recreated)
+        except ShareChanged:
+            self.noticed = True
+            raise
         return self._records.consume(begun)
 
     def fetched(self) -> None:
         """The topics of the last :meth:`consume` are fetched."""
         self._fetched.started()
-        self.noticed = False
 
     def others(self, now: Mapping[str, TopicIdentity | None]) -> set[str]:
         """See :meth:`FetchedTopics.replaced`."""
         return self._fetched.replaced(now)
 
-    def changed(self, partitions: Iterable[TopicPartition]) -> set[str]:
-        """:meth:`others` of the topics of these partitions, as they are now."""
-        return self.others(self._identities(partition.topic for partition in partitions))
+    def changed(self, gained: Iterable[TopicPartition], share: Iterable[TopicPartition]) -> set[str]:
+        """:meth:`others` of the topics of gained partitions, or, if one was noticed, of the share, as they are now.
+
+        What is noticed later, by a commit of the attempt or because the attempt fails, is looked for in the next one.
+        """
+        now = self._identities(partition.topic for partition in (share if self.noticed else gained))
+        changed = self.others(now)
+        self.noticed = bool(changed) or (self.noticed and None in now.values())
+        return changed
 
     def _identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
         """The present identity of each topic, None if it does not exist; without those of which nothing is known."""

@@ -332,9 +332,9 @@ class ZooKeeperBase(ABC):
         """See :meth:`ConsumedTopics.recreated`."""
         return self._topics.recreated(partitions)
 
-    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+    def consume(self, topics: Collection[str], recreated: Collection[str]) -> dict[str, TopicOrigin]:
         """See :meth:`ConsumedTopics.consume`."""
-        return self._topics.consume(topics)
+        return self._topics.consume(topics, recreated)
 
     def fetched(self) -> None:
         """See :meth:`.GroupProtocol.fetched`."""

@@ -111,7 +111,8 @@ class ZooKeeperGroup(ZooKeeperBase):
             raise RegistrationLost(f"another client deleted or changed znode {path}; registering again")
         self._announce_changes()
         changed, held = self._topics.others(view.identities), self._ownership.held
-        if fetching and not renew and self._shares.assign(view) == held and not changed:
+        is_fetched = changed.isdisjoint(partition.topic for partition in held)
+        if fetching and not renew and self._shares.assign(view) == held and is_fetched:
             self._look_later()
             return NoNeed.UNCHANGED
         change, changes = self._shares.change(view)

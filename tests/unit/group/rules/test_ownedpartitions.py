@@ -145,7 +145,7 @@ def test_an_offset_whose_answer_was_lost_is_not_one_of_another_client(stored, st
 
 def test_what_was_sent_is_forgotten_when_it_is_known_what_is_stored():
     record = Partitions().bring_to(FETCHED)[P]
-    for event in (lambda: record.wrote(8), lambda: record.start(None, kept=False)):
+    for event in (lambda: record.wrote(8), lambda: record.start(AssignedPartition(THREAD, 7), kept=False)):
         for offset in (7, 9):
             record.send(offset)
         record.refuse(9)
@@ -307,10 +307,12 @@ def test_a_record_is_unchanged_unless_an_offset_was_stored_or_confirmed():
 def test_how_far_an_earlier_topic_was_read_is_known_from_the_start_of_the_next():
     """Its records end there at the latest, so a commit of an offset up to there is of that topic."""
 
-    def start(position, *, outdated=False, kept=False):
+    def start(position, *, outdated=False, kept=False, renewed=False):
         assigned = None if position is None else AssignedPartition(THREAD, position, outdated=outdated)
         assignment = FetchAssignment(1, {} if assigned is None else {P: assigned})
         records.claim()
+        if renewed:
+            records.renew([P])
         records.read_offset()
         records.start(assignment, {P} if kept else (), {} if position is None else {P: position})
         return records[P].former, records[P].reached, records[P].begun_anew
@@ -327,3 +329,19 @@ def test_how_far_an_earlier_topic_was_read_is_known_from_the_start_of_the_next()
     assert start(60, outdated=True) == (60, 0, True)
     assert start(5) == (60, 5, False)
     assert start(7, outdated=True) == (60, 0, True)
+    assert start(80, outdated=True, renewed=True) == (80, 0, True), "it was created again once more"
+    assert start(90, renewed=True) == (90, 0, False), "another member has committed in the present topic first"
+    assert start(95) == (90, 95, False)
+
+
+def test_a_commit_without_an_answer_may_arrive_after_the_partition_was_given_up():
+    """1. Its topic is deleted; 2. a share without it is fetched; 3. it is created again, and the commit arrives."""
+    partitions = Partitions().bring_to(FETCHED)
+    partitions[P].send(10)
+    partitions.lose()
+    partitions.start_without()
+    partitions.claim()
+    (record,) = partitions.read_offset(10)
+    assert record.is_outdated(None, recreated=True)
+    partitions.start_it(0)
+    assert record.sent == set()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from kazoo.protocol.serialization import Delete, SetData
+from kazoo.protocol.serialization import Create, Delete, SetData
 
 from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
@@ -97,6 +97,45 @@ def test_a_deleted_session_node_ends_the_membership_wherever_it_is_noticed(pause
             paused.zk.transact(fence, [Operation("delete", "/x")])
         assert str(reads.value) == str(writes.value)
     assert waited(paused, reads.value) == []
+
+
+def test_a_topic_that_is_created_again_concerns_its_owner(paused):
+    """Also a member that has fetched it before, and gains it later; until then it has nothing to rebalance."""
+
+    def follow():
+        following = paused.next_assignment(fetching=False)
+        paused.release(following.revoked)
+        share = paused.reassign(with_topics=False).share
+        paused.claim(share)
+        paused.consume({p.topic for p in share.keys() - following.kept}, {p.topic for p in following.recreated})
+        paused.fetched()
+        paused.zk._client.deliver()
+        return {partition.topic for partition in share}
+
+    def perform(request):
+        server.perform(another, request)
+        paused.zk._client.deliver()
+
+    def create_topic(name):
+        perform(Create(f"/brokers/topics/{name}", b'{"version":1,"partitions":{"0":[1]}}', [], 0))
+
+    server = paused.zk._client._server
+    another = server.open_session(1e9, None)
+    paused.join(Subscription.static({"t": 1, "u": 1}))
+    paused.zk.ensure_path("/brokers/ids/1", b'{"host":"h","port":1,"version":1}')
+    paused.zk.ensure_path("/brokers/topics", b"")
+    create_topic("t")
+    create_topic("u")
+    assert follow() == {"t", "u"}
+    first = ConsumerIdNode.encode(Subscription.static({"t": 1}).to_registration(1))
+    perform(Create(GroupPaths("g").consumer_id("g_A"), first, [], 1))
+    assert follow() == {"u"}
+    perform(Delete("/brokers/topics/t", -1))
+    create_topic("t")
+    assert paused.next_assignment(fetching=True) is NoNeed.UNCHANGED
+    perform(Delete(GroupPaths("g").consumer_id("g_A"), -1))
+    assert {p.topic for p in paused.next_assignment(fetching=True).recreated} == {"t"}
+    assert follow() == {"t", "u"}
 
 
 @pytest.mark.parametrize("changed", [{"t": 2}, {"t": 1, "u": 1}, {"u": 1}])
