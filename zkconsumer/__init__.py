@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.java.producerpartitioner import DefaultPartitioner as DefaultPartitioner
     from zkconsumer.group.rules.subscription import Blacklist as Blacklist, Whitelist as Whitelist
     from zkconsumer.connector.simpleconsumer import SimpleConsumer as SimpleConsumer
+    from zkconsumer.ranges.topicread import read as read
     from zkconsumer.group.memberdescription import MemberDescription as MemberDescription
     from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener as ConsumerRebalanceListener
 
@@ -83,6 +84,7 @@ _LAZY = {
     "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),
     "zkconsumer.group.rules.subscription": ("Blacklist", "Whitelist"),
     "zkconsumer.connector.simpleconsumer": ("SimpleConsumer",),
+    "zkconsumer.ranges.topicread": ("read",),
     "zkconsumer.group.memberdescription": ("MemberDescription",),
     "zkconsumer.group.rebalancelistener": ("ConsumerRebalanceListener",),
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
-from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSource
+from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSnapshot, ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.group.zookeeper.groupreader import GroupReader
@@ -34,6 +35,25 @@ def cluster_of_member(config: ConsumerConfig, owner: str) -> ClusterSource | Non
     from zkconsumer.cluster.polledcluster import PolledCluster
 
     return PolledCluster(config, owner)
+
+
+def read_cluster(config: ConsumerConfig, topics: Collection[str]) -> ClusterSnapshot:
+    """The brokers and these topics, over connections that are closed afterwards.
+
+    Raises:
+        BrokerUnavailable: ``bootstrap.servers`` is set, and no broker answers.
+        ZooKeeperUnavailable: no server answers.
+        ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+    """
+    if config.bootstrap_servers is not None:
+        from zkconsumer.cluster.brokercatalog import BrokerCatalog
+
+        return BrokerCatalog(config).read(topics)
+    with closing(ZkSession.from_config(config)) as session:
+        session.open()
+        znodes = BrokerZnodes(session, config.security_protocol)
+        described = znodes.describe_topics(topics)
+        return ClusterSnapshot(znodes.live_brokers(), described, frozenset(topics), undescribed=znodes.undescribed)
 
 
 def open_group_reader(

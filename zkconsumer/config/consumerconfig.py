@@ -96,6 +96,21 @@ class ConsumerConfig(ConsumerProperties):
         known.update({_attribute(name): value for name, value in overrides.items()})
         return cls(**known)
 
+    @classmethod
+    def without_group(cls, **values: object) -> Self:
+        """The configuration of what joins no group, such as :func:`zkconsumer.read`.
+
+        ``zookeeper.connect`` or ``bootstrap.servers`` is enough; ``client.id`` is ``zkconsumer`` unless it is given.
+
+        Raises:
+            ConfigError: with every violation.
+        """
+        given = {_attribute(name): value for name, value in values.items() if value is not None}
+        if not given.keys() & {"zookeeper_connect", "bootstrap_servers"}:
+            raise ConfigError(["zookeeper.connect or bootstrap.servers is missing"])
+        protocol = {} if "zookeeper_connect" in given else {"group_protocol": "kafka"}
+        return cls(**{"group_id": "zkconsumer", "client_id": "zkconsumer", **protocol, **given})
+
     def replace(self, **changes: object) -> Self:
         """A copy with some values changed; defaults that depend on others stay as they were computed."""
         return type(self)(**{**dataclasses.asdict(self), **{k.replace(".", "_"): v for k, v in changes.items()}})

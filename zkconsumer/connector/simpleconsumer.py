@@ -103,9 +103,10 @@ class SimpleConsumer:
         timeout_ms: int = 30_000,
         config: ConsumerConfig | None = None,
     ) -> None:
-        if config is None:  # group and ZooKeeper are required, but not used
-            config = ConsumerConfig(
-                group_id="unused", zookeeper_connect="unused:1", client_id=client_id, socket_timeout_ms=timeout_ms
+        if config is None:
+            server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            config = ConsumerConfig.without_group(
+                bootstrap_servers=server, client_id=client_id, socket_timeout_ms=timeout_ms
             )
         self._config = config
         self._broker = Broker(_UNKNOWN_ID, host, port)

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.decode.records import Records
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
@@ -42,8 +41,8 @@ class Fetched(NamedTuple):
     chunk: ScannedChunk | DecodedChunk
     until: int
 
-    def batches(self, decoder: BatchDecoder) -> Generator[Any, None, Damage | None]:
-        """The records as Arrow batches, as far as they can be decoded; returns the damage after them, if any."""
+    def records(self, decoder: BatchDecoder) -> Generator[Records, None, Damage | None]:
+        """The records, as far as they can be decoded; returns the damage after them, if any."""
         chunk = self.chunk
         while True:
             try:
@@ -55,7 +54,7 @@ class Fetched(NamedTuple):
             for part in parts:
                 records = _before(part.records, self.until)
                 if records is not None:
-                    yield batch_of(records)
+                    yield records
             if undecoded is None or parts[-1].next_offset >= self.until:
                 return None
             chunk = undecoded

@@ -26,9 +26,8 @@ from zkconsumer.wire.rules.fetchanswers import Faults
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from zkconsumer.decode.batchdecoder import BatchDecoder
+    from zkconsumer.decode.records import Records
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class RangeReading:
         ranges: what to read, by partition.
         brokers: the brokers to ask for leaders.
         epochs: the leader epoch in whose log the end of each range was seen, as far as known.
-        columns: of the batches.
+        columns: those to decode.
         decoders: where fetchers and the reading thread get their decoders.
         reader: who reads, for messages.
         fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
@@ -82,7 +81,7 @@ class RangeReading:
         self._try_at = 0.0
         self._failure: Exception | None = None
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def records(self) -> Iterator[Records]:
         """The records, in order within each partition; ends when the position of every range has reached its end.
 
         A position also moves over offsets without a record (compaction, transactions), so there may be fewer records
@@ -106,7 +105,7 @@ class RangeReading:
                 self._ended(item)
             elif item is not None:
                 if item.partition not in self._damaged:
-                    damage = yield from item.batches(self._decoder)
+                    damage = yield from item.records(self._decoder)
                     if damage is not None:
                         self._fetch_again(item.partition, damage)
                 give_up_at = time.monotonic() + self._patience_s

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from zkconsumer.errors import OffsetOutOfRange, UsageError, name_some
+from zkconsumer.errors import UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.ranges.logends import LogEnds
-from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted, locate
+from zkconsumer.ranges.rangeplan import plan_ranges
+from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
-from zkconsumer.spark.querypositions import accept_losses, require_leaders, unreadable_offset
+from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.rules.options import SourceOptions, Timestamps
 from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, position_of
@@ -76,17 +78,8 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
             name_some(at_the_end),
             "it" if len(at_the_end) == 1 else "them",
         )
-    partitions = sorted(committed)
-    earliest = ends.earliest(partitions)
-    starts = ends.resolve({p: choice.place for p, choice in choices.items()})
-    given = ends.resolve(_given_ends(options, partitions))
-    latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
-    readable = ends.readable(latest)
-    require_leaders([p for p in partitions if not (p in earliest and p in readable and p in starts)])
-    until = ending_offsets(given, latest, readable)
-    located = locate(starts, earliest, latest, readable)
-    accept_losses(options, located.lost)
-    return {p: Span(start, max(start, until[p])) for p, start in sorted(located.offsets.items())}
+    starts = {partition: choices[partition].place for partition in sorted(committed)}
+    return plan_ranges(ends, starts, _given_ends(options, starts), partial(accept_losses, options))
 
 
 def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
@@ -104,32 +97,6 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
                 raise view.refused[partition]
             raise unreadable_offset(options.config, partition)
     return {**view.committed, **dict.fromkeys(unreadable)}
-
-
-def ending_offsets(
-    ending: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-    readable: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """The end of each partition: the specified offset, or the one up to which its log can be read.
-
-    Raises:
-        OffsetOutOfRange: the log of a partition cannot be read up to a specified offset.
-    """
-    given = {p: offset for p, offset in ending.items() if offset != LATEST}
-    beyond = [
-        f"{p}: {offset}, "
-        + (
-            f"the log ends at {latest[p]}"
-            if offset > latest[p]
-            else f"the last stable offset is {readable[p]} (a transaction is open)"
-        )
-        for p, offset in sorted(given.items())
-        if p in readable and offset > readable[p]
-    ]
-    if beyond:
-        raise OffsetOutOfRange(f"endingOffsets lie beyond what can be read: {', '.join(beyond)}")
-    return {**readable, **given}
 
 
 def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Wanted]:

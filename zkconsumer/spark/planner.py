@@ -17,8 +17,9 @@ from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.rangeplan import require_leaders
 from zkconsumer.ranges.rules.spans import Span
-from zkconsumer.spark.querypositions import QueryPositions, require_leaders, unreadable_offset
+from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
 from zkconsumer.spark.rules.microbatch import cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Set
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, MalformedZnode, OffsetOutOfRange, name_some
+from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, Loss, Wanted, describe_losses, locate
@@ -179,12 +179,6 @@ class QueryPositions:
             self._options.starting_option,
             name_some(overridden, 20),
         )
-
-
-def require_leaders(leaderless: Collection[TopicPartition]) -> None:
-    """LeaderUnknown if there is a partition whose log cannot be asked for its ends."""
-    if leaderless:
-        raise LeaderUnknown(f"no leader answers for {name_some(sorted(leaderless))}; check that all brokers run")
 
 
 def unreadable_offset(config: ConsumerConfig, partition: TopicPartition) -> MalformedZnode | BrokerUnavailable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zkconsumer.decode.arrow import batch_of
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.ranges.rangereading import RangeReading
 from zkconsumer.spark.rules.microbatch import RangePartition
@@ -23,25 +24,22 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
 
     Raises:
         OffsetOutOfRange: offsets are not in the log any more and ``failOnDataLoss`` is true.
-        ZkConsumerError: as :meth:`.RangeReading.batches`.
+        ZkConsumerError: as :meth:`.RangeReading.records`.
     """
     acknowledge_quickly()
-    # The end of a range is found by the offsets, which are decoded anyway; dropping the column at the end costs
-    # nothing.
-    decoded = columns if "offset" in columns else (*columns, "offset")
     reading = RangeReading(
         connections_for(options.config),
         {piece.topic_partition: piece.span for piece in task.ranges},
         task.brokers,
         task.epochs,
-        columns=decoded,
+        columns=columns,
         decoders=decoders,
         reader=f"group {options.config.group_id}",
         fail_on_data_loss=options.fail_on_data_loss,
     )
     try:
-        for batch in reading.batches():
-            yield batch if decoded == columns else batch.select(columns)
+        for records in reading.records():
+            yield batch_of(records)
     except OffsetOutOfRange as error:
         if options.fail_on_data_loss:
             raise OffsetOutOfRange(f"{error}. failOnDataLoss=false skips them") from error

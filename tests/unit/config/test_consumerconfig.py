@@ -300,3 +300,14 @@ def test_a_group_in_which_the_broker_assigns_needs_brokers_and_a_name():
 def test_contradictions_in_a_group_in_which_the_broker_assigns(values, text):
     with pytest.raises(ConfigError, match=re.escape(text)):
         kafka_group(group_protocol="consumer", **values)
+
+
+def test_what_joins_no_group_needs_servers_alone():
+    by_brokers = ConsumerConfig.without_group(bootstrap_servers="b:9092", **{"check.crcs": "false"})
+    assert (by_brokers.zookeeper_connect, by_brokers.client_id, by_brokers.check_crcs) == (None, "zkconsumer", False)
+    assert ConsumerConfig.without_group(zookeeper_connect="z:2181", client_id="c").client_id == "c"
+    assert ConsumerConfig.without_group(bootstrap_servers="b:1", zookeeper_connect="z:1").group_protocol == "zookeeper"
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect or bootstrap.servers is missing"):
+        ConsumerConfig.without_group(client_id="c")
+    with pytest.raises(ConfigError, match="bogus is not a property"):
+        ConsumerConfig.without_group(bootstrap_servers="b:1", bogus=1)

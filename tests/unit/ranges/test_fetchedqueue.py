@@ -57,24 +57,24 @@ def test_damage_is_returned_after_valid_records_and_ignored_after_the_range(deco
         data = batches[0] + spoil(batches[1]) + batches[2]
         return Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), until)
 
-    came = fetched(30).batches(decoder)
-    assert next(came)["offset"].to_pylist() == list(range(10))
+    came = fetched(30).records(decoder)
+    assert next(came).offsets.tolist() == list(range(10))
     with pytest.raises(StopIteration) as ended:
         next(came)
     assert ended.value.value.left == Span(10, 30)
     assert re.search(r"t-0 at offset 10 .*checksum", str(ended.value.value.error))
-    assert [batch.num_rows for batch in fetched(10).batches(decoder)] == [10]
+    assert [batch.num_rows for batch in fetched(10).records(decoder)] == [10]
 
 
 def test_a_chunk_too_long_for_one_batch_comes_in_several():
     decoder = BatchDecoder(limits=ChunkLimits(records=3))
     data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
-    batches = Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
-    assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
+    batches = Fetched(T0, decoder.scan("t", 0, 0, memoryview(data)), 5).records(decoder)
+    assert [batch.offsets.tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
 
 
 def test_many_records_of_a_long_topic_come_in_several_batches(decoder):
     data = build([Record(b"v")] * 80_000)
-    batches = list(Fetched(T0, decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).batches(decoder))
+    batches = list(Fetched(T0, decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).records(decoder))
     assert len(batches) > 1
-    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(70_000))
+    assert [offset for batch in batches for offset in batch.offsets] == list(range(70_000))

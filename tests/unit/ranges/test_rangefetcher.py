@@ -49,7 +49,7 @@ def read(stub_broker, decoder):
         try:
             while not isinstance(item := queue.get(LONG_S), FetcherEnded):
                 assert item is not None, "the fetcher neither delivers nor ends"
-                offsets += [offset for batch in item.batches(decoder) for offset in batch["offset"].to_pylist()]
+                offsets += [offset for records in item.records(decoder) for offset in records.offsets]
         finally:
             queue.close()
             fetcher.join(LONG_S)

@@ -1,0 +1,122 @@
+"""``zkconsumer.read`` on a real broker: which records are read, as what, and what ends it early."""
+
+import threading
+from datetime import UTC, datetime
+
+import duckdb
+import polars
+import pyarrow.compute as pc
+import pytest
+
+from tests.fixtures.sandbox import delete_records_before, produce_records, values
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig, read
+from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
+from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, UsageError
+
+pytestmark = pytest.mark.integration
+
+COUNT = 300
+NOON_MS = 1_780_000_000_000
+
+
+@pytest.fixture(params=["bootstrap_servers", "zookeeper_connect"])
+def config(request, sandbox):
+    return ConsumerConfig.without_group(**{request.param: getattr(sandbox, request.param)})
+
+
+@pytest.fixture
+def brokers(sandbox):
+    return ConsumerConfig.without_group(bootstrap_servers=sandbox.bootstrap_servers)
+
+
+@pytest.fixture
+def filled(topic_factory, produce):
+    """A topic of two partitions, whose record n has timestamp NOON_MS + n."""
+    topic = topic_factory(partitions=2)
+    records = [
+        {"key": b"k", "value": value, "partition": n % 2, "timestamp": NOON_MS + n, "headers": [("h", b"x")]}
+        for n, value in enumerate(values(COUNT))
+    ]
+    produce(topic, records, batch_size=2000)
+    return topic
+
+
+def numbers(reader):
+    return sorted(int(value.as_py()) for value in reader.read_all()["value"])
+
+
+def test_all_records_that_exist_at_the_call(config, filled, produce):
+    reader = read(filled, config)
+    produce(filled, [b"later"])
+    table = reader.read_all()
+    assert table.schema == SCHEMA_WITH_HEADERS
+    assert sorted(int(value.as_py()) for value in table["value"]) == list(range(COUNT))
+    for partition in (0, 1):
+        rows = table.filter(pc.equal(table["partition"], partition)).to_pylist()
+        assert [(row["offset"], int(row["value"])) for row in rows] == [
+            (n, 2 * n + partition) for n in range(COUNT // 2)
+        ]
+        assert {(row["key"], row["headers"][0]["value"]) for row in rows} == {(b"k", b"x")}
+
+
+def test_a_range_of_offsets_and_of_times(brokers, filled):
+    assert numbers(read(filled, brokers, start={1: 10}, end={1: 20})) == [2 * n + 1 for n in range(10, 20)]
+    assert numbers(read(filled, brokers, start={0: COUNT // 2})) == []
+    first, last = (datetime.fromtimestamp((NOON_MS + n) / 1000, UTC) for n in (51, 60))
+    assert numbers(read(filled, brokers, start=first, end=last)) == list(range(51, 60))
+    assert numbers(read(filled, brokers, start="latest")) == []
+
+
+def test_columns_in_any_order(brokers, filled):
+    reader = read(filled, brokers, columns=["partition", "value"])
+    assert reader.schema.names == ["partition", "value"]
+    assert reader.read_all().num_rows == COUNT
+    for wrong in ([], ["value", "value"], ["values"]):
+        with pytest.raises(UsageError, match="columns must be some of key, value, topic"):
+            read(filled, brokers, columns=wrong)
+
+
+def test_what_does_not_exist_is_named_at_the_call(config, filled):
+    with pytest.raises(UsageError, match="topic nowhere does not exist in the cluster of "):
+        read("nowhere", config)
+    with pytest.raises(UsageError, match="has 2 partitions, and not number 7"):
+        read(filled, config, start={7: 0})
+    with pytest.raises(OffsetOutOfRange, match=f"ends lie beyond .* {COUNT}, the log ends at {COUNT // 2}"):
+        read(filled, config, end={0: COUNT})
+    with pytest.raises(OffsetOutOfRange, match=r"the start is not in the log: .*-0: wanted 999"):
+        read(filled, config, start={0: 999})
+    with pytest.raises(BrokerUnavailable):
+        read(filled, ConsumerConfig.without_group(bootstrap_servers="127.0.0.1:1"))
+
+
+def test_retention_while_it_reads_is_an_error_that_names_what_is_missing(brokers, filled, topics):
+    reader = read(filled, brokers, start={0: 0})
+    delete_records_before(topics._admin(), filled, 0, 100)
+    with pytest.raises(OffsetOutOfRange, match=rf"{filled}-0 has lost offsets 0 to 100: its log begins at 100"):
+        reader.read_all()
+
+
+def test_a_reader_that_is_dropped_stops_fetching(sandbox, brokers, topic_factory):
+    def fetchers():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("range-fetcher")]
+
+    topic = topic_factory(partitions=1)
+    produce_records(sandbox.bootstrap_servers, topic, [bytes(100_000)] * 400)
+    reader = read(topic, brokers)
+    assert reader.read_next_batch().num_rows
+    assert fetchers()
+    del reader
+    eventually(lambda: not fetchers())
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb", "pandas"])
+def test_libraries_take_it_in_one_line(brokers, filled, library):
+    reader = read(filled, brokers, columns=["partition", "value"])
+    if library == "polars":
+        assert polars.from_arrow(reader).shape == (COUNT, 2)
+    elif library == "duckdb":
+        query = "SELECT partition, count(*) FROM reader GROUP BY ALL ORDER BY 1"
+        assert duckdb.sql(query).fetchall() == [(0, COUNT // 2), (1, COUNT // 2)]
+    else:
+        assert reader.read_pandas().shape == (COUNT, 2)
