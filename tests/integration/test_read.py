@@ -7,10 +7,12 @@ import duckdb
 import polars
 import pyarrow.compute as pc
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.sandbox import delete_records_before, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, read
+from zkconsumer.cli.main import command
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, UsageError
 
@@ -120,3 +122,22 @@ def test_libraries_take_it_in_one_line(brokers, filled, library):
         assert duckdb.sql(query).fetchall() == [(0, COUNT // 2), (1, COUNT // 2)]
     else:
         assert reader.read_pandas().shape == (COUNT, 2)
+
+
+def test_the_command_writes_a_range(sandbox, filled, tmp_path):
+    def consume(*options):
+        words = ["consume", "--bootstrap-server", sandbox.bootstrap_servers, "--topic", filled, *options]
+        done = CliRunner().invoke(command, words)
+        return done.exit_code, str(done.exception or "")
+
+    lines = tmp_path / "values"
+    assert consume("--partition", "1", "--offset", "10", "--until", "20", "--output", str(lines)) == (0, "")
+    assert lines.read_bytes().split() == [b"%d" % (2 * n + 1) for n in range(10, 20)]
+    parts = tmp_path / "parts"
+    noon = datetime.fromtimestamp((NOON_MS + 100) / 1000, UTC).isoformat()
+    assert consume("--offset", noon, "--format", "parquet", "--output", str(parts), "--max-messages", "50") == (0, "")
+    (part,) = parts.iterdir()
+    rows = polars.read_parquet(part)
+    assert rows.shape == (50, 8)
+    assert rows["timestamp"].min() >= datetime.fromtimestamp((NOON_MS + 100) / 1000, UTC)
+    assert consume("--partition", "7") == (1, f"topic {filled} has 2 partitions, and not number 7")

@@ -13,11 +13,13 @@ import click
 
 from zkconsumer.cli.connection import (
     METRICS_PORT_VARIABLE,
+    ToolConnection,
     bootstrap_option,
     connection_options,
     consumer_config,
     refuse_conflicts,
 )
+from zkconsumer.cli.consumerange import consume_range, wanted_range
 from zkconsumer.cli.ending import EndedEarly, Ending
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.propertydef import parse
@@ -74,6 +76,11 @@ _LAST_WRITE_S = 10.0
 )
 @click.option("--whitelist", metavar="RE", help="Regex of topics; it must match the whole name.")
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads for --whitelist.  [default: 1]")
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Read a range of this partition, without a group."
+)
+@click.option("--offset", metavar="WHERE", help="Start of the range: an offset of --partition, earliest, or a time.")
+@click.option("--until", metavar="WHERE", help="End of the range, likewise, or latest; as of the start of the command.")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record if there is no committed offset.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="End after N records.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record arrived for N ms.")
@@ -92,6 +99,9 @@ def consume(
     topics: tuple[str, ...],
     whitelist: str | None,
     threads: int | None,
+    partition: int | None,
+    offset: str | None,
+    until: str | None,
     from_beginning: bool,
     max_messages: int | None,
     timeout_ms: int | None,
@@ -112,12 +122,28 @@ def consume(
     reader has taken it from the pipe (on Linux), and the next one is written after that; this is slow. What the reader
     does with it is unknown. If the reader closes the pipe, the command ends normally (exit code 0).
 
+    With --partition, --offset or --until it reads a range without a group, and ends; nothing is committed. A time is
+    one of ISO 8601, and stands for the first record that is not older.
+
     If ZKCONSUMER_METRICS_PORT is set in the environment and metrics.port is not, metrics are served on that port.
     """
-    if bool(topics) == (whitelist is not None):
-        raise click.UsageError("give either --topic (repeatable) or --whitelist")
     if kind == "parquet" and output is None:
         raise click.UsageError("--format parquet needs --output DIRECTORY")
+    if (partition, offset, until) != (None, None, None):
+        of_groups = {
+            "--group": group,
+            "--group-protocol": group_protocol,
+            "--whitelist": whitelist,
+            "--threads": threads,
+            "--from-beginning": from_beginning,
+            "--timeout-ms": timeout_ms,
+            "--commit-each": commit_each,
+        }
+        wanted = wanted_range(topics, partition, offset, until, max_messages, of_groups)
+        consume_range(ToolConnection(zookeeper, config_file, properties, bootstrap_servers), wanted, kind, output)
+        return
+    if bool(topics) == (whitelist is not None):
+        raise click.UsageError("give either --topic (repeatable) or --whitelist")
     if kind == "parquet" and commit_each:
         raise click.UsageError("--commit-each would write a Parquet file for each record; use --format value or json")
     if topics and threads is not None:

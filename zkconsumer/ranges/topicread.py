@@ -114,8 +114,8 @@ class TopicRead(NamedTuple):
                 yield from reading.records()
 
 
-def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where) -> TopicRead:
-    """Find the offsets to read; the arguments and errors are those of :func:`read`."""
+def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where, partition: int | None = None) -> TopicRead:
+    """Find the offsets to read; the arguments and errors are those of :func:`read`. ``partition``: the only one."""
     cluster = read_cluster(config, [topic])
     with closing(LogEnds(config, lambda: cluster.brokers, _reader(topic))) as ends:
         described = cluster.described.get(topic)
@@ -126,7 +126,7 @@ def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where) -> T
                 raise ZkConsumerError(f"topic {topic} cannot be described; the log has the reason")
             servers = config.bootstrap_servers or config.zookeeper_connect
             raise UsageError(f"topic {topic} does not exist in the cluster of {servers}")
-        starts, given_ends = positions_of_topic(topic, described.partitions, start, end)
+        starts, given_ends = positions_of_topic(topic, described.partitions, start, end, partition)
         spans = plan_ranges(ends, starts, given_ends, _refuse_losses)
         epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
     return TopicRead(topic, config, spans, cluster.brokers, epochs)

@@ -43,7 +43,7 @@ A time is the first record that is not older, or the end of the log; without a t
 
 
 def positions_of_topic(
-    topic: str, existing: Collection[int], start: Where, end: Where
+    topic: str, existing: Collection[int], start: Where, end: Where, only: int | None = None
 ) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, Wanted]]:
     """Where a read of a topic starts and ends, by partition: those that are named, or all.
 
@@ -52,6 +52,7 @@ def positions_of_topic(
         existing: numbers of its partitions.
         start: the first offset of each partition.
         end: the offset after the last one.
+        only: the only partition to read; None for all, or those that are named.
 
     Raises:
         UsageError: a position is none of :data:`Where`, a partition does not exist, or the start and the end name
@@ -60,6 +61,8 @@ def positions_of_topic(
     for role, where in (("start", start), ("end", end)):
         _check(role, where)
     named = {frozenset(where) for where in (start, end) if isinstance(where, Mapping)}
+    if only is not None:
+        named.add(frozenset({only}))
     if len(named) > 1:
         raise UsageError("start and end name different partitions; name the same ones, or none in one of the two")
     numbers = sorted(next(iter(named)) if named else existing)

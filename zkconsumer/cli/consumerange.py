@@ -1,0 +1,111 @@
+"""The range that ``zkconsumer consume`` reads without a group: ``--partition``, ``--offset`` and ``--until``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.ending import EndedEarly, Ending
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.ranges.rules.rangepositions import Where
+
+
+class WantedRange(NamedTuple):
+    """What the options specify.
+
+    Attributes:
+        topic: its name.
+        partition: the only one to read; None for all.
+        start, end: where to start and to end.
+        most: end after so many records; None for no limit.
+    """
+
+    topic: str
+    partition: int | None
+    start: Where
+    end: Where
+    most: int | None
+
+
+def wanted_range(
+    topics: tuple[str, ...],
+    partition: int | None,
+    offset: str | None,
+    until: str | None,
+    most: int | None,
+    of_groups: Mapping[str, object],
+) -> WantedRange:
+    """What the options specify.
+
+    Args:
+        topics: values of ``--topic``.
+        partition: value of ``--partition``.
+        offset: value of ``--offset``.
+        until: value of ``--until``.
+        most: value of ``--max-messages``.
+        of_groups: options that only members of a group have, with their values.
+
+    Raises:
+        click.UsageError: the options contradict each other, or a position is none.
+    """
+    if given := [option for option, value in of_groups.items() if value]:
+        raise click.UsageError(
+            f"--partition, --offset and --until read a range without a group: omit {' and '.join(given)}"
+        )
+    if len(topics) != 1:
+        raise click.UsageError("--partition, --offset and --until need one --topic")
+    start = "earliest" if offset is None else _position("--offset", offset, partition)
+    end = "latest" if until is None else _position("--until", until, partition)
+    return WantedRange(topics[0], partition, start, end, most)
+
+
+def _position(option: str, text: str, partition: int | None) -> Where:
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.isdecimal() and text.isascii():
+        if partition is None:
+            raise click.UsageError(f"{option} {text} is an offset of one partition: give --partition, too")
+        return {partition: int(text)}
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{option} {text}: write an offset, earliest, latest, or a time such as 2026-11-28T09:00:00+01:00"
+        ) from None
+
+
+def consume_range(connection: ToolConnection, wanted: WantedRange, kind: str, output: Path | None) -> None:
+    """Write the records of a range, and end.
+
+    Raises:
+        ZkConsumerError: the range cannot be read or written.
+    """
+    from zkconsumer.cli.sinks import open_sink
+    from zkconsumer.ranges.topicread import plan_read
+
+    config = connection.broker_config() or connection.config()
+    ending, left = Ending(), wanted.most
+    sink = open_sink(kind, output)
+    try:
+        with ending.by_signals(), ending.raising():
+            plan = plan_read(wanted.topic, config, wanted.start, wanted.end, wanted.partition)
+            for records in plan.records():
+                sink.write(records if left is None else records.slice(0, left))
+                left = None if left is None else left - records.num_rows
+                if left is not None and left <= 0:
+                    break
+        sink.close()
+    except EndedEarly:
+        sink.close()
+    except BrokenPipeError:  # the reader has closed the pipe, and has what it wanted
+        pass
+    except OSError as error:
+        destination = "standard output" if output is None else output
+        raise ZkConsumerError(f"records could not be written to {destination}: {error}") from error
