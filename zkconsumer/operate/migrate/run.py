@@ -18,7 +18,7 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, ou
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan, plan_of_existing
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
@@ -143,7 +143,7 @@ def _lacks_mark_alone(plan: MigrationPlan, now: Observation, file: SnapshotFile,
     if any(guard.name == plan.source.kind and not guard.holds for guard in now.guards):
         return False
     source, target = ({p: one.offset for p, one in end.items()} for end in (now.source, now.target))
-    return lacks_mark_alone(plan, source, target)
+    return lacks_mark_alone(plan_of_existing(plan, now.logs), source, target)
 
 
 def _all_of(plan: MigrationPlan) -> list[TopicPartition]:

@@ -1,17 +1,19 @@
 """Steps of one group of a fleet, with servers in memory."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -20,6 +22,7 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 
+DELETED = TopicPartition("u", 0)
 GROUP = FleetGroup("g", 1, "", End("kafka", "g"))
 
 
@@ -176,6 +179,65 @@ def test_offsets_of_a_topic_that_was_deleted_are_not_lost(servers, do):
     assert "has lost its offsets" in status(do).reason
     servers.brokers.logs = {PARTITIONS[0]: servers.brokers.logs[PARTITIONS[0]]}
     assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
+
+
+@pytest.fixture
+def deleted(servers, job, monkeypatch):
+    """1. A run is killed where it is told; 2. consumers continue where they are told; 3. a topic is deleted."""
+
+    def lose(_marked):
+        raise ZooKeeperUnavailable("killed")
+
+    def deleted(is_killed_before, moved):
+        for file in job.files.directory.iterdir():
+            file.unlink()
+        servers.brokers.logs[DELETED] = log()
+        servers.brokers.store("g", {DELETED: 3})
+        servers.begin(*TO_KAFKA, offsets={**OFFSETS, DELETED: 12})
+        with monkeypatch.context() as patch:
+            if is_killed_before == "its mark":
+                patch.setattr(MarkedWrite, "settle", lose)
+            with suppress(ZooKeeperUnavailable):
+                servers.run(kill_at=8 if is_killed_before == "its file" else None)
+        servers.brokers.store("g", {**OFFSETS, **moved})
+        del servers.brokers.logs[DELETED]
+
+    return deleted
+
+
+@pytest.mark.parametrize("is_killed_before", ["its file", "its mark"])
+def test_a_killed_run_is_completed_although_one_of_its_topics_was_deleted(servers, job, do, deleted, is_killed_before):
+    deleted(is_killed_before, {PARTITIONS[0]: 40})
+    assert "run" in status(do).judged.only
+    do(RUN, TO_KAFKA)
+    assert (servers.mark(), job.files.run_state()) == ("migrated", WriteState.COMPLETE)
+    assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
+
+
+def test_a_run_that_has_a_part_to_write_is_refused_if_one_of_its_topics_was_deleted(servers, do, deleted):
+    """It is rolled back then, and planned again."""
+    deleted("its file", {})
+    with pytest.raises(WriteRefused, match="partitions do not exist any more: u-0"):
+        do(RUN, TO_KAFKA)
+    warnings = do(rollback_step(execute=True), TO_KAFKA).warnings
+    assert "topic u does not exist, so brokers store no offsets of it" in warnings[0]
+    assert (servers.brokers.stored("g"), servers.mark()) == ({}, None)
+    assert status(do).state is FleetState.ROLLED_BACK
+    do(plan_step, TO_KAFKA)
+    assert do(RUN, TO_KAFKA).offsets == 5
+
+
+@pytest.mark.parametrize("moved", [{}, {PARTITIONS[0]: 40}])
+def test_a_complete_run_of_which_a_topic_was_deleted_is_rolled_back_unless_consumers_have_continued(
+    servers, do, deleted, moved
+):
+    deleted("nothing", moved)
+    if moved:
+        with pytest.raises(WriteRefused, match="have moved since the migration: t-0; consumers"):
+            do(rollback_step(execute=True), TO_KAFKA)
+    else:
+        do(rollback_step(execute=True), TO_KAFKA)
+    assert servers.brokers.stored("g") == ({**OFFSETS, **moved} if moved else {})
 
 
 def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):

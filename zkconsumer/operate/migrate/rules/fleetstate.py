@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, planning
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, plan_of_existing, planning
 from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, moved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
@@ -79,7 +79,7 @@ class FleetFacts:
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
         beyond: the target's offsets that the plan does not have, when its run began.
-        gone: the plan's partitions that do not exist any more; brokers delete the offsets of a topic with it.
+        gone: partitions of the plans that do not exist any more; the stores' offsets of such are left out.
         problems: why some of this is unknown, one sentence each.
     """
 
@@ -122,11 +122,15 @@ def judge(facts: FleetFacts) -> Judged:
         return _without_plan(facts)
     if facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
+    plans = [one for one in (facts.plan, facts.back_plan) if one is not None]
+    existing = {row.partition for one in plans for row in one.partitions}.difference(facts.gone)
+    plan = plan_of_existing(facts.plan, existing)
+    facts = replace(facts, back_plan=facts.back_plan and plan_of_existing(facts.back_plan, existing))
     if facts.back is WriteState.COMPLETE and facts.mark is None:
-        return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
+        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
-    return _run(facts, facts.plan)
+    return _run(facts, plan)
 
 
 def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
@@ -167,7 +171,7 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     # What the target had beyond the plan of a way back is not known here.
     used = moved_at_target(plan, target, target if is_back else facts.beyond, former=True, undoing=state.is_rolled_back)
     later: Sequence[TopicPartition] = continued(plan, target) if state is WriteState.WRITING else ()
-    may_run = not state.is_rolled_back and not at_source and (bool(later) or not used)
+    may_run = not state.is_rolled_back and not at_source and (bool(later) or not (used or facts.gone))
     if state is WriteState.COMPLETE and facts.mark is not None and facts.mark.state == "undoing":
         may_run |= lacks_mark_alone(plan, source, target)
     may_go_back = not used and not lost_at_source(plan, source)
@@ -182,7 +186,8 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
             f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it{stop}", verb
         )
     if may_go_back:
-        why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back again"
+        why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back"
+        why += " again" if state.is_rolled_back else ""
         return _wrong(f"{begun}{why}{stop}", "rollback")
     return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
 
@@ -280,8 +285,7 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
         )
-    there = {*facts.in_kafka, *facts.gone}
-    if lost := [row.partition for row in plan.partitions if row.new is not None and row.partition not in there]:
+    if lost := [r.partition for r in plan.partitions if r.new is not None and r.partition not in facts.in_kafka]:
         return _wrong(_how_to_replace(facts, plan, lost))
     is_consumed = _is_consumed(facts, plan)
     if not facts.exists:
