@@ -256,8 +256,7 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
             f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; {records} "
             "records are read by both"
         )
-        way_back = left_by_way_back(facts.back_plan, facts.back)
-        if facts.back is None or moved_since(plan, way_back, facts.in_zookeeper, way_back):
+        if facts.back is None or _moved_at_source(facts, plan, {}):
             return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
         return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
@@ -295,8 +294,7 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             FleetState.WRITTEN,
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    left = {**facts.mirrored, **left_by_way_back(facts.back_plan, facts.back)}
-    if others := moved_since(plan, left, facts.in_zookeeper, {*left, *(row.partition for row in plan.partitions)}):
+    if others := _moved_at_source(facts, plan, facts.mirrored):
         return _wrong(
             f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
@@ -309,6 +307,13 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if not is_consumed:
         return Judged(FleetState.WRITTEN, unmarked)
     return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED, unmarked)
+
+
+def _moved_at_source(facts: FleetFacts, plan: MigrationPlan, mirrored: Mirrored) -> list[TopicPartition]:
+    """As mirror and reverse ask it: also of topics that began since, if consumers have read them in Kafka."""
+    topics = {p.topic for p in (*(row.partition for row in plan.partitions), *facts.in_kafka)}
+    left = {**mirrored, **left_by_way_back(facts.back_plan, facts.back)}
+    return moved_since(plan, left, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})
 
 
 def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:
