@@ -111,8 +111,10 @@ def _read_files(files: GroupFiles) -> _Files:
             return _Files()
         of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
         run = snapshot_of_plan(plan, files.plan_file)
-        beyond = {} if run.snapshot is None else run.snapshot.beyond
-        return _Files(plan, run.state, files.back_state(), beyond, of_mirror, files.back())
+        back, state = files.back(), files.back_state()
+        newest = run if back is None or state is None else snapshot_of_plan(back, files.back_file)
+        beyond = {} if newest.snapshot is None else newest.snapshot.beyond
+        return _Files(plan, run.state, state, beyond, of_mirror, back)
     except (ZkConsumerError, OSError) as error:
         return _Files(problem=str(error))
 

@@ -181,6 +181,26 @@ def test_offsets_of_a_topic_that_was_deleted_are_not_lost(servers, do):
     assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
 
 
+@pytest.mark.parametrize("moved", [3, 9])
+def test_old_consumers_that_have_read_another_topic_alone_forbid_that_a_way_back_is_undone(
+    servers, do, monkeypatch, moved
+):
+    """It knows the offset that was there when it began."""
+    other = TopicPartition("other", 0)
+    servers.brokers.logs[other] = log()
+    servers.store({other: 3})
+    kill_way_back(do, monkeypatch, "read_back")
+    servers.store({other: moved})
+    if moved == 3:
+        assert status(do).judged.only == {"reverse", "rollback"}
+        do(rollback_step(execute=True), TO_KAFKA)
+    else:
+        assert status(do).judged.only == {"reverse", "plan"}
+        with pytest.raises(WriteRefused, match="have moved since the migration: other-0"):
+            do(rollback_step(execute=True), TO_KAFKA)
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
 @pytest.fixture
 def deleted(servers, job, monkeypatch):
     """1. A run is killed where it is told; 2. consumers continue where they are told; 3. a topic is deleted."""

@@ -78,7 +78,7 @@ class FleetFacts:
         in_zookeeper: its offsets there.
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
-        beyond: the target's offsets that the plan does not have, when its run began.
+        beyond: the target's offsets that the plan does not have, when its run began; of the way back, if that was run.
         gone: partitions of the plans that do not exist any more; the stores' offsets of such are left out.
         problems: why some of this is unknown, one sentence each.
     """
@@ -167,24 +167,23 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
         return Judged(FleetState.WRONG, reason, frozenset())
     in_zookeeper = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
     source, target = (facts.in_kafka, in_zookeeper) if is_back else (in_zookeeper, facts.in_kafka)
-    at_source, _ = moved(plan, source, target, began=True)
-    # What the target had beyond the plan of a way back is not known here.
-    used = moved_at_target(plan, target, target if is_back else facts.beyond, former=True, undoing=state.is_rolled_back)
+    at_source, at_target = moved(plan, source, target, began=True)
+    used = moved_at_target(plan, target, facts.beyond, former=True, undoing=state.is_rolled_back)
     later: Sequence[TopicPartition] = continued(plan, target) if state is WriteState.WRITING else ()
-    may_run = not state.is_rolled_back and not at_source and (bool(later) or not (used or facts.gone))
+    may_run = not state.is_rolled_back and not at_source and (bool(later) or not (at_target or facts.gone))
     if state is WriteState.COMPLETE and facts.mark is not None and facts.mark.state == "undoing":
         may_run |= lacks_mark_alone(plan, source, target)
     may_go_back = not used and not lost_at_source(plan, source)
     ends = _name_ends(plan, at_source, used)
-    others = _members_in_kafka(facts, plan.source if is_back else plan.target)
-    stop = _to_be_stopped(facts, [] if later and not is_back else others)
+    stop = _to_be_stopped(facts, plan.source if is_back else plan.target, but=plan.target if later else None)
     if may_run and may_go_back:
         otherwise = "; if that is refused, roll it back, and reverse it then" if is_back else ", or roll it back"
         return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
-        return _wrong(
-            f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it{stop}", verb
-        )
+        how = f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it"
+        if later:
+            return _wrong(f"{how}{stop}", verb)
+        return _wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")
     if may_go_back:
         why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back"
         why += " again" if state.is_rolled_back else ""
@@ -203,9 +202,10 @@ def _name_begun(facts: FleetFacts, state: WriteState, *, is_back: bool) -> str:
     return f"it was {'reversed' if is_back else 'rolled back'}, and its mark is {mark}, so the command was killed"
 
 
-def _to_be_stopped(facts: FleetFacts, others: Sequence[str]) -> str:
-    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
-    members += others
+def _to_be_stopped(facts: FleetFacts, kafka: End, *, but: End | None = None) -> str:
+    zookeeper = but is None or but.kind != "zookeeper"
+    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members and zookeeper else []
+    members += [] if but == kafka else _members_in_kafka(facts, kafka)
     return f"; members are to be stopped: {'; '.join(members)}" if members else ""
 
 
@@ -234,7 +234,7 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
-    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan.target))
+    reason += _to_be_stopped(facts, plan.target)
     return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
 
 

@@ -90,6 +90,7 @@ STATES = [
     (facts(WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
     (facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE), FleetState.WRONG, "have continued: run it again"),
     (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
+    (facts(WriteState.WRITING, in_kafka={**OFFSETS, BEYOND: 1}), FleetState.WRONG, "have continued: run it again"),
     (facts(WriteState.WRITING, in_zookeeper=LATER), FleetState.WRONG, "t-1 in zookeeper:g; roll it back"),
     (facts(WriteState.WRITING, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it again"),
     (facts(WriteState.WRITING, in_zookeeper=LATER, in_kafka=LATER), FleetState.WRONG, "plan it again"),
@@ -201,6 +202,14 @@ def test_states(known, state, reason):
     assert bool(reason) == bool(judged.reason)
 
 
+def test_members_that_a_run_accepts_are_not_to_be_stopped():
+    """Consumers of its target have continued, so it writes nothing."""
+    there = facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE, members=("a",))
+    back = facts(back=WriteState.WRITING, in_zookeeper={T0: 4, T1: 9}, kafka=STABLE, members=("a",))
+    for known, stopped in ((there, "a in ZooKeeper"), (back, "those of kafka:g")):
+        assert judge(known).reason.endswith(f"again to complete it; members are to be stopped: {stopped}")
+
+
 NAMED = {
     "plan": "plan it (again|first)",
     "run": "run it (again|first)",
@@ -218,8 +227,8 @@ ADDED = {**LOGS, TopicPartition("t", 2): LogRange(0, 10)}
 
 def combined():
     """Facts of a planned group that can be, combined in all ways."""
-    stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3})
-    in_kafka = [*((offsets, ()) for offsets in (*stored, {**OFFSETS, BEYOND: 1})), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
+    stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3}, {**OFFSETS, BEYOND: 1})
+    in_kafka = [*((offsets, ()) for offsets in stored), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
     marks = (None, MARK, MARK._replace(at_ms=2), MARK._replace(state="migrating"), UNDOING)
     backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState if back is not WriteState.UNDONE))
     members = (((), KafkaGroup("Empty", "", 0)), (("a",), STABLE))
