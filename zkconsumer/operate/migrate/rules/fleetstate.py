@@ -251,10 +251,10 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     if _members_in_kafka(facts, plan.target):
         return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
     if moved_on := _moved_on(facts, plan):
-        records = sum(moved_on.values())
+        known = [records for records in moved_on.values() if records is not None]
         reason = (
-            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; {records} "
-            "records are read by both"
+            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; "
+            f"{f'{sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
         )
         if facts.back is None or _moved_at_source(facts, plan, {}):
             return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
@@ -262,20 +262,26 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
 
 
-def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int]:
-    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back."""
+def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int | None]:
+    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back.
+
+    None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
+    """
     left = {row.partition: row.before for row in plan.partitions}
     if facts.back_plan is not None:
         left = {row.partition: row.source for row in facts.back_plan.partitions}
     without = {row.partition: row for row in plan.partitions if row.position is None}
-    found = {}
-    for partition, former in left.items():
-        now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
-        row = without.get(partition)
+    found: dict[TopicPartition, int | None] = {}
+    for partition, now in facts.in_kafka.items():
+        here, row = facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
-        if now is not None and here is not None and now != former and now > here:
+        if now == left.get(partition, facts.beyond.get(partition)):
+            continue
+        if here is not None and now > here:
             found[partition] = now - here
+        elif here is None and partition not in left:
+            found[partition] = None
     return found
 
 

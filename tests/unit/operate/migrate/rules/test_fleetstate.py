@@ -187,6 +187,22 @@ STATES = [
         FleetState.WRONG,
         "have continued since: t-0; 1 records are read by both",
     ),
+    (
+        facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}),
+        FleetState.WRONG,
+        "have continued since: new-0; records are read by both, until",
+    ),
+    (facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}, beyond={BEYOND: 8}), FleetState.ROLLED_BACK, "back"),
+    (
+        facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}, in_zookeeper={**OFFSETS, BEYOND: 6}),
+        FleetState.WRONG,
+        "new-0; 2 records are read by both, until",
+    ),
+    (
+        facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 4, T1: 9, BEYOND: 8}, **ZK),
+        FleetState.WRONG,
+        "have continued since: new-0, t-1; records are read by both, unless you reverse it again",
+    ),
     (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
     (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     (facts(back=WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
