@@ -280,9 +280,14 @@ def test_a_dry_way_back_is_refused_for_a_live_member(servers, do, monkeypatch, i
         do(reverse_step(execute=False), TO_ZOOKEEPER)
 
 
-def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do):
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do, is_back):
+    """Since the migration, or since the group came back."""
+    if is_back:
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
     for path in sorted((path for path in servers.server.nodes if path.startswith("/consumers/g")), reverse=True):
         del servers.server.nodes[path]
+    assert status(do).judged.only == ({"reverse"} if is_back else None)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 40}, None)
     assert job.files.back_state() is WriteState.COMPLETE

@@ -162,8 +162,9 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     """
     is_back = verb == "reverse"
     begun = _name_begun(facts, state, is_back=is_back)
-    if not facts.exists and not is_back:
-        reason = f"{begun}, and its znodes were deleted; `{planning(plan.target, plan.source)}` writes them again"
+    if not facts.exists:
+        kafka, zookeeper = (plan.source, plan.target) if is_back else (plan.target, plan.source)
+        reason = f"{begun}, and its znodes were deleted; `{planning(kafka, zookeeper)}` writes them again"
         return Judged(FleetState.WRONG, reason, frozenset())
     in_zookeeper = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
     source, target = (facts.in_kafka, in_zookeeper) if is_back else (in_zookeeper, facts.in_kafka)
@@ -250,6 +251,11 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     """Its consumers are to run in ZooKeeper, and nowhere else."""
     if _members_in_kafka(facts, plan.target):
         return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
+    if not facts.exists:
+        if facts.back is None:
+            return _wrong(f"{how}, and {_NO_GROUP}", "plan")
+        reason = f"{how}, and its znodes were deleted since: reverse it again to write those of {plan.target}"
+        return _wrong(f"{reason}; if they were deleted on purpose, remove it from the file", "reverse")
     if moved_on := _moved_on(facts, plan):
         known = [records for records in moved_on.values() if records is not None]
         reason = (

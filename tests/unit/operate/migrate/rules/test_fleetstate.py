@@ -34,6 +34,7 @@ UNDOING = MigrationMark("undoing", "kafka:g", 1)
 OFFSETS = {T0: 4, T1: 7}
 LATER = {T0: 4, T1: 8}
 ZK = {"in_zookeeper": LATER}
+GONE = {"in_zookeeper": {}}
 
 
 def plan(*guards):
@@ -146,6 +147,13 @@ STATES = [
     ),
     (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
     (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
+    (facts(back=WriteState.COMPLETE, mark=None, exists=False, **GONE), FleetState.WRONG, "since: reverse it again to"),
+    (facts(WriteState.UNDONE, mark=None, exists=False, **GONE), FleetState.WRONG, "and there is no such group in"),
+    (
+        facts(back=WriteState.WRITING, mark=None, exists=False, **GONE),
+        FleetState.WRONG,
+        "--from kafka:g --to zookeeper",
+    ),
     (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
     (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, **BOTH), FleetState.CAME_BACK, "reversed"),
     (
@@ -287,6 +295,8 @@ def refusals(known, verb, logs):
         return [one for one in made.refusals if not re.search("--rewind|--missing|reset them first", one)]
 
     match verb:
+        case "plan" | "run" if not known.exists:
+            return (f"group {plan.source.group} does not exist in ZooKeeper",)
         case "plan":
             return unsettled(make_plan(plan.source, plan.target, "h", to_kafka, **settings))
         case "run":
