@@ -15,6 +15,7 @@ from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, plan_of_existing, planning
 from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, moved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
+from zkconsumer.operate.migrate.rules.planfile import is_mark_of
 from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -122,6 +123,9 @@ def judge(facts: FleetFacts) -> Judged:
         return _without_plan(facts)
     if facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
+    if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
+        reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: go on with that one"
+        return _wrong(f"{reason}, or plan it again", "plan")
     plans = [one for one in (facts.plan, facts.back_plan) if one is not None]
     existing = {row.partition for one in plans for row in one.partitions}.difference(facts.gone)
     plan = plan_of_existing(facts.plan, existing)
@@ -131,6 +135,13 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
     return _run(facts, plan)
+
+
+def _is_of_another_plan(facts: FleetFacts, mark: MigrationMark) -> bool:
+    """True if no command of the fleet has left the mark, so none can complete what it shows."""
+    is_back = facts.back is WriteState.COMPLETE or (facts.back is None and facts.run is WriteState.UNDONE)
+    is_over = is_back or (facts.back is None and facts.run is WriteState.COMPLETE and mark.state == "undoing")
+    return is_over and mark.plan != "" and not is_mark_of(mark, facts.plan, facts.back_plan)
 
 
 def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:

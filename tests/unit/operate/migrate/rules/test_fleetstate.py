@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.judgedoffsets import judged
+from tests.fixtures.judgedoffsets import judged, offsets
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -20,6 +20,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     plan_of_existing,
 )
 from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, recheck
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, left_by_way_back, reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -31,6 +32,7 @@ VERBS = ("plan", "run", "verify", "rollback", "reverse", "mirror")
 STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
+MARK_OF_OTHER, UNDOING_OF_OTHER = MARK._replace(plan="other"), UNDOING._replace(plan="other")
 OFFSETS = {T0: 4, T1: 7}
 LATER = {T0: 4, T1: 8}
 ZK = {"in_zookeeper": LATER}
@@ -128,6 +130,15 @@ STATES = [
     (facts(kafka=STABLE), FleetState.CONSUMED, ""),
     (facts(mark=None), FleetState.WRITTEN, "it has no mark"),
     (facts(mark=MARK._replace(state="migrating")), FleetState.WRONG, "run it again, or go back"),
+    (facts(mark=MARK_OF_OTHER), FleetState.WRITTEN, ""),
+    (facts(mark=UNDOING_OF_OTHER), FleetState.WRONG, "its mark is undoing, of a plan that the fleet does not have"),
+    (facts(back=WriteState.COMPLETE, mark=MARK_OF_OTHER), FleetState.WRONG, "its mark is migrated, of a plan that the"),
+    (facts(WriteState.UNDONE, mark=MARK_OF_OTHER), FleetState.WRONG, "its mark is migrated, of a plan that the fleet"),
+    (
+        facts(back=WriteState.COMPLETE, mark=UNDOING._replace(plan=plan_digest(BACK))),
+        FleetState.WRONG,
+        "so the command was killed: reverse it again",
+    ),
     (facts(in_kafka={}), FleetState.WRONG, "before a consumer begins elsewhere. What was read since"),
     (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
     (facts(in_kafka={}, plan=PLAN_OF_DUAL_COMMIT), FleetState.WRONG, "or were deleted; plan it again, before"),
@@ -253,7 +264,8 @@ def combined():
     """Facts of a planned group that can be, combined in all ways."""
     stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3}, {**OFFSETS, BEYOND: 1})
     in_kafka = [*((offsets, ()) for offsets in stored), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
-    marks = (None, MARK, MARK._replace(at_ms=2), MARK._replace(state="migrating"), UNDOING)
+    migrating = MARK._replace(state="migrating")
+    marks = (None, MARK, MARK._replace(at_ms=2), migrating, UNDOING, MARK_OF_OTHER, UNDOING_OF_OTHER)
     backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState if back is not WriteState.UNDONE))
     members = (((), KafkaGroup("Empty", "", 0)), (("a",), STABLE))
     runs = (None, *WriteState)
@@ -268,9 +280,20 @@ def combined():
             yield FleetFacts(plan=plan(), mark=mark, members=ids, kafka=group, exists=exists, **ends, **way)
 
 
+def refusals_of_run(plan, state, mark, under_way, seen):
+    """Those of ``migrate run``; ``under_way`` is the state of the mark that a run which was killed has left."""
+    if mark is not None and state is WriteState.COMPLETE:
+        if mark.plan == "other":
+            return ("its mark would be replaced, and the plan that has left it could not be completed",)
+        ends = (offsets(seen.source), offsets(seen.target))
+        if mark.state == under_way and lacks_mark_alone(plan_of_existing(plan, seen.logs), *ends):
+            return ()
+    return recheck(plan, seen, began=state is not None, is_begun_only=state is WriteState.WRITING).refusals
+
+
 def refusals(known, verb, logs):
     """Why a command itself refuses a group whose members were stopped, without what a setting accepts."""
-    plan, place, mark = known.plan, known.plan.place, None if known.mark is None else known.mark.state
+    plan, place, mark = known.plan, known.plan.place, known.mark
     zookeeper, kafka, back, back_plan = known.in_zookeeper, known.in_kafka, known.back, known.back_plan
     there = {p: log for p, log in logs.items() if p not in known.gone}
     to_kafka, to_zookeeper = (
@@ -284,13 +307,6 @@ def refusals(known, verb, logs):
     )
     settings = {"missing": "fail", "retention_ms": None, "now_ms": 2}
 
-    def of_run(plan, state, source, target, seen, under_way):
-        existing = plan_of_existing(plan, there)
-        if state is WriteState.COMPLETE and mark == under_way and lacks_mark_alone(existing, source, target):
-            return ()
-        is_begun_only = state is WriteState.WRITING
-        return recheck(plan, seen, began=state is not None, is_begun_only=is_begun_only).refusals
-
     def unsettled(made):
         return [one for one in made.refusals if not re.search("--rewind|--missing|reset them first", one)]
 
@@ -300,7 +316,7 @@ def refusals(known, verb, logs):
         case "plan":
             return unsettled(make_plan(plan.source, plan.target, "h", to_kafka, **settings))
         case "run":
-            return of_run(plan, known.run, zookeeper, kafka, to_kafka, "migrating")
+            return refusals_of_run(plan, known.run, mark, "migrating", to_kafka)
         case "rollback" if back is not None:
             return decide_rollback(plan_of_existing(back_plan, there), place, zookeeper, kafka, (), back, {})
         case "rollback":
@@ -308,7 +324,7 @@ def refusals(known, verb, logs):
     if back is None or (back is WriteState.COMPLETE and mark is None):
         copied = {**known.mirrored, **left_by_way_back(back_plan, back)}
         return unsettled(reverse_plan(plan, to_zookeeper, copied, known.run, **settings))
-    return of_run(back_plan, back, kafka, zookeeper, to_zookeeper, "undoing")
+    return refusals_of_run(back_plan, back, mark, "undoing", to_zookeeper)
 
 
 def test_a_command_that_is_named_as_a_way_out_is_not_refused():
