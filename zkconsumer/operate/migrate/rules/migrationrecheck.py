@@ -132,7 +132,7 @@ def lacks_mark_alone(
     example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
     may know no mark, have continued there.
     """
-    is_left = all(source.get(row.partition, row.source) == row.source for row in plan.partitions)
+    is_left = all(source.get(row.partition) in row.unread | {None} for row in plan.partitions)
     return is_left and target.keys() >= {row.partition for row in plan.partitions}
 
 
