@@ -4,8 +4,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.killed import run_until_killed
+from tests.fixtures.migrations import is_record
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite
+from zkconsumer.operate.migrate.rules.planfile import decode_plan
 from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
@@ -74,6 +80,48 @@ def test_consumers_that_continued_are_taken_back(migrated, migrate, tmp_path, sa
     assert migrate("run", back, "--execute")[0] == 0
     assert migrate("verify", back)[0] == 0
     assert migrated.group.offsets(migrated.topic) == {0: 9, 1: 7}
+
+
+def test_a_rollback_leaves_out_a_topic_that_was_deleted(migration, migrate, topic_factory, topics):
+    """Brokers have deleted its offsets with it, and refuse others."""
+    other = topic_factory(partitions=1)
+    migration.commit({0: 2})
+    assert migration.cluster.commit(migration.group.name, {TopicPartition(other, 0): StoredOffset(0)}) == {}
+    migration.group.store(migration.topic, {0: 4, 1: 7})
+    migration.group.store(other, {0: 0})
+    assert run_plan(migration.ends(), migration.plan(), migration.file).faults == []
+    topics.delete(other)
+    code, document = migrate("rollback", migration.file, "--execute")
+    assert (code, document["faults"]) == (0, [])
+    assert f"topic {other} does not exist, so brokers store no offsets of it" in document["warnings"][0]
+    assert migration.in_kafka() == {0: 2}
+    assert migration.state() is WriteState.UNDONE
+
+
+def test_a_way_back_is_not_completed_while_consumers_live_in_kafka(migrated, migrate, sandbox, monkeypatch):
+    """1. It has written everything, and is killed before the mark is removed; 2. new consumers are started again."""
+    from confluent_kafka import Consumer
+
+    def lose(_marked):
+        raise ZooKeeperUnavailable("killed")
+
+    migrated.commit({0: 9})
+    back = migrated.plan_back(decode_plan("the plan", migrated.file.read_bytes()))
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkedWrite, "settle", lose)
+        with pytest.raises(ZooKeeperUnavailable):
+            run_plan(migrated.ends(*reversed(migrated.forward)), back, migrated.file)
+    servers = {"bootstrap.servers": sandbox.bootstrap_servers, "enable.auto.commit": False}
+    consumer = Consumer({**servers, "group.id": migrated.group.name})
+    consumer.subscribe([migrated.topic])
+    try:
+        eventually(lambda: is_record(consumer.poll(0.5)))
+        assert migrate("run", migrated.file, "--execute")[0] == 3
+        assert b'"undoing"' in migrated.group.tree()[f"/consumers/{migrated.group.name}/zkconsumer/migrated"]
+    finally:
+        consumer.close()
+    assert migrate("run", migrated.file, "--execute")[0] == 0
+    assert not any("/zkconsumer" in path for path in migrated.group.tree()), "the mark is gone"
 
 
 def test_a_way_back_needs_every_offset(migrated, migrate, tmp_path):

@@ -25,7 +25,7 @@ from zkconsumer.operate.groups.observedgroup import (
     ObservedGroup,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class GroupInBoth:
     def mark(self) -> MigrationMark | None:
         """The mark, unless it shows what is observed: that the group continues at brokers, and not in ZooKeeper."""
         mark = self.in_znodes.mark
-        is_done = mark is not None and mark.state == "migrated" and not self.in_znodes.live
+        is_done = mark is not None and mark_verdict(mark, has_members=bool(self.in_znodes.live)) == "done"
         return None if is_done and self.at_brokers.live else mark
 
     @property

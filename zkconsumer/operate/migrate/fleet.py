@@ -101,7 +101,13 @@ def ends_of_group(session: ZkSession, cluster: Cluster, group: FleetGroup, *, re
 
 
 def for_each(
-    jobs: Sequence[Job], connect: Connect, step: Step, *, workers: int, reversed_: bool = False
+    jobs: Sequence[Job],
+    connect: Connect,
+    step: Step,
+    *,
+    workers: int,
+    reversed_: bool = False,
+    unconnected: Callable[[Job, ZkConsumerError], None] = lambda _job, _error: None,
 ) -> Iterator[GroupOutcome]:
     """Do a step for groups of one cluster, by several threads, each with its own connections.
 
@@ -114,6 +120,7 @@ def for_each(
         step: to do.
         workers: how many threads.
         reversed_: the step is about the way back.
+        unconnected: called for each group whose step is not done because ``connect`` failed.
     """
     left: queue.SimpleQueue[Job] = queue.SimpleQueue()
     outcomes: queue.SimpleQueue[GroupOutcome | None] = queue.SimpleQueue()
@@ -129,6 +136,7 @@ def for_each(
                     outcomes.put(_outcome(job, ends, step))
         except ZkConsumerError as error:  # of connecting
             while (job := _next(left)) is not None:
+                unconnected(job, error)
                 outcomes.put(GroupOutcome(*job.name, "failed", reasons=(str(error),)))
         finally:
             outcomes.put(None)

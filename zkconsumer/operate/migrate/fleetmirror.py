@@ -91,14 +91,18 @@ class FleetMirror:
             if report.members:
                 raise WriteRefused([live_members(job.group.group, report.members, forceable=False)])
         except ZkConsumerError as error:
-            self._failures[job.name] += 1
-            if ends_mirror(error, self._failures[job.name]):
-                self._end(job.name)
+            self.fail(job, error)
             raise
         self._failures[job.name] = 0
         if report.faults:
             raise ZkConsumerError("; ".join(report.faults))
         return StepResult(len(report.copied), tuple(report.warnings))
+
+    def fail(self, job: Job, error: ZkConsumerError) -> None:
+        """Note that a group was not copied, also if its servers could not be reached."""
+        self._failures[job.name] += 1
+        if ends_mirror(error, self._failures[job.name]):
+            self._end(job.name)
 
 
 def run_fleet_mirror(
@@ -133,7 +137,7 @@ def run_fleet_mirror(
         outcomes: list[GroupOutcome] = []
         for connect, jobs in parts:
             left = [job for job in jobs if mirror.is_copied(job)]
-            outcomes += for_each(left, connect, mirror.copy, workers=workers, reversed_=True)
+            outcomes += for_each(left, connect, mirror.copy, workers=workers, reversed_=True, unconnected=mirror.fail)
         last |= {outcome[:2]: outcome for outcome in outcomes}
         show(outcomes)
         wait = pause_before_copy(clock() - began, interval, duration)

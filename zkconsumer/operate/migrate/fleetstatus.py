@@ -60,6 +60,11 @@ class _Files(NamedTuple):
     back_plan: MigrationPlan | None = None
     problem: str | None = None
 
+    @property
+    def planned(self) -> list[TopicPartition]:
+        plans = [plan for plan in (self.plan, self.back_plan) if plan is not None]
+        return [row.partition for plan in plans for row in plan.partitions]
+
 
 def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> list[FleetRow]:
     """The rows of groups of one cluster, in the order given. Nothing is written.
@@ -76,19 +81,21 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
     group_reader = open_group_reader(session, cluster.config, without_brokers=True)
     reads = read_groups(session, group_reader, [job.group.group for job in jobs])
     planned = {
-        job.group.target.group: [row.partition for row in plan.partitions]
+        job.group.target.group: files[job.group.group].planned
         for job in jobs
-        if (plan := files[job.group.group].plan) is not None
+        if files[job.group.group].plan is not None
     }
-    topics = {p.topic for partitions in planned.values() for p in partitions}
     described: Mapping[str, KafkaGroup | ZkConsumerError]
     try:
         described = cluster.describe_all(planned)
         committed = cluster.committed_by_groups(planned)
-        existing = cluster.offsets.existing(topics).found
+        partitions = {p for known in planned.values() for p in known}.union(
+            *(znodes.offsets for znodes in reads.groups.values()), *(answer.found for answer in committed.values())
+        )
+        existing = cluster.offsets.existing({p.topic for p in partitions}).found
     except ZkConsumerError as error:  # a further question would wait for silent brokers once more
         described, committed = dict.fromkeys(planned, error), {}
-        existing = ExistingTopics(set(), dict.fromkeys(topics, str(error)))
+        existing = ExistingTopics(set(), {})
     return [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
 
 
@@ -104,8 +111,10 @@ def _read_files(files: GroupFiles) -> _Files:
             return _Files()
         of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
         run = snapshot_of_plan(plan, files.plan_file)
-        beyond = {} if run.snapshot is None else run.snapshot.beyond
-        return _Files(plan, run.state, files.back_state(), beyond, of_mirror, files.back())
+        back, state = files.back(), files.back_state()
+        newest = run if back is None or state is None else snapshot_of_plan(back, files.back_file)
+        beyond = {} if newest.snapshot is None else newest.snapshot.beyond
+        return _Files(plan, run.state, state, beyond, of_mirror, back)
     except (ZkConsumerError, OSError) as error:
         return _Files(problem=str(error))
 
@@ -119,7 +128,6 @@ def _row(
     existing: ExistingTopics,
 ) -> FleetRow:
     group, target = job.group.group, job.group.target.group
-    planned = [] if files.plan is None else [row.partition for row in files.plan.partitions]
     znodes, failure = reads.groups.get(group), reads.failures.get(group)
     kafka, stored = described.get(target), committed.get(target)
     problems = [] if files.problem is None else [files.problem]
@@ -129,7 +137,9 @@ def _row(
         problems.append(str(kafka))
     problems += () if stored is None else stored.problems
     if znodes is not None:
-        problems += (str(znodes.unreadable[p]) for p in planned if p in znodes.unreadable)
+        problems += (str(znodes.unreadable[p]) for p in sorted({*files.planned}) if p in znodes.unreadable)
+    in_zookeeper = {} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()}
+    in_kafka = {} if stored is None else offsets_of(stored.found)
     facts = FleetFacts(
         plan=files.plan,
         target=job.group.target,
@@ -137,14 +147,14 @@ def _row(
         back=files.back,
         back_plan=files.back_plan,
         beyond=files.beyond,
-        gone={p for p in planned if p not in existing.partitions and p.topic not in existing.undescribed},
+        gone={p for p in files.planned if not existing.may_have(p)},
         mirrored=files.mirrored,
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),
         mark=None if znodes is None else znodes.mark,
-        in_zookeeper={} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()},
+        in_zookeeper={p: offset for p, offset in in_zookeeper.items() if existing.may_have(p)},
         kafka=None if isinstance(kafka, ZkConsumerError) else kafka,
-        in_kafka={} if stored is None else offsets_of(stored.found),
+        in_kafka={p: offset for p, offset in in_kafka.items() if existing.may_have(p)},
         problems=tuple(problems),
     )
     return FleetRow(

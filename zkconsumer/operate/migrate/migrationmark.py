@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.migrate.rules.planfile import is_mark_of, plan_digest
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -101,19 +101,16 @@ class MarkedWrite:
         self._under_way: MarkState = "migrating" if self._to_kafka else "undoing"
         self._marks_first = plan.target.kind == "kafka" and not undoing
         self._target = str(plan.target if plan.target.kind == "kafka" else plan.source)
-        self._plan = plan_digest(plan)
+        self._plan = plan
         self._before: MigrationMark | None = None
         self._has_begun = False
         self.is_complete = False
         self.is_void = False
 
     def is_left(self) -> bool:
-        """True if the mark is that of such a write which was killed; raises as :func:`read_mark`.
-
-        1. A plan is run, and its group comes back; 2. a run of another plan is killed. That mark is not of the first.
-        """
+        """True if the mark is that of such a write which was killed; raises as :func:`read_mark`."""
         mark = None if self._group is None else read_mark(self._session, self._group)
-        return mark is not None and (mark.state, mark.plan) == (self._under_way, self._plan)
+        return mark is not None and mark.state == self._under_way and is_mark_of(mark, self._plan)
 
     def begin(self) -> None:
         """Mark the group, right before the first offset is written.
@@ -161,4 +158,6 @@ class MarkedWrite:
             )
 
     def _write(self, group: str, state: MarkState) -> None:
-        write_mark(self._session, group, MigrationMark(state, self._target, int(time.time() * 1000), self._plan))
+        write_mark(
+            self._session, group, MigrationMark(state, self._target, int(time.time() * 1000), plan_digest(self._plan))
+        )

@@ -12,7 +12,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.mirror import mirrored
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, plan_of_existing
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -47,14 +47,17 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     if run.snapshot is not None:  # first, so that what is written meanwhile is seen by the guards
         undo = plan_restore(ends.session, ends.cluster, run.snapshot, overwrite=True, outside="keep", forceable=False)
     partitions = [row.partition for row in plan.partitions]
+    topics = ends.cluster.offsets.existing({partition.topic for partition in partitions}).found
+    existing = {partition for partition in partitions if topics.may_have(partition)}
     if plan.source.kind in ("zookeeper", "kafka"):
         source = ends.offsets_of_source(partitions)
     else:  # nothing writes there, and it may be on other servers
         source = {row.partition: row.source for row in plan.partitions if row.source is not None}
+    target = ends.offsets_of_target(partitions, with_others=True)
     refusals = decide_rollback(
-        plan,
+        plan_of_existing(plan, existing),
         ends.place(),
-        ends.offsets_of_target(partitions, with_others=True),
+        {p: offset for p, offset in target.items() if p in existing or p not in partitions},
         source,
         ends.observe_target(partitions).guards,
         run.state,

@@ -18,10 +18,9 @@ from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, ou
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan, plan_of_existing
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
-from zkconsumer.operate.offsets.groupinuse import registered_members
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -94,10 +93,11 @@ def run_plan(
     with exclusive(plan_file, plan):
         file = snapshot_of_plan(plan, plan_file)
         with marking(ends.session, plan) as marked:
-            if _lacks_mark_alone(ends, plan, file, marked):
+            now = ends.observe(_all_of(plan))
+            if _lacks_mark_alone(plan, now, file, marked):
                 marked.is_complete = True
                 return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
-            check = _recheck(ends, plan, file)
+            check = _recheck(plan, now, file)
             found = _found(plan, file, check)
             if len(found) == len(plan.partitions):
                 if file.state is None:
@@ -122,9 +122,10 @@ def run_plan(
 def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> RunReport:
     """What a run would begin with: the partitions that it need not write. Raises as :func:`run_plan`."""
     file = snapshot_of_plan(plan, plan_file)
-    if _lacks_mark_alone(ends, plan, file, MarkedWrite(ends.session, plan)):
+    now = ends.observe(_all_of(plan))
+    if _lacks_mark_alone(plan, now, file, MarkedWrite(ends.session, plan)):
         return RunReport(found=_all_of(plan))
-    check = _recheck(ends, plan, file)
+    check = _recheck(plan, now, file)
     return RunReport(found=_found(plan, file, check), warnings=_warnings(plan, check))
 
 
@@ -132,25 +133,25 @@ def _warnings(plan: MigrationPlan, check: Recheck) -> list[str]:
     return [_CONTINUED.format(plan.target, name_some(check.later))] if check.later else []
 
 
-def _lacks_mark_alone(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile, marked: MarkedWrite) -> bool:
+def _lacks_mark_alone(plan: MigrationPlan, now: Observation, file: SnapshotFile, marked: MarkedWrite) -> bool:
     """True if nothing is left to do but to show in the mark of the group that the run is complete.
 
-    The guards decide if consumers of the source have registered; see :func:`lacks_mark_alone`.
+    Consumers of the source that were started again refuse the run; see :func:`lacks_mark_alone`.
     """
     if file.state is not WriteState.COMPLETE or not marked.is_left():
         return False
-    if plan.source.kind == "zookeeper" and registered_members(ends.session, GroupPaths(plan.source.group)):
+    if any(guard.name == plan.source.kind and not guard.holds for guard in now.guards):
         return False
-    return lacks_mark_alone(plan, ends.offsets_of_source(_all_of(plan)), ends.offsets_of_target(_all_of(plan)))
+    source, target = ({p: one.offset for p, one in end.items()} for end in (now.source, now.target))
+    return lacks_mark_alone(plan_of_existing(plan, now.logs), source, target)
 
 
 def _all_of(plan: MigrationPlan) -> list[TopicPartition]:
     return [row.partition for row in plan.partitions]
 
 
-def _recheck(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> Recheck:
-    is_begun_only = file.state is WriteState.WRITING
-    check = recheck(plan, ends.observe(_all_of(plan)), began=file.state is not None, is_begun_only=is_begun_only)
+def _recheck(plan: MigrationPlan, now: Observation, file: SnapshotFile) -> Recheck:
+    check = recheck(plan, now, began=file.state is not None, is_begun_only=file.state is WriteState.WRITING)
     if check.refusals:
         raise WriteRefused(check.refusals)
     return check

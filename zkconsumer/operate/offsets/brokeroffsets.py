@@ -76,6 +76,10 @@ class ExistingTopics(NamedTuple):
     partitions: set[TopicPartition]
     undescribed: Mapping[str, str]
 
+    def may_have(self, partition: TopicPartition) -> bool:
+        """True unless brokers know that the partition does not exist."""
+        return partition in self.partitions or partition.topic in self.undescribed
+
 
 def why_undescribed(topics: Mapping[str, str]) -> tuple[str, ...]:
     """A sentence about :attr:`ExistingTopics.undescribed`, if there are such topics."""

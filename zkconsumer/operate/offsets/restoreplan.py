@@ -364,8 +364,6 @@ def _kafka(
 
 def _with_topic(change: GroupChange, how: _How, logs: _Logs, guards: Guards) -> Sequence[KafkaChange]:
     """The changes without the offsets that brokers would refuse, since their topics do not exist; with the reason."""
-    if how.outside == "keep":
-        return change.kafka
     refused = {
         one
         for one in change.kafka

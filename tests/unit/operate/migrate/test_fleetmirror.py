@@ -1,11 +1,13 @@
 """The mirror of a fleet, of whose groups copies fail."""
 
+from contextlib import closing
+
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, WriteRefused, ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, ChrootMissing, WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetmirror
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
-from zkconsumer.operate.migrate.fleetmirror import FleetMirror
+from zkconsumer.operate.migrate.fleetmirror import FleetMirror, run_fleet_mirror
 from zkconsumer.operate.migrate.mirror import CopyReport
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -59,3 +61,27 @@ def test_what_waiting_does_not_cure_ends_the_mirror_of_a_group(job, copies, erro
         mirror.close()
     with exclusive(job.files.plan_file):
         mirror.close()
+
+
+@pytest.mark.parametrize(("error", "rounds"), [(ChrootMissing("no chroot"), 3), (BrokerUnavailable("away"), 5)])
+def test_servers_that_refuse_to_connect_end_the_mirror_of_their_groups(job, error, rounds):
+    """As for a single mirror: otherwise it would go on for all of its time, and copy nothing."""
+    seen = []
+
+    def connect():
+        raise error
+
+    with closing(FleetMirror([job])) as mirror:
+        run_fleet_mirror(
+            [(connect, [job])],
+            mirror,
+            duration=5,
+            interval=1,
+            workers=2,
+            pause=lambda _seconds: len(seen) == 5,
+            show=seen.append,
+            clock=lambda: 0.0,
+        )
+    assert [[(one.outcome, one.reasons) for one in outcomes] for outcomes in seen] == [
+        [("failed", (str(error),))]
+    ] * rounds

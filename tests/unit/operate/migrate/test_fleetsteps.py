@@ -1,17 +1,19 @@
 """Steps of one group of a fleet, with servers in memory."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate import fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -20,6 +22,7 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 
+DELETED = TopicPartition("u", 0)
 GROUP = FleetGroup("g", 1, "", End("kafka", "g"))
 
 
@@ -178,6 +181,85 @@ def test_offsets_of_a_topic_that_was_deleted_are_not_lost(servers, do):
     assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
 
 
+@pytest.mark.parametrize("moved", [3, 9])
+def test_old_consumers_that_have_read_another_topic_alone_forbid_that_a_way_back_is_undone(
+    servers, do, monkeypatch, moved
+):
+    """It knows the offset that was there when it began."""
+    other = TopicPartition("other", 0)
+    servers.brokers.logs[other] = log()
+    servers.store({other: 3})
+    kill_way_back(do, monkeypatch, "read_back")
+    servers.store({other: moved})
+    if moved == 3:
+        assert status(do).judged.only == {"reverse", "rollback"}
+        do(rollback_step(execute=True), TO_KAFKA)
+    else:
+        assert status(do).judged.only == {"reverse", "plan"}
+        with pytest.raises(WriteRefused, match="have moved since the migration: other-0"):
+            do(rollback_step(execute=True), TO_KAFKA)
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+@pytest.fixture
+def deleted(servers, job, monkeypatch):
+    """1. A run is killed where it is told; 2. consumers continue where they are told; 3. a topic is deleted."""
+
+    def lose(_marked):
+        raise ZooKeeperUnavailable("killed")
+
+    def deleted(is_killed_before, moved):
+        for file in job.files.directory.iterdir():
+            file.unlink()
+        servers.brokers.logs[DELETED] = log()
+        servers.brokers.store("g", {DELETED: 3})
+        servers.begin(*TO_KAFKA, offsets={**OFFSETS, DELETED: 12})
+        with monkeypatch.context() as patch:
+            if is_killed_before == "its mark":
+                patch.setattr(MarkedWrite, "settle", lose)
+            with suppress(ZooKeeperUnavailable):
+                servers.run(kill_at=8 if is_killed_before == "its file" else None)
+        servers.brokers.store("g", {**OFFSETS, **moved})
+        del servers.brokers.logs[DELETED]
+
+    return deleted
+
+
+@pytest.mark.parametrize("is_killed_before", ["its file", "its mark"])
+def test_a_killed_run_is_completed_although_one_of_its_topics_was_deleted(servers, job, do, deleted, is_killed_before):
+    deleted(is_killed_before, {PARTITIONS[0]: 40})
+    assert "run" in status(do).judged.only
+    do(RUN, TO_KAFKA)
+    assert (servers.mark(), job.files.run_state()) == ("migrated", WriteState.COMPLETE)
+    assert (status(do).state, status(do).reason) == (FleetState.CONSUMED, "")
+
+
+def test_a_run_that_has_a_part_to_write_is_refused_if_one_of_its_topics_was_deleted(servers, do, deleted):
+    """It is rolled back then, and planned again."""
+    deleted("its file", {})
+    with pytest.raises(WriteRefused, match="partitions do not exist any more: u-0"):
+        do(RUN, TO_KAFKA)
+    warnings = do(rollback_step(execute=True), TO_KAFKA).warnings
+    assert "topic u does not exist, so brokers store no offsets of it" in warnings[0]
+    assert (servers.brokers.stored("g"), servers.mark()) == ({}, None)
+    assert status(do).state is FleetState.ROLLED_BACK
+    do(plan_step, TO_KAFKA)
+    assert do(RUN, TO_KAFKA).offsets == 5
+
+
+@pytest.mark.parametrize("moved", [{}, {PARTITIONS[0]: 40}])
+def test_a_complete_run_of_which_a_topic_was_deleted_is_rolled_back_unless_consumers_have_continued(
+    servers, do, deleted, moved
+):
+    deleted("nothing", moved)
+    if moved:
+        with pytest.raises(WriteRefused, match="have moved since the migration: t-0; consumers"):
+            do(rollback_step(execute=True), TO_KAFKA)
+    else:
+        do(rollback_step(execute=True), TO_KAFKA)
+    assert servers.brokers.stored("g") == ({**OFFSETS, **moved} if moved else {})
+
+
 def test_a_way_back_that_is_refused_replaces_no_file(servers, job, do):
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     do(rollback_step(execute=True), TO_KAFKA)
@@ -198,9 +280,14 @@ def test_a_dry_way_back_is_refused_for_a_live_member(servers, do, monkeypatch, i
         do(reverse_step(execute=False), TO_ZOOKEEPER)
 
 
-def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do):
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_way_back_writes_the_znodes_that_were_deleted(servers, job, do, is_back):
+    """Since the migration, or since the group came back."""
+    if is_back:
+        do(reverse_step(execute=True), TO_ZOOKEEPER)
     for path in sorted((path for path in servers.server.nodes if path.startswith("/consumers/g")), reverse=True):
         del servers.server.nodes[path]
+    assert status(do).judged.only == ({"reverse"} if is_back else None)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert (servers.stored(), servers.mark()) == ({**OFFSETS, PARTITIONS[0]: 40}, None)
     assert job.files.back_state() is WriteState.COMPLETE

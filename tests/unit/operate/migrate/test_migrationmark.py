@@ -154,19 +154,26 @@ def test_a_mark_is_completed_although_consumers_have_continued(servers, unsettle
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["they commit", "they have not committed yet"])
-def test_a_mark_is_not_completed_if_consumers_of_the_source_have_continued(servers, unsettled, commits):
-    """1. All is written; 2. the run is killed before the mark shows that; 3. JVM members, which know no mark, start."""
-    servers.begin(*TO_KAFKA)
+@pytest.mark.parametrize(("ends", "mark"), [(TO_KAFKA, "migrating"), (TO_ZOOKEEPER, "undoing")])
+def test_a_mark_is_not_completed_if_consumers_of_the_source_have_continued(servers, unsettled, commits, ends, mark):
+    """1. All is written; 2. the run is killed before the mark shows that; 3. consumers that know no mark start."""
+    marked(servers, "migrated")
+    servers.begin(*ends)
     with pytest.raises(ZooKeeperUnavailable):
         servers.run()
     unsettled()
-    if commits:
-        servers.store({**OFFSETS, PARTITIONS[0]: 40})
-    else:
-        servers.register()
+    match ends, commits:
+        case (("zookeeper:g", _), True):
+            servers.store({PARTITIONS[0]: 40})
+        case (("zookeeper:g", _), False):
+            servers.register()
+        case (_, True):
+            servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+        case (_, False):
+            servers.brokers.live.add("g")
     with pytest.raises(WriteRefused):
         servers.run()
-    assert servers.mark() == "migrating"
+    assert servers.mark() == mark
 
 
 def test_a_mark_is_not_completed_before_offsets_that_were_lost_are_written(servers, unsettled):

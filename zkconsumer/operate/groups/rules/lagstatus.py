@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log, sum_known
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 OWNERLESS_S: Final = 30.0
 """A partition may have lag and no live owner for this long, in seconds: rebalances and session timeouts take time."""
@@ -277,7 +277,7 @@ def evaluate_group(
     if len(concerned) > 1:
         reason = f"{len(concerned)} of {len(evaluated)} partitions, {reason}"
     if mark is not None:
-        if mark.state == "migrated" and not members:
+        if mark_verdict(mark, has_members=members > 0) == "done":
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
         elif not status.is_problem:
             status, reason = LagStatus.WARN, _marked(mark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
@@ -12,9 +12,10 @@ from typing import Final, Literal, NamedTuple
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, planning
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, plan_of_existing, planning
 from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, moved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
+from zkconsumer.operate.migrate.rules.planfile import is_mark_of
 from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -78,8 +79,8 @@ class FleetFacts:
         in_zookeeper: its offsets there.
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
-        beyond: the target's offsets that the plan does not have, when its run began.
-        gone: the plan's partitions that do not exist any more; brokers delete the offsets of a topic with it.
+        beyond: the target's offsets that the plan does not have, when its run began; of the way back, if that was run.
+        gone: partitions of the plans that do not exist any more; the stores' offsets of such are left out.
         problems: why some of this is unknown, one sentence each.
     """
 
@@ -122,11 +123,25 @@ def judge(facts: FleetFacts) -> Judged:
         return _without_plan(facts)
     if facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
+    if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
+        reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: go on with that one"
+        return _wrong(f"{reason}, or plan it again", "plan")
+    plans = [one for one in (facts.plan, facts.back_plan) if one is not None]
+    existing = {row.partition for one in plans for row in one.partitions}.difference(facts.gone)
+    plan = plan_of_existing(facts.plan, existing)
+    facts = replace(facts, back_plan=facts.back_plan and plan_of_existing(facts.back_plan, existing))
     if facts.back is WriteState.COMPLETE and facts.mark is None:
-        return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
+        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
-    return _run(facts, facts.plan)
+    return _run(facts, plan)
+
+
+def _is_of_another_plan(facts: FleetFacts, mark: MigrationMark) -> bool:
+    """True if no command of the fleet has left the mark, so none can complete what it shows."""
+    is_back = facts.back is WriteState.COMPLETE or (facts.back is None and facts.run is WriteState.UNDONE)
+    is_over = is_back or (facts.back is None and facts.run is WriteState.COMPLETE and mark.state == "undoing")
+    return is_over and mark.plan != "" and not is_mark_of(mark, facts.plan, facts.back_plan)
 
 
 def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
@@ -158,31 +173,32 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     """
     is_back = verb == "reverse"
     begun = _name_begun(facts, state, is_back=is_back)
-    if not facts.exists and not is_back:
-        reason = f"{begun}, and its znodes were deleted; `{planning(plan.target, plan.source)}` writes them again"
+    if not facts.exists:
+        kafka, zookeeper = (plan.source, plan.target) if is_back else (plan.target, plan.source)
+        reason = f"{begun}, and its znodes were deleted; `{planning(kafka, zookeeper)}` writes them again"
         return Judged(FleetState.WRONG, reason, frozenset())
     in_zookeeper = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
     source, target = (facts.in_kafka, in_zookeeper) if is_back else (in_zookeeper, facts.in_kafka)
-    at_source, _ = moved(plan, source, target, began=True)
-    # What the target had beyond the plan of a way back is not known here.
-    used = moved_at_target(plan, target, target if is_back else facts.beyond, former=True, undoing=state.is_rolled_back)
+    at_source, at_target = moved(plan, source, target, began=True)
+    used = moved_at_target(plan, target, facts.beyond, former=True, undoing=state.is_rolled_back)
     later: Sequence[TopicPartition] = continued(plan, target) if state is WriteState.WRITING else ()
-    may_run = not state.is_rolled_back and not at_source and (bool(later) or not used)
+    may_run = not state.is_rolled_back and not at_source and (bool(later) or not (at_target or facts.gone))
     if state is WriteState.COMPLETE and facts.mark is not None and facts.mark.state == "undoing":
         may_run |= lacks_mark_alone(plan, source, target)
     may_go_back = not used and not lost_at_source(plan, source)
     ends = _name_ends(plan, at_source, used)
-    others = _members_in_kafka(facts, plan.source if is_back else plan.target)
-    stop = _to_be_stopped(facts, [] if later and not is_back else others)
+    stop = _to_be_stopped(facts, plan.source if is_back else plan.target, but=plan.target if later else None)
     if may_run and may_go_back:
         otherwise = "; if that is refused, roll it back, and reverse it then" if is_back else ", or roll it back"
         return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
-        return _wrong(
-            f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it{stop}", verb
-        )
+        how = f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it"
+        if later:
+            return _wrong(f"{how}{stop}", verb)
+        return _wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")
     if may_go_back:
-        why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back again"
+        why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back"
+        why += " again" if state.is_rolled_back else ""
         return _wrong(f"{begun}{why}{stop}", "rollback")
     return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
 
@@ -198,9 +214,10 @@ def _name_begun(facts: FleetFacts, state: WriteState, *, is_back: bool) -> str:
     return f"it was {'reversed' if is_back else 'rolled back'}, and its mark is {mark}, so the command was killed"
 
 
-def _to_be_stopped(facts: FleetFacts, others: Sequence[str]) -> str:
-    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members else []
-    members += others
+def _to_be_stopped(facts: FleetFacts, kafka: End, *, but: End | None = None) -> str:
+    zookeeper = but is None or but.kind != "zookeeper"
+    members = [f"{name_some(sorted(facts.members))} in ZooKeeper"] if facts.members and zookeeper else []
+    members += [] if but == kafka else _members_in_kafka(facts, kafka)
     return f"; members are to be stopped: {'; '.join(members)}" if members else ""
 
 
@@ -229,7 +246,7 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
-    reason += _to_be_stopped(facts, _members_in_kafka(facts, plan.target))
+    reason += _to_be_stopped(facts, plan.target)
     return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
 
 
@@ -245,33 +262,43 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
     """Its consumers are to run in ZooKeeper, and nowhere else."""
     if _members_in_kafka(facts, plan.target):
         return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
+    if not facts.exists:
+        if facts.back is None:
+            return _wrong(f"{how}, and {_NO_GROUP}", "plan")
+        reason = f"{how}, and its znodes were deleted since: reverse it again to write those of {plan.target}"
+        return _wrong(f"{reason}; if they were deleted on purpose, remove it from the file", "reverse")
     if moved_on := _moved_on(facts, plan):
-        records = sum(moved_on.values())
+        known = [records for records in moved_on.values() if records is not None]
         reason = (
-            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; {records} "
-            "records are read by both"
+            f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; "
+            f"{f'{sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
         )
-        way_back = left_by_way_back(facts.back_plan, facts.back)
-        if facts.back is None or moved_since(plan, way_back, facts.in_zookeeper, way_back):
+        if facts.back is None or _moved_at_source(facts, plan, {}):
             return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
         return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
 
 
-def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int]:
-    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back."""
+def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int | None]:
+    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back.
+
+    None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
+    """
     left = {row.partition: row.before for row in plan.partitions}
     if facts.back_plan is not None:
         left = {row.partition: row.source for row in facts.back_plan.partitions}
     without = {row.partition: row for row in plan.partitions if row.position is None}
-    found = {}
-    for partition, former in left.items():
-        now, here = facts.in_kafka.get(partition), facts.in_zookeeper.get(partition)
-        row = without.get(partition)
+    found: dict[TopicPartition, int | None] = {}
+    for partition, now in facts.in_kafka.items():
+        here, row = facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
-        if now is not None and here is not None and now != former and now > here:
+        if now == left.get(partition, facts.beyond.get(partition)):
+            continue
+        if here is not None and now > here:
             found[partition] = now - here
+        elif here is None and partition not in left:
+            found[partition] = None
     return found
 
 
@@ -280,8 +307,7 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
         return _wrong(
             f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
         )
-    there = {*facts.in_kafka, *facts.gone}
-    if lost := [row.partition for row in plan.partitions if row.new is not None and row.partition not in there]:
+    if lost := [r.partition for r in plan.partitions if r.new is not None and r.partition not in facts.in_kafka]:
         return _wrong(_how_to_replace(facts, plan, lost))
     is_consumed = _is_consumed(facts, plan)
     if not facts.exists:
@@ -291,8 +317,7 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             FleetState.WRITTEN,
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    left = {**facts.mirrored, **left_by_way_back(facts.back_plan, facts.back)}
-    if others := moved_since(plan, left, facts.in_zookeeper, {*left, *(row.partition for row in plan.partitions)}):
+    if others := _moved_at_source(facts, plan, facts.mirrored):
         return _wrong(
             f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
@@ -305,6 +330,13 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if not is_consumed:
         return Judged(FleetState.WRITTEN, unmarked)
     return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED, unmarked)
+
+
+def _moved_at_source(facts: FleetFacts, plan: MigrationPlan, mirrored: Mirrored) -> list[TopicPartition]:
+    """As mirror and reverse ask it: also of topics that began since, if consumers have read them in Kafka."""
+    topics = {p.topic for p in (*(row.partition for row in plan.partitions), *facts.in_kafka)}
+    left = {**mirrored, **left_by_way_back(facts.back_plan, facts.back)}
+    return moved_since(plan, left, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})
 
 
 def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:

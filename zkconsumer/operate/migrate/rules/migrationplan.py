@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
@@ -326,6 +326,11 @@ def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
         f"no run of the plan has ended, so {plan.target} may have offsets of before the migration: complete it with "
         f"`zkconsumer migrate run`, or undo it with `zkconsumer migrate rollback`; {new_plan}"
     )
+
+
+def plan_of_existing(plan: MigrationPlan, existing: Collection[TopicPartition]) -> MigrationPlan:
+    """A plan without the partitions that do not exist any more: brokers delete the offsets of a topic with it."""
+    return replace(plan, partitions=tuple(row for row in plan.partitions if row.partition in existing))
 
 
 def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

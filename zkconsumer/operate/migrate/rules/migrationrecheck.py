@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     PlannedPartition,
     beyond_plan,
+    plan_of_existing,
 )
 from zkconsumer.operate.offsets.rules.offsetguards import recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
@@ -48,12 +49,13 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only
             nothing is left to write, so the target may have members.
     """
     offsets = {p: one.offset for p, one in now.target.items() if one.offset is not None}
-    later = tuple(continued(plan, offsets)) if is_begun_only else ()
+    existing = plan_of_existing(plan, now.logs)
+    later = tuple(continued(existing, offsets)) if is_begun_only else ()
     guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now, is_written=bool(later))
-    at_source, at_target = moved(plan, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
+    at_source, at_target = moved(existing, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
     if at_source:
         refusals.append(
             f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
@@ -121,7 +123,7 @@ def moved(
 
 
 def lacks_mark_alone(
-    plan: MigrationPlan, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int]
+    plan: MigrationPlan, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
 ) -> bool:
     """True if offsets do not forbid that a run shows in the mark of its group that it is complete, and no more.
 
@@ -130,7 +132,7 @@ def lacks_mark_alone(
     example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
     may know no mark, have continued there.
     """
-    is_left = all(source.get(row.partition, row.source) == row.source for row in plan.partitions)
+    is_left = all(source.get(row.partition) in row.unread | {None} for row in plan.partitions)
     return is_left and target.keys() >= {row.partition for row in plan.partitions}
 
 
@@ -155,7 +157,7 @@ def _changed_topics(plan: MigrationPlan, now: Observation, *, is_written: bool) 
     planned = {row.partition: row for row in plan.partitions}
     if not is_written and (added := beyond_plan(plan, now.logs)):
         yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
-    if gone := sorted(planned.keys() - now.logs.keys()):
+    if not is_written and (gone := sorted(planned.keys() - now.logs.keys())):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
     recreated = {*recreated_topics(plan.identities, now.identities)}
     recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}

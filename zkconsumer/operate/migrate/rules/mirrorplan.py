@@ -119,7 +119,7 @@ def decide_copy(
             f"the offsets of {plan.source} were deleted, and a mirror does not create a group again; `zkconsumer "
             "migrate reverse` does"
         )
-    if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
+    if moved := moved_since(plan, mirrored, in_zookeeper):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
@@ -145,10 +145,7 @@ def moves_back(
 
 
 def moved_since(
-    plan: MigrationPlan,
-    mirrored: Mirrored,
-    offsets: Mapping[TopicPartition, int | None],
-    partitions: Iterable[TopicPartition],
+    plan: MigrationPlan, mirrored: Mirrored, offsets: Mapping[TopicPartition, int | None]
 ) -> list[TopicPartition]:
     """The partitions whose offset in the plan's source is neither what the migration left nor what the mirror copied.
 
@@ -156,7 +153,7 @@ def moved_since(
     deleted, and no consumer has continued there.
     """
     left = _left(plan, mirrored)
-    return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, _NONE) | _NONE]
+    return [p for p in sorted(offsets) if offsets[p] not in left.get(p, _NONE) | _NONE]
 
 
 def _left(plan: MigrationPlan, mirrored: Mirrored) -> Mirrored:

@@ -11,6 +11,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import check_ends, parse_end
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Missing, Place, PlannedPartition
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 _KIND: Final = "zkconsumer migration plan"
 _VERSION: Final = 1
@@ -34,6 +35,14 @@ def plan_document(plan: MigrationPlan) -> dict[str, Any]:
 def plan_digest(plan: MigrationPlan) -> str:
     """SHA-256 of the plan, in hex."""
     return _digest_of(_document(plan))
+
+
+def is_mark_of(mark: MigrationMark, *plans: MigrationPlan | None) -> bool:
+    """True if a command of one of these plans has written the mark of a group.
+
+    1. A plan is run, and its group comes back; 2. a run of another plan is killed. That mark is not of the first.
+    """
+    return mark.plan in [plan_digest(plan) for plan in plans if plan is not None]
 
 
 def decode_plan(name: str, content: bytes) -> MigrationPlan:

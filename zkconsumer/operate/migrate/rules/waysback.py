@@ -168,9 +168,7 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
     reason = why_not_migrated(plan, run)
     yield Guard("migrated", reason is None, reason or "the plan was run")
-    partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
-    target = {p: one.offset for p, one in seen.target.items()}
-    moved = moved_since(plan, mirrored, target, partitions)
+    moved = moved_since(plan, mirrored, {p: one.offset for p, one in seen.target.items()})
     writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.judgedoffsets import judged
+from tests.fixtures.judgedoffsets import judged, offsets
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -17,8 +17,10 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     PlannedPartition,
     make_plan,
+    plan_of_existing,
 )
 from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, recheck
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, left_by_way_back, reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -30,9 +32,11 @@ VERBS = ("plan", "run", "verify", "rollback", "reverse", "mirror")
 STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
+MARK_OF_OTHER, UNDOING_OF_OTHER = MARK._replace(plan="other"), UNDOING._replace(plan="other")
 OFFSETS = {T0: 4, T1: 7}
 LATER = {T0: 4, T1: 8}
 ZK = {"in_zookeeper": LATER}
+GONE = {"in_zookeeper": {}}
 
 
 def plan(*guards):
@@ -89,10 +93,12 @@ STATES = [
     (facts(WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
     (facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE), FleetState.WRONG, "have continued: run it again"),
     (facts(WriteState.WRITING, in_kafka={T0: 4, T1: 3}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
+    (facts(WriteState.WRITING, in_kafka={**OFFSETS, BEYOND: 1}), FleetState.WRONG, "have continued: run it again"),
     (facts(WriteState.WRITING, in_zookeeper=LATER), FleetState.WRONG, "t-1 in zookeeper:g; roll it back"),
     (facts(WriteState.WRITING, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it again"),
     (facts(WriteState.WRITING, in_zookeeper=LATER, in_kafka=LATER), FleetState.WRONG, "plan it again"),
     (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
+    (facts(WriteState.WRITING, in_kafka={T0: 4}, in_zookeeper={T0: 4}, gone={T1}), FleetState.WRONG, "complete: roll"),
     (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
     (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "plan it again"),
     (facts(WriteState.UNDOING, in_kafka={}, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it"),
@@ -107,9 +113,15 @@ STATES = [
     (facts(), FleetState.WRITTEN, ""),
     (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
     (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
+    (facts(in_zookeeper={**OFFSETS, BEYOND: 1}), FleetState.WRITTEN, ""),
+    (
+        facts(in_kafka={**OFFSETS, BEYOND: 9}, in_zookeeper={**OFFSETS, BEYOND: 1}),
+        FleetState.WRONG,
+        "offsets of zookeeper:g have moved since: new-0; consumers have run there, too",
+    ),
     (facts(in_kafka={T0: 4}), FleetState.WRONG, "kafka:g has lost its offsets of t-1"),
-    (facts(in_kafka={T0: 4}, gone={T1}), FleetState.WRITTEN, ""),
-    (facts(in_kafka={T0: 9}, gone={T1}), FleetState.CONSUMED, ""),
+    (facts(in_kafka={T0: 4}, in_zookeeper={T0: 4}, gone={T1}), FleetState.WRITTEN, ""),
+    (facts(in_kafka={T0: 9}, in_zookeeper={T0: 4}, gone={T1}), FleetState.CONSUMED, ""),
     (facts(in_kafka={T0: 9}, gone={T1}, exists=False, in_zookeeper={}, mark=None), FleetState.DONE, ""),
     (facts(in_kafka=LATER, in_zookeeper={T0: 4}), FleetState.CONSUMED, ""),
     (facts(in_kafka={**OFFSETS, T1: 9}), FleetState.CONSUMED, ""),
@@ -118,6 +130,15 @@ STATES = [
     (facts(kafka=STABLE), FleetState.CONSUMED, ""),
     (facts(mark=None), FleetState.WRITTEN, "it has no mark"),
     (facts(mark=MARK._replace(state="migrating")), FleetState.WRONG, "run it again, or go back"),
+    (facts(mark=MARK_OF_OTHER), FleetState.WRITTEN, ""),
+    (facts(mark=UNDOING_OF_OTHER), FleetState.WRONG, "its mark is undoing, of a plan that the fleet does not have"),
+    (facts(back=WriteState.COMPLETE, mark=MARK_OF_OTHER), FleetState.WRONG, "its mark is migrated, of a plan that the"),
+    (facts(WriteState.UNDONE, mark=MARK_OF_OTHER), FleetState.WRONG, "its mark is migrated, of a plan that the fleet"),
+    (
+        facts(back=WriteState.COMPLETE, mark=UNDOING._replace(plan=plan_digest(BACK))),
+        FleetState.WRONG,
+        "so the command was killed: reverse it again",
+    ),
     (facts(in_kafka={}), FleetState.WRONG, "before a consumer begins elsewhere. What was read since"),
     (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
     (facts(in_kafka={}, plan=PLAN_OF_DUAL_COMMIT), FleetState.WRONG, "or were deleted; plan it again, before"),
@@ -137,12 +158,30 @@ STATES = [
     ),
     (facts(exists=False, in_zookeeper={}, in_kafka={**OFFSETS, T1: 9}, mark=None), FleetState.DONE, ""),
     (facts(back=WriteState.COMPLETE, mark=None), FleetState.CAME_BACK, "reversed"),
+    (facts(back=WriteState.COMPLETE, mark=None, exists=False, **GONE), FleetState.WRONG, "since: reverse it again to"),
+    (facts(WriteState.UNDONE, mark=None, exists=False, **GONE), FleetState.WRONG, "and there is no such group in"),
+    (
+        facts(back=WriteState.WRITING, mark=None, exists=False, **GONE),
+        FleetState.WRONG,
+        "--from kafka:g --to zookeeper",
+    ),
     (facts(back=WriteState.COMPLETE, mark=None, kafka=STABLE), FleetState.WRONG, "the same records: stop them"),
     (facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, **BOTH), FleetState.CAME_BACK, "reversed"),
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 9, T1: 9}, in_zookeeper=LATER),
         FleetState.WRONG,
         "have continued since: t-0, t-1; 6 records are read by both, unless you reverse it again",
+    ),
+    (
+        facts(
+            back=WriteState.COMPLETE,
+            mark=None,
+            back_plan=BACK,
+            in_kafka={T0: 9, T1: 9, BEYOND: 1},
+            in_zookeeper={**LATER, BEYOND: 1},
+        ),
+        FleetState.WRONG,
+        "t-0, t-1; 6 records are read by both, until",
     ),
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 9}),
@@ -167,6 +206,22 @@ STATES = [
         FleetState.WRONG,
         "have continued since: t-0; 1 records are read by both",
     ),
+    (
+        facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}),
+        FleetState.WRONG,
+        "have continued since: new-0; records are read by both, until",
+    ),
+    (facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}, beyond={BEYOND: 8}), FleetState.ROLLED_BACK, "back"),
+    (
+        facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}, in_zookeeper={**OFFSETS, BEYOND: 6}),
+        FleetState.WRONG,
+        "new-0; 2 records are read by both, until",
+    ),
+    (
+        facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 4, T1: 9, BEYOND: 8}, **ZK),
+        FleetState.WRONG,
+        "have continued since: new-0, t-1; records are read by both, unless you reverse it again",
+    ),
     (facts(back_plan=BACK, mark=None, in_kafka=LATER, in_zookeeper=OFFSETS), FleetState.CONSUMED, "has no mark"),
     (facts(back=WriteState.WRITING), FleetState.WRONG, "reverse it again"),
     (facts(back=WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
@@ -180,6 +235,14 @@ def test_states(known, state, reason):
     assert judged.state is state
     assert reason in judged.reason
     assert bool(reason) == bool(judged.reason)
+
+
+def test_members_that_a_run_accepts_are_not_to_be_stopped():
+    """Consumers of its target have continued, so it writes nothing."""
+    there = facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE, members=("a",))
+    back = facts(back=WriteState.WRITING, in_zookeeper={T0: 4, T1: 9}, kafka=STABLE, members=("a",))
+    for known, stopped in ((there, "a in ZooKeeper"), (back, "those of kafka:g")):
+        assert judge(known).reason.endswith(f"again to complete it; members are to be stopped: {stopped}")
 
 
 NAMED = {
@@ -199,9 +262,10 @@ ADDED = {**LOGS, TopicPartition("t", 2): LogRange(0, 10)}
 
 def combined():
     """Facts of a planned group that can be, combined in all ways."""
-    stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3})
-    in_kafka = [*((offsets, ()) for offsets in (*stored, {**OFFSETS, BEYOND: 1})), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
-    marks = (None, MARK, MARK._replace(at_ms=2), MARK._replace(state="migrating"), UNDOING)
+    stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3}, {**OFFSETS, BEYOND: 1})
+    in_kafka = [*((offsets, ()) for offsets in stored), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
+    migrating = MARK._replace(state="migrating")
+    marks = (None, MARK, MARK._replace(at_ms=2), migrating, UNDOING, MARK_OF_OTHER, UNDOING_OF_OTHER)
     backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState if back is not WriteState.UNDONE))
     members = (((), KafkaGroup("Empty", "", 0)), (("a",), STABLE))
     runs = (None, *WriteState)
@@ -210,46 +274,61 @@ def combined():
     ):
         is_back = back is None or run is WriteState.COMPLETE
         if is_back and (exists or not (zookeeper or mark or ids)):
-            ends = {"in_kafka": kafka, "in_zookeeper": zookeeper, "gone": gone}
+            there = {p: offset for p, offset in zookeeper.items() if p not in gone}
+            ends = {"in_kafka": kafka, "in_zookeeper": there, "gone": gone}
             way = {"run": run, "back": back, "back_plan": back_plan}
             yield FleetFacts(plan=plan(), mark=mark, members=ids, kafka=group, exists=exists, **ends, **way)
 
 
+def refusals_of_run(plan, state, mark, under_way, seen):
+    """Those of ``migrate run``; ``under_way`` is the state of the mark that a run which was killed has left."""
+    if mark is not None and state is WriteState.COMPLETE:
+        if mark.plan == "other":
+            return ("its mark would be replaced, and the plan that has left it could not be completed",)
+        ends = (offsets(seen.source), offsets(seen.target))
+        if mark.state == under_way and lacks_mark_alone(plan_of_existing(plan, seen.logs), *ends):
+            return ()
+    return recheck(plan, seen, began=state is not None, is_begun_only=state is WriteState.WRITING).refusals
+
+
 def refusals(known, verb, logs):
     """Why a command itself refuses a group whose members were stopped, without what a setting accepts."""
-    plan, place, mark = known.plan, known.plan.place, None if known.mark is None else known.mark.state
+    plan, place, mark = known.plan, known.plan.place, known.mark
     zookeeper, kafka, back, back_plan = known.in_zookeeper, known.in_kafka, known.back, known.back_plan
     there = {p: log for p, log in logs.items() if p not in known.gone}
-    to_kafka = Observation(place, judged(zookeeper), judged(kafka), there)
-    to_zookeeper = Observation(place, judged(kafka), judged(zookeeper), there)
+    to_kafka, to_zookeeper = (
+        Observation(
+            place,
+            judged(source),
+            judged({p: offset for p, offset in target.items() if p in there or p in source}),
+            {**there, **({BEYOND: LogRange(0, 10)} if BEYOND in source else {})},
+        )
+        for source, target in ((zookeeper, kafka), (kafka, zookeeper))
+    )
     settings = {"missing": "fail", "retention_ms": None, "now_ms": 2}
-
-    def of_run(plan, state, source, target, seen, under_way):
-        if state is WriteState.COMPLETE and mark == under_way and lacks_mark_alone(plan, source, target):
-            return ()
-        is_begun_only = state is WriteState.WRITING
-        return recheck(plan, seen, began=state is not None, is_begun_only=is_begun_only).refusals
 
     def unsettled(made):
         return [one for one in made.refusals if not re.search("--rewind|--missing|reset them first", one)]
 
     match verb:
+        case "plan" | "run" if not known.exists:
+            return (f"group {plan.source.group} does not exist in ZooKeeper",)
         case "plan":
             return unsettled(make_plan(plan.source, plan.target, "h", to_kafka, **settings))
         case "run":
-            return of_run(plan, known.run, zookeeper, kafka, to_kafka, "migrating")
+            return refusals_of_run(plan, known.run, mark, "migrating", to_kafka)
         case "rollback" if back is not None:
-            return decide_rollback(back_plan, place, zookeeper, kafka, (), back, {})
+            return decide_rollback(plan_of_existing(back_plan, there), place, zookeeper, kafka, (), back, {})
         case "rollback":
-            return decide_rollback(plan, place, kafka, zookeeper, (), known.run, known.beyond)
+            return decide_rollback(plan_of_existing(plan, there), place, kafka, zookeeper, (), known.run, known.beyond)
     if back is None or (back is WriteState.COMPLETE and mark is None):
         copied = {**known.mirrored, **left_by_way_back(back_plan, back)}
         return unsettled(reverse_plan(plan, to_zookeeper, copied, known.run, **settings))
-    return of_run(back_plan, back, kafka, zookeeper, to_zookeeper, "undoing")
+    return refusals_of_run(back_plan, back, mark, "undoing", to_zookeeper)
 
 
 def test_a_command_that_is_named_as_a_way_out_is_not_refused():
-    """Neither by the state, nor by the command itself: if logs have changed, one of those that are named is not."""
+    """Neither by the state, nor by the command itself: if there are other logs, one of those that are named is not."""
     for known in combined():
         verdict = judge(known)
         named = [verb for verb, text in NAMED.items() if re.search(text, verdict.reason)]
@@ -257,8 +336,16 @@ def test_a_command_that_is_named_as_a_way_out_is_not_refused():
             continue
         for logs in (LOGS, MOVED_ON, ADDED):
             why = {verb: refusals(known, verb, logs) for verb in named}
-            is_one_enough = logs is not LOGS or known.gone or re.search("if that is refused|go back", verdict.reason)
+            is_one_enough = logs is not LOGS or BEYOND in known.in_zookeeper
+            is_one_enough |= bool(re.search("if that is refused|go back", verdict.reason))
             assert not named or not (all if is_one_enough else any)(why.values()), (verdict, known, why)
+
+
+def test_a_group_that_has_not_gone_wrong_can_come_back():
+    """As a mirror, a way back refuses a group whose offsets in ZooKeeper consumers have moved."""
+    for known in combined():
+        if judge(known).state in (FleetState.WRITTEN, FleetState.CONSUMED):
+            assert not refusals(known, "reverse", LOGS), known
 
 
 def test_a_command_that_a_reason_names_is_not_skipped():
