@@ -140,4 +140,7 @@ def test_the_command_writes_a_range(sandbox, filled, tmp_path):
     rows = polars.read_parquet(part)
     assert rows.shape == (50, 8)
     assert rows["timestamp"].min() >= datetime.fromtimestamp((NOON_MS + 100) / 1000, UTC)
-    assert consume("--partition", "7") == (1, f"topic {filled} has 2 partitions, and not number 7")
+    assert consume("--partition", "7", "--output", str(lines)) == (
+        1,
+        f"topic {filled} has 2 partitions, and not number 7",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -82,7 +83,7 @@ def _position(option: str, text: str, partition: int | None) -> Where:
 
 
 def consume_range(connection: ToolConnection, wanted: WantedRange, kind: str, output: Path | None) -> None:
-    """Write the records of a range, and end.
+    """Write the records of a range, and end; what is written when it fails, or a signal comes, stays.
 
     Raises:
         ZkConsumerError: the range cannot be read or written.
@@ -92,20 +93,19 @@ def consume_range(connection: ToolConnection, wanted: WantedRange, kind: str, ou
 
     config = connection.broker_config() or connection.config()
     ending, left = Ending(), wanted.most
-    sink = open_sink(kind, output)
     try:
         with ending.by_signals(), ending.raising():
             plan = plan_read(wanted.topic, config, wanted.start, wanted.end, wanted.partition)
-            for records in plan.records():
-                sink.write(records if left is None else records.slice(0, left))
-                left = None if left is None else left - records.num_rows
-                if left is not None and left <= 0:
-                    break
-        sink.close()
+            with closing(open_sink(kind, output)) as sink, closing(plan.records()) as read:
+                for records in read:
+                    sink.write(records if left is None else records.slice(0, left))
+                    left = None if left is None else left - records.num_rows
+                    if left is not None and left <= 0:
+                        break
     except EndedEarly:
-        sink.close()
-    except BrokenPipeError:  # the reader has closed the pipe, and has what it wanted
-        pass
+        raise ZkConsumerError("a signal has ended the command before the end of the range") from None
+    except BrokenPipeError:
+        pass  # the reader has closed the pipe, and has what it wanted
     except OSError as error:
         destination = "standard output" if output is None else output
         raise ZkConsumerError(f"records could not be written to {destination}: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,7 +97,7 @@ class TopicRead(NamedTuple):
     brokers: tuple[Broker, ...]
     epochs: Mapping[TopicPartition, int]
 
-    def records(self, columns: tuple[str, ...] = ALL_COLUMNS) -> Iterator[Records]:
+    def records(self, columns: tuple[str, ...] = ALL_COLUMNS) -> Generator[Records]:
         """The records with these columns; raises as :meth:`.RangeReading.records`."""
         with closing(LeaderConnections(self.config)) as connections:
             reading = RangeReading(
