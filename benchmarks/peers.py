@@ -75,7 +75,9 @@ def read_records(task: Task) -> Clock:
 def _our_stream(task: Task) -> tuple[Any, Any]:
     from zkconsumer import ConsumerConfig, ConsumerConnector
 
-    security = {"security_protocol": "SSL", "ssl_ca_location": task.ca_location} if task.ca_location else {}
+    security: dict[str, Any] = (
+        {"security_protocol": "SSL", "ssl_ca_location": task.ca_location} if task.ca_location else {}
+    )
     config = ConsumerConfig(
         zookeeper_connect=task.zookeeper,
         group_id=task.group,

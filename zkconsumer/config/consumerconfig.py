@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zkconsumer.config.consumerproperties import RENAMED, ConsumerProperties
 from zkconsumer.config.propertydef import Property, parse
@@ -34,28 +34,31 @@ class ConsumerConfig(ConsumerProperties):
     """All properties of one consumer.
 
     Values are keyword arguments, in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
-    ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are parsed as the JVM parses a properties file.
+    ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are parsed as the JVM parses a properties file. Type checkers
+    know the first spelling and the types; for texts there is :meth:`from_properties`.
 
     Raises:
         ConfigError: with *every* violation, not only the first.
     """
 
-    def __init__(self, **values: object) -> None:
-        violations: list[str] = []
-        given: dict[str, object] = {}
-        for spelling, value in values.items():
-            attribute = spelling.replace(".", "_")
-            if attribute not in PROPERTIES:
-                violations.append(f"{spelling} is not a property of this consumer{_suggestion(spelling)}")
-            elif attribute in given:
-                violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
-            else:
-                given[attribute] = value
-        for attribute, row in PROPERTIES.items():
-            object.__setattr__(self, attribute, self._read(attribute, row, given, violations))
-        violations.extend(_violations(self))
-        if violations:
-            raise ConfigError(violations)
+    if not TYPE_CHECKING:  # type checkers see a keyword of its type for each property, as a dataclass has them
+
+        def __init__(self, **values: object) -> None:
+            violations: list[str] = []
+            given: dict[str, object] = {}
+            for spelling, value in values.items():
+                attribute = spelling.replace(".", "_")
+                if attribute not in PROPERTIES:
+                    violations.append(f"{spelling} is not a property of this consumer{_suggestion(spelling)}")
+                elif attribute in given:
+                    violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
+                else:
+                    given[attribute] = value
+            for attribute, row in PROPERTIES.items():
+                object.__setattr__(self, attribute, self._read(attribute, row, given, violations))
+            violations.extend(_violations(self))
+            if violations:
+                raise ConfigError(violations)
 
     def _read(self, attribute: str, row: Property, given: Mapping[str, object], violations: list[str]) -> Any:
         value = given.get(attribute)
@@ -86,7 +89,7 @@ class ConsumerConfig(ConsumerProperties):
             OSError: the file cannot be read.
         """
         values: Mapping[str, object] = source if isinstance(source, Mapping) else load_properties(Path(source))
-        known: dict[str, object] = {}
+        known: dict[str, Any] = {}
         for name, value in values.items():
             attribute = name.replace(".", "_")
             if attribute in PROPERTIES:
@@ -105,7 +108,7 @@ class ConsumerConfig(ConsumerProperties):
         Raises:
             ConfigError: with every violation.
         """
-        given = {_attribute(name): value for name, value in values.items() if value is not None}
+        given: dict[str, Any] = {_attribute(name): value for name, value in values.items() if value is not None}
         if not given.keys() & {"zookeeper_connect", "bootstrap_servers"}:
             raise ConfigError(["zookeeper.connect or bootstrap.servers is missing"])
         protocol = {} if "zookeeper_connect" in given else {"group_protocol": "kafka"}

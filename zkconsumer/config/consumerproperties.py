@@ -35,7 +35,7 @@ RENAMED: Mapping[str, str] = {
 """Property names of Kafka 0.7 (up to ``zk.synctime.ms``) and of Kafka's newer consumer, with this consumer's names."""
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # ConsumerConfig has all methods
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)  # ConsumerConfig has the other methods
 class ConsumerProperties:
     """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values.
 

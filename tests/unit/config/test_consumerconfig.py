@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+from tests.fixtures.typedproperties import misspelled, of_another_type
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.consumerproperties import RENAMED
 from zkconsumer.errors import ConfigError
@@ -300,6 +301,13 @@ def test_a_group_in_which_the_broker_assigns_needs_brokers_and_a_name():
 def test_contradictions_in_a_group_in_which_the_broker_assigns(values, text):
     with pytest.raises(ConfigError, match=re.escape(text)):
         kafka_group(group_protocol="consumer", **values)
+
+
+def test_a_type_checker_finds_what_is_refused():
+    with pytest.raises(ConfigError, match="bogus is not a property"):
+        misspelled()
+    with pytest.raises(ConfigError, match=r"auto\.commit\.enable must be"):
+        of_another_type()
 
 
 def test_what_joins_no_group_needs_servers_alone():

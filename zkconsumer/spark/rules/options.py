@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.consumerproperties import RENAMED
@@ -212,7 +212,7 @@ class _OptionReader:
         return most, least, delay
 
     def _config(self) -> ConsumerConfig | None:
-        properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
+        properties: dict[str, Any] = {n: value for n, value in self._values.items() if n not in OPTION_NAMES}
         self.violations += [
             f"{row.name} cannot be an option, since Spark shows its value in plans and event logs: set "
             f"{_INSTEAD_OF_SHOWN.get(row.name, 'a property with password or token in its name')}"
