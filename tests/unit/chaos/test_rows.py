@@ -114,6 +114,13 @@ def test_a_process_that_is_not_run_disturbs_a_trial():
     assert disturbance(ZOOKEEPER, 1.5)
     assert disturbance("b", 0.5) == disturbance(ZOOKEEPER, 5.0, kind="servers") == ""
     assert disturbance("a", 5.0, kind="pause") == "", "a fault has stopped it"
+    for kind, served, text in (
+        ("broker", 23.0, "a broker that was killed served again after 13.0 s"),
+        ("broker", 20.0, ""),
+        ("servers", 23.0, ""),
+    ):
+        fault = Faulted(kind, "", 10.0, 30.0, established=served)
+        assert verdict("R1", run(fault)).disturbance == text
 
 
 def test_a_short_outage_permits_to_continue():
