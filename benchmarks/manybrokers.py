@@ -136,7 +136,8 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
         stream.next_batch()
         began, cpu, counted = time.monotonic(), time.process_time(), 0
         while time.monotonic() < began + seconds:
-            counted += stream.next_batch().num_rows
+            batch = stream.next_batch()
+            counted += 0 if batch is None else batch.num_rows
         elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
         assert control._finder is not None
         wakeups = sum(fetcher.wakeups for fetcher in list(control._finder._fetchers.values()))

@@ -52,9 +52,8 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(max_rows=LIMITS, max_bytes=LIMITS)
     def read_batch(self, max_rows, max_bytes):
-        try:
-            batch = self.stream.next_batch(max_rows, max_bytes)
-        except ConsumerTimeout:
+        batch = self.stream.next_batch(max_rows=max_rows, max_bytes=max_bytes)
+        if batch is None:
             assert not self.deliverable()
             return
         assert max_rows is None or batch.num_rows <= max_rows

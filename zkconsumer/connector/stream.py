@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zkconsumer.errors import ConsumerTimeout, UsageError
+from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk
@@ -23,6 +23,8 @@ from zkconsumer.model import Message
 from zkconsumer.process.forks import Owner, call_in_child
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from zkconsumer.decode.records import Records
 
 M = TypeVar("M", bound=Message)
@@ -88,6 +90,7 @@ class MessageStream(Generic[M]):
         self._reader = reader or ChunkReader(queue)
         self.name = name
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+        self._patience_s = self._timeout_s  # of the request in progress
         self._kind = kind
         self._owner = Owner()
         self._thread: threading.Thread | None = None
@@ -109,6 +112,27 @@ class MessageStream(Generic[M]):
             return message
         raise StopIteration
 
+    def next_message(self, *, timeout: float | None = None) -> M | None:
+        """The next record; None if none arrives in time.
+
+        Args:
+            timeout: how long to wait, in seconds; None for ``consumer.timeout.ms``, by default without limit.
+
+        Raises:
+            ConsumerClosed: the connector was shut down.
+            UsageError: another thread uses this stream.
+            ZkConsumerError: as when the stream is iterated.
+        """
+        self._patience_s = self._timeout_s if timeout is None else timeout
+        try:
+            for message in self._messages:  # see __next__; what follows the claim calls nothing
+                return message
+        except ConsumerTimeout:
+            return None
+        finally:
+            self._patience_s = self._timeout_s
+        raise self._closed()
+
     def peek(self) -> M:
         """The record that ``next`` will return, without taking it: no position moves, and nothing is released.
 
@@ -128,7 +152,7 @@ class MessageStream(Generic[M]):
 
     def batches(
         self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
-    ) -> Iterator[Any]:
+    ) -> Iterator[pa.RecordBatch]:
         """The same records as ``pyarrow.RecordBatch`` objects, each of one partition and never empty.
 
         Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
@@ -145,32 +169,39 @@ class MessageStream(Generic[M]):
             UsageError: a limit is below 1, or another thread uses this stream.
         """
         self._check_thread()
-        for limit in (max_rows, max_bytes):
-            if limit is not None and limit < 1:
-                raise UsageError(f"max_rows and max_bytes must be at least 1, not {limit}; None means no limit")
-        from zkconsumer.decode.arrow import batch_of
-        from zkconsumer.decode.buffers import COLUMNS
+        made = _batch_maker(max_rows, max_bytes, headers=headers)
+        return successive(lambda: self._next_rows(max_rows, max_bytes, made))
 
-        columns = None if headers else COLUMNS
+    def next_batch(
+        self,
+        *,
+        timeout: float | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        headers: bool = True,
+    ) -> pa.RecordBatch | None:
+        """The next batch; None if no record arrives in time.
 
-        return successive(lambda: self._next_rows(max_rows, max_bytes, lambda records: batch_of(records, columns)))
-
-    def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
-        """One batch, with headers; see :meth:`batches`.
+        Args:
+            timeout: as of :meth:`next_message`.
+            max_rows: as of :meth:`batches`.
+            max_bytes: likewise.
+            headers: likewise.
 
         Raises:
-            StopIteration: the connector was shut down.
-            ConsumerTimeout: no record arrived in time.
-            UsageError: another thread uses this stream.
+            ConsumerClosed, UsageError, ZkConsumerError: as :meth:`next_message`; UsageError also for a limit below 1.
         """
-        from zkconsumer.decode.arrow import batch_of
-
-        while True:
-            batches = self._next_rows(max_rows, max_bytes, batch_of)
-            if batches is None:
-                raise StopIteration
-            for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
-                return batch
+        made = _batch_maker(max_rows, max_bytes, headers=headers)
+        self._patience_s = self._timeout_s if timeout is None else timeout
+        try:
+            while (batches := self._next_rows(max_rows, max_bytes, made)) is not None:
+                for batch in batches:  # see next_message; empty if the batch was taken back meanwhile
+                    return batch
+        except ConsumerTimeout:
+            return None
+        finally:
+            self._patience_s = self._timeout_s
+        raise self._closed()
 
     def release(self) -> None:
         """Release everything that was handed out, without requesting more; to be called by the reading thread."""
@@ -193,7 +224,7 @@ class MessageStream(Generic[M]):
         from zkconsumer.decode.messages import build
 
         self.queue.withhold()  # the rest of a split batch, or one that an interrupt prevented from being handed out
-        chunk = self._arrived(self._reader.look(self._timeout_s))
+        chunk = self._arrived(self._reader.look(self._patience_s))
         if chunk is None:
             raise StopIteration
         return build(self._kind, _records(chunk).slice(0, 1))[0]
@@ -204,7 +235,7 @@ class MessageStream(Generic[M]):
 
         self._begun = None
         self._check_thread()
-        while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
+        while (chunk := self._arrived(self._reader.request(self._patience_s))) is not None:
             records = _records(chunk).slice(0, MOST_AT_ONCE)
             handover = HandOver(chunk, build(self._kind, records), records.offsets)
             if self.queue.begin(handover):
@@ -221,7 +252,7 @@ class MessageStream(Generic[M]):
         The rest is taken back.
         """
         self._check_thread()
-        while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
+        while (chunk := self._arrived(self._reader.request(self._patience_s))) is not None:
             records, last = _first_rows(chunk, max_rows, max_bytes)
             # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
             handover = HandOver(chunk, [0], [last], records.num_rows)
@@ -233,9 +264,12 @@ class MessageStream(Generic[M]):
     def _arrived(self, item: Item) -> Chunk | None:
         """The chunk that arrived, None at the end. Raises ConsumerTimeout where nothing arrived."""
         if item is None:
-            waited = f"no record arrived for stream {self.name} within {self._timeout_s} s"
+            waited = f"no record arrived for stream {self.name} within {self._patience_s} s"
             raise ConsumerTimeout(f"{waited}; iterate again to continue")
         return None if isinstance(item, Ended) else item
+
+    def _closed(self) -> ConsumerClosed:
+        return ConsumerClosed(f"stream {self.name} has ended: its connector was shut down")
 
     def _check_thread(self) -> None:
         self._owner.require(f"stream {self.name}")
@@ -258,6 +292,22 @@ def next_records(stream: MessageStream[Any], max_rows: int | None = None) -> Rec
             raise StopIteration
         for part in parts:  # here, not in a function shared with next_batch: an interrupt after it would lose records
             return part
+
+
+def _batch_maker(max_rows: int | None, max_bytes: int | None, *, headers: bool) -> Callable[[Records], pa.RecordBatch]:
+    """What makes batches with these columns; the limits are checked.
+
+    Raises:
+        UsageError: a limit is below 1.
+    """
+    for limit in (max_rows, max_bytes):
+        if limit is not None and limit < 1:
+            raise UsageError(f"max_rows and max_bytes must be at least 1, not {limit}; None means no limit")
+    from zkconsumer.decode.arrow import batch_of
+    from zkconsumer.decode.buffers import COLUMNS
+
+    columns = None if headers else COLUMNS
+    return lambda records: batch_of(records, columns)
 
 
 def _unchanged(records: Records) -> Records:

@@ -9,7 +9,7 @@ from tests.fixtures.fork import refused_in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
-from zkconsumer.errors import ConsumerTimeout, RebalanceFailed, UsageError
+from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, RebalanceFailed, UsageError
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.model import Message
 
@@ -355,12 +355,44 @@ def test_pausing_between_taking_and_handing_out_a_batch(queue, info, monkeypatch
         return begin(handover)
 
     monkeypatch.setattr(queue, "begin", pause_and_begin)
-    with pytest.raises(ConsumerTimeout):
-        stream.next_batch(max_rows=3)
+    assert stream.next_batch(max_rows=3) is None
     assert info.position(handed_out=True) == 0
     monkeypatch.undo()
     queue.resume(info.partition)
     assert offsets(stream, 4) == [0, 1, 2, 3]
+
+
+def test_the_next_message_or_none(stream, queue, info):
+    queue.put(make_fetched_chunk(info, 0, 2))
+    assert [stream.next_message().offset, stream.next_message(timeout=0).offset] == [0, 1]
+    waiting = MessageStream(queue, name="g_c-1", kind=Message)
+    assert waiting.next_message(timeout=0.01) is None
+    assert waiting.next_batch(timeout=0) is None
+    queue.put(make_fetched_chunk(info, 2, 3))
+    assert waiting.next_message(timeout=0).offset == 2
+    assert "headers" not in waiting.next_batch(max_rows=1, headers=False).schema.names
+    assert waiting.next_batch().column("offset").to_pylist() == [4]
+    with pytest.raises(UsageError, match="must be at least 1"):
+        waiting.next_batch(max_rows=0)
+
+
+def test_a_timeout_is_that_of_one_request(stream, queue):
+    """The others wait as ``consumer.timeout.ms`` says."""
+    assert stream.next_message(timeout=0) is None
+    with pytest.raises(ConsumerTimeout, match=f"within {QUICK_MS / 1000} s"):
+        next(stream)
+    assert stream.next_batch(timeout=0) is None
+    with pytest.raises(ConsumerTimeout, match=f"within {QUICK_MS / 1000} s"):
+        stream.peek()
+
+
+def test_after_the_shutdown_there_is_no_next_message(stream, queue, info):
+    queue.put(make_fetched_chunk(info, 0, 1))
+    assert stream.next_message().offset == 0
+    stream.close()
+    for request in (stream.next_message, stream.next_batch, lambda: stream.next_message(timeout=0)):
+        with pytest.raises(ConsumerClosed, match="stream g_c-0 has ended: its connector was shut down"):
+            request()
 
 
 def test_peek_after_a_batch_that_was_cut_shows_its_rest(stream, queue, info):
