@@ -49,7 +49,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
         znodes = read_group(session, open_group_reader(session, config), name)
         if znodes.mark is not None:
             refuse([describe_mark(name, znodes.mark)])
-        partitions = [partition for partition in znodes.partitions if znodes.exists(partition)]
+        partitions = [partition for partition in znodes.partitions if znodes.may_exist(partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,
             closing(GroupWatch(session, cluster, name, partitions)) as watched,

@@ -19,7 +19,6 @@ from zkconsumer.ranges.rules.rangepositions import LATEST as LOG_END
 from zkconsumer.ranges.rules.rangepositions import AtTime, Wanted
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
-from zkconsumer.wire.errorcodes import is_refusal
 from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
@@ -194,19 +193,6 @@ class LogEnds:
             if not gone or time.monotonic() >= until:
                 return gone
             self._wait(max(self._backoff_s, _SHORTEST_PAUSE_S))
-
-    def require_described(self, topics: Collection[str]) -> None:
-        """Ask a broker for topics that it may refuse to describe; those that do not exist are no error.
-
-        Raises:
-            TopicUnreadable: it refuses one, for example because a permission is missing. It is not asked again: the
-                view of the cluster, which lacks the topic, would be outdated.
-            BrokerUnavailable: no broker answers.
-        """
-        failed = self._client.ask_any(partial(ask_for_catalog, topics=topics)).failed
-        for topic, code in failed.items():
-            if is_refusal(code):
-                raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.

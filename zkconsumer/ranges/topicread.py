@@ -7,9 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import read_cluster
+from zkconsumer.cluster.rules.clustercatalog import require_described
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.buffers import ALL_COLUMNS
-from zkconsumer.errors import OffsetOutOfRange, UsageError, ZkConsumerError
+from zkconsumer.errors import OffsetOutOfRange, UsageError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges.decoderpool import DecoderPool
 from zkconsumer.ranges.leaderconnections import LeaderConnections
@@ -63,7 +64,8 @@ def read(
         UsageError: the topic, a partition or a column does not exist, or a position is none.
         OffsetOutOfRange: a log does not have a start or an end that is given as an offset.
         LeaderUnknown: a partition has no leader, so its end is unknown.
-        TopicUnreadable: brokers refuse to serve the topic, for example because a permission is missing.
+        TopicUnreadable: the topic is not described, or brokers refuse to serve it, for example because a permission is
+            missing.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
     import pyarrow as pa
@@ -120,10 +122,7 @@ def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where, part
     with closing(LogEnds(config, lambda: cluster.brokers, _reader(topic))) as ends:
         described = cluster.described.get(topic)
         if described is None:
-            if config.bootstrap_servers is not None:
-                ends.require_described([topic])
-            if topic in cluster.undescribed:
-                raise ZkConsumerError(f"topic {topic} cannot be described; the log has the reason")
+            require_described(cluster.undescribed)
             servers = config.bootstrap_servers or config.zookeeper_connect
             raise UsageError(f"topic {topic} does not exist in the cluster of {servers}")
         starts, given_ends = positions_of_topic(topic, described.partitions, start, end, partition)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 
+from zkconsumer.cluster.rules.clustercatalog import require_described
 from zkconsumer.errors import UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
@@ -34,7 +35,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         UsageError: topics given by name, or partitions for which offsets are given, do not exist.
         LeaderUnknown: a partition has no leader, so its end is unknown.
         MalformedZnode: the group's offset of a partition is needed and cannot be parsed.
-        TopicUnreadable: it is stored in Kafka, and a permission is missing; or brokers refuse to describe a topic.
+        TopicUnreadable: it is stored in Kafka, and a permission is missing; or a topic is not described.
         OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
@@ -52,7 +53,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
-    _check_existence(options, view.partitions, ends)
+    _check_existence(options, view)
     committed = committed_offsets(options, view)
     choices = choose_starts(
         unmarked(committed),
@@ -105,12 +106,10 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     return {partition: place for partition, place in places.items() if place is not None}
 
 
-def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition], ends: LogEnds) -> None:
-    topics = {partition.topic for partition in partitions}
-    unknown = [topic for topic in options.topics if topic not in topics]
-    if unknown and options.config.bootstrap_servers is not None:
-        ends.require_described(unknown)
-    missing = [f"topic {topic}" for topic in unknown]
+def _check_existence(options: SourceOptions, view: ClusterView) -> None:
+    require_described(view.undescribed)
+    partitions, topics = view.partitions, {partition.topic for partition in view.partitions}
+    missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
     for option in (options.starting, options.ending):
         position = option.given if isinstance(option, Timestamps) else option
         if isinstance(position, Mapping):

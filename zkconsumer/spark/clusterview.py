@@ -41,6 +41,7 @@ class ClusterView:
         unshared: live members with ``group.share=false``; brokers do not know them.
         session_ms: session timeouts in ms, by member: the longer of what it has written and what servers grant now;
             unknown in groups of brokers.
+        undescribed: subscribed topics that may exist, although they are not described.
     """
 
     brokers: tuple[Broker, ...]
@@ -52,6 +53,7 @@ class ClusterView:
     refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
     unshared: frozenset[str] = frozenset()
     session_ms: Mapping[str, int] = field(default_factory=dict)
+    undescribed: frozenset[str] = frozenset()
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of each topic."""
@@ -88,7 +90,8 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
     session.open()
     try:
         group_reader = open_group_reader(session, config)
-        topics = group_reader.describe_topics(options.select(group_reader.topics()))
+        selected = options.select(group_reader.topics())
+        topics, undescribed = group_reader.describe_topics(selected), group_reader.undescribed(selected)
         brokers = group_reader.live_brokers()
         group = group_reader.view(config.group_id)
         granted_ms = round(1000 * session.negotiated_timeout)
@@ -106,6 +109,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             refused=stored.refused,
             unshared=frozenset(group.unshared & group.members.keys()),
             session_ms={member: max(group.session_ms.get(member, 0), granted_ms) for member in group.members},
+            undescribed=undescribed,
         )
     finally:
         session.close()
@@ -117,7 +121,8 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
 
     config = options.config
     snapshot = BrokerCatalog(config).read(options.topics or None)
-    topics = snapshot.describe_topics(options.select(snapshot.topics()))
+    selected = options.select(snapshot.topics())
+    topics = snapshot.describe_topics(selected)
     stored = _Stored()
     if with_offsets:
         store = open_kafka_store(config, live_brokers=lambda: snapshot.brokers, wait_before_retry=_sleep_before_retry)
@@ -132,6 +137,7 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
         our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
         outdated=stored.outdated,
         refused=stored.refused,
+        undescribed=snapshot.undescribed.intersection(selected),
     )
 
 

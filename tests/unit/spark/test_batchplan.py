@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
-from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, UsageError
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, TopicUnreadable, UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
-from zkconsumer.spark.batchplan import committed_offsets, plan_spans
+from zkconsumer.spark.batchplan import committed_offsets, plan_batch_read, plan_spans
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.zookeeper.session import ZkSession
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
@@ -22,6 +25,15 @@ VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), 
 def options(starting="group", **more):
     given = {"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t", "startingOffsets": starting}
     return parse_options({**given, "refresh.leader.backoff.ms": "10", **more})
+
+
+@pytest.fixture
+def znodes(monkeypatch):
+    """The session of a read, of a ZooKeeper in memory."""
+    session = session_in_memory(ZooKeeperInMemory())
+    monkeypatch.setattr(ZkSession, "from_config", lambda _config: session)
+    monkeypatch.setattr(session, "open", lambda: None)
+    return session
 
 
 @pytest.fixture
@@ -77,15 +89,32 @@ def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(plan, stub_broke
     assert plan(committed, **given) == {T0: read}
 
 
+@pytest.mark.usefixtures("znodes")
+@pytest.mark.parametrize("group_protocol", ["zookeeper", "kafka"])
 @pytest.mark.parametrize(
-    ("code", "error"), [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailed), (None, UsageError)]
+    ("code", "error"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicUnreadable),
+        (ErrorCode.LEADER_NOT_AVAILABLE, TopicUnreadable),
+        (None, UsageError),
+    ],
 )
-def test_a_topic_that_may_not_be_described_is_not_called_missing(plan, stub_broker, code, error):
+def test_a_topic_that_brokers_do_not_describe_is_not_called_missing(stub_broker, code, error, group_protocol):
     stub_broker.versions[MetadataRequest.API_KEY] = 12
     if code is not None:
         stub_broker.topic_errors["secret"] = code
+    more = {"bootstrap.servers": f"127.0.0.1:{stub_broker.port}", "group.protocol": group_protocol}
     with pytest.raises(error, match="topic secret"):
-        plan(50, subscribe="t,secret", **{"bootstrap.servers": f"127.0.0.1:{stub_broker.port}"})
+        plan_batch_read(options(subscribe="secret", **more))
+
+
+@pytest.mark.parametrize("chosen", [{"subscribe": "secret"}, {"subscribe": None, "subscribePattern": "t|sec.*"}])
+def test_a_topic_whose_znode_is_damaged_is_neither_missing_nor_skipped(znodes, chosen):
+    """Without its records what is read would be incomplete."""
+    znodes.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    znodes.ensure_path("/brokers/topics/secret", b"{")
+    with pytest.raises(TopicUnreadable, match="topic secret cannot be read, since it is not described"):
+        plan_batch_read(options(**chosen))
 
 
 def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):

@@ -133,7 +133,7 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
     absent = group.absent
     idle: Sequence[str] = [member.member_id for member in group.described.members if not member.assigned]
     for member in group.described.members:
-        if member.assigned:
+        if member.assigned or not group.undescribed.isdisjoint(member.topics):
             continue
         existing = [topic for topic in member.topics if topic in group.existing]
         if member.topics and absent.issuperset(member.topics):

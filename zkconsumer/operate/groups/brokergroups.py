@@ -122,9 +122,9 @@ class ObservedBrokerGroup:
         """True if a member has the partition: a coordinator forgets those that are gone."""
         return partition in self.owners
 
-    def exists(self, partition: TopicPartition) -> bool:
-        """True if the cluster has the partition."""
-        return partition.partition in self.existing.get(partition.topic, ())
+    def may_exist(self, partition: TopicPartition) -> bool:
+        """True if the cluster has the partition, or brokers do not describe its topic."""
+        return partition.topic in self.undescribed or partition.partition in self.existing.get(partition.topic, ())
 
     def in_zookeeper(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - as that of a group in ZooKeeper
         """None."""
@@ -299,20 +299,15 @@ class BrokerGroups:
         """Groups with the partitions of their topics, and what is missing of them."""
         topics_by_group = {name: group.topics for name, group in groups.items()}
         answer = self.asked.existing(set().union(*topics_by_group.values()))
-        found: dict[str, set[TopicPartition]] = {}
-        for partition in answer.found.partitions:
-            found.setdefault(partition.topic, set()).add(partition)
+        found: dict[str, list[int]] = {}
+        for topic, number in sorted(answer.found.partitions):
+            found.setdefault(topic, []).append(number)
         completed = {}
         for name, group in groups.items():
             topics = topics_by_group[name]
             undescribed = {topic: why for topic, why in answer.found.undescribed.items() if topic in topics}
-            # Where brokers do not describe a topic, the partitions that the group names are taken to exist.
-            unknown = (p for p in group.partitions if p.topic in undescribed)
-            existing: dict[str, list[int]] = {}
-            for topic, number in sorted(set().union(unknown, *(found.get(topic, ()) for topic in topics))):
-                existing.setdefault(topic, []).append(number)
-            numbers_by_topic = {topic: tuple(numbers) for topic, numbers in existing.items()}
-            known = replace(group, existing=numbers_by_topic, undescribed=frozenset(undescribed))
+            existing = {topic: tuple(found[topic]) for topic in sorted(topics & found.keys())}
+            known = replace(group, existing=existing, undescribed=frozenset(undescribed))
             why = answer.problems if answer.error is not None and topics else why_undescribed(undescribed)
             completed[name] = replace(known, problems=(*group.problems, *why, *missing_topics(known)))
         return completed
@@ -321,7 +316,7 @@ class BrokerGroups:
         self, groups: Collection[ObservedBrokerGroup], *, with_starts: bool = True
     ) -> tuple[Logs, tuple[str, ...]]:
         """The logs of all partitions of groups, and what is unknown of them."""
-        partitions = {partition for group in groups for partition in group.partitions if group.exists(partition)}
+        partitions = {partition for group in groups for partition in group.partitions if group.may_exist(partition)}
         answer = self.asked.logs(partitions, with_starts=with_starts)
         return answer.found, answer.problems
 

@@ -208,7 +208,7 @@ def read_broker_facts(
     """
     problems: list[str] = []
     unreachable = _reach(asked.client, _known_brokers(config, asked.client))
-    partitions = [partition for partition in group.partitions if group.exists(partition)]
+    partitions = [partition for partition in group.partitions if group.may_exist(partition)]
     of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
     before = _ask_for_replicas(config, asked.client, of_topics, [])
     logs = asked.logs(partitions)

@@ -99,7 +99,8 @@ def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, s
         why = "the log was truncated by an unclean leader election, or the topic was created again"
         return why, "if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
     if TopicOrigin(TopicIdentity(None, created)).judge(node.mzxid) is WrittenFor.BEFORE:
-        return "the topic was created again after that commit", "{to_earliest}"
+        why = "the topic was created again after that commit, unless ZooKeeper was filled by copying or restored"
+        return f"{why}: then the log was truncated", "{to_earliest}"
     return "the log was truncated by an unclean leader election, or the offset was set by hand", "{to_latest}"
 
 

@@ -52,7 +52,7 @@ def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
                 f"the coordinator lets it own nothing: {command.refused}",
                 "remove that cause; the member joins again by itself, or when it is started again",
             )
-        missing = sorted(p for p in command.share if znodes.exists(p) and p not in znodes.owners)
+        missing = sorted(p for p in command.share if znodes.may_exist(p) and p not in znodes.owners)
         if missing:
             yield Finding(
                 "command-not-obeyed",

@@ -126,7 +126,7 @@ def _agrees(znodes: GroupZnodes, consumer_id: str, assignment: Assignment) -> bo
 def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
     owning = {PartitionOwnerNode.consumer_of(owner) for owner in znodes.owners.values()}
     threads = znodes.view.threads_by_topic(exclude_internal=True)
-    shares, absent = _possible_shares(znodes), znodes.absent
+    shares = _possible_shares(znodes)
     for consumer_id in sorted(znodes.view.members.keys() - owning):
         topics = sorted(
             topic
@@ -134,12 +134,15 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
             if any(thread.consumer_id == consumer_id for thread in topic_threads)
         )
         existing = [topic for topic in topics if topic in znodes.existing]
-        if not existing:
-            if not (absent.issuperset(topics) if topics else znodes.view.topics):
-                continue  # what exists is unknown
+        if wanted := {partition for share in shares for partition in share.get(consumer_id, ())}:
+            if not znodes.is_commanded:  # otherwise explain_coordinator reports it
+                yield _without_share(znodes, consumer_id, wanted)
+        elif not znodes.undescribed.isdisjoint(topics) or not (topics or znodes.view.topics):
+            continue  # what exists is unknown
+        elif not existing:
             reason = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
             yield Finding("idle-member", consumer_id, reason, _command(znodes, "groups", "describe", "--members"))
-        elif not any(consumer_id in share for share in shares):
+        else:
             counts = ", ".join(
                 f"{topic} has {len(znodes.existing[topic])} and {len(threads[topic])} threads" for topic in existing
             )
@@ -149,9 +152,6 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
                 f"partitions are fewer than the group's threads: {counts}",
                 "end members or lower their number of threads, or add partitions",
             )
-        elif not znodes.is_commanded:  # otherwise explain_coordinator reports it
-            wanted = {partition for share in shares for partition in share.get(consumer_id, ())}
-            yield _without_share(znodes, consumer_id, wanted)
 
 
 def _without_share(znodes: GroupZnodes, consumer_id: str, wanted: set[TopicPartition]) -> Finding:

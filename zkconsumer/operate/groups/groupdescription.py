@@ -157,7 +157,7 @@ def existing_partitions(
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
     """
     known = {p for znodes in groups for p in znodes.partitions}
-    existing = {p for znodes in groups for p in znodes.partitions if znodes.exists(p) or p.topic in znodes.undescribed}
+    existing = {p for znodes in groups for p in znodes.partitions if znodes.may_exist(p)}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 

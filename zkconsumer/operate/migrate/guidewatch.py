@@ -138,7 +138,7 @@ class GroupWatch:
         session: an open session.
         cluster: brokers, which have the group's offsets in Kafka.
         group: name of the consumer group.
-        partitions: of the group; those of topics that were deleted do not belong to it.
+        partitions: of the group; those of topics that were deleted do not belong to it, those of unknown topics do.
 
     Raises:
         ZkConsumerError: ZooKeeper or the brokers do not answer for half a minute, or refuse.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.group.zookeeper.topicrecords import read_origins
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, choose_stored, topic_id_of
@@ -26,14 +28,22 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     """What distinguishes the topics that exist from earlier ones of the same names.
 
     Raises:
-        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
+        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked, or a topic may exist,
+            and is not described: an offset of an earlier one would count.
     """
-    return {name: one for name, one in known_identities(session, cluster, topics).items() if one is not None}
+    names = frozenset(topics)
+    known = known_identities(cluster.open_reader(session), names)
+    if unknown := sorted(names - known.keys()):
+        raise ZkConsumerError(
+            f"topics are not described, so it is unknown which exist: {name_some(unknown)}; see the log"
+        )
+    return {name: one for name, one in known.items() if one is not None}
 
 
-def known_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
+def known_identities(group_reader: GroupReader, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
     """The same, with None for a topic that does not exist; one that may exist, and is not described, is absent."""
-    names, group_reader = sorted(topics), cluster.open_reader(session)
+    if not (names := sorted(topics)):
+        return {}
     described = {name: topic.identity for name, topic in group_reader.describe_topics(names).items()}
     return {**dict.fromkeys(set(names) - group_reader.undescribed(names)), **described}
 
@@ -85,7 +95,7 @@ def counting_offsets(
     of_nodes = {p: stored[p] for p in partitions if p in stored}
     committed = {p: in_kafka[p] for p in partitions if "kafka" in stores and p in in_kafka}
     topics = {p.topic for p in of_nodes} | {p.topic for p, one in committed.items() if topic_id_of(one.mark)}
-    identities = topic_identities(session, cluster, topics) if topics else {}
+    identities = topic_identities(session, cluster, topics)
     in_nodes = judge_stored(session, group, identities, of_nodes)
     of_kafka = judge_stored(session, None, identities, committed)
     outdated = frozenset(p for judged in (in_nodes, of_kafka) for p in that_are(judged, WrittenFor.EARLIER))

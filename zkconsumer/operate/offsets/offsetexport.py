@@ -14,7 +14,7 @@ from zkconsumer.offsets.rules.storedoffsets import topic_id_of
 from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.observedgroup import unread_groups
-from zkconsumer.operate.offsets.judgedoffsets import judge_stored
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
@@ -56,12 +56,13 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
     group_reader = open_group_reader(session, config)
     rows: list[GroupOffset] = []
     problems = [*unlisted, *unread]
+    warnings: list[str] = []
     for name, group in found.items():
         problems += group.problems
         named = [p for p, one in group.offsets.items() if topic_id_of(one.mark) is not None]
-        judged = judge_stored(session, None, _identities(group_reader, named), group.offsets)
+        judged = judge_stored(session, None, _identities(group_reader, name, named, warnings), group.offsets)
         rows += _current(name, judged, problems)
-    return Export(tuple(rows), tuple(problems))
+    return Export(tuple(rows), tuple(problems), tuple(warnings))
 
 
 def export_offsets(
@@ -96,7 +97,8 @@ def export_offsets(
             stored = offset_nodes(session, group, without_refused=True)
             if not stored.nodes and groups and not group_reader.group_exists(group):
                 raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
-            judged = judge_stored(session, group, _identities(group_reader, stored.nodes), stored.stored())
+            identities = _identities(group_reader, group, stored.nodes, warnings)
+            judged = judge_stored(session, group, identities, stored.stored())
         except (GroupMissing, ZooKeeperRefused) as error:
             failures[group] = error
             continue
@@ -111,10 +113,17 @@ def export_offsets(
     return Export(tuple(rows), (*unread_groups(found, failures, groups), *problems), tuple(warnings))
 
 
-def _identities(group_reader: GroupReader, partitions: Iterable[TopicPartition]) -> dict[str, TopicIdentity]:
-    topics = sorted({partition.topic for partition in partitions})
-    described = group_reader.describe_topics(topics) if topics else {}
-    return {topic: one.identity for topic, one in described.items()}
+def _identities(
+    group_reader: GroupReader, group: str, partitions: Iterable[TopicPartition], warnings: list[str]
+) -> dict[str, TopicIdentity]:
+    topics = {partition.topic for partition in partitions}
+    known = known_identities(group_reader, topics)
+    if unknown := sorted(topics - known.keys()):
+        warnings.append(
+            f"group {group}: topics are not described, so offsets of them may be those of earlier topics of that name, "
+            f"which an import would make members use: {name_some(unknown)}"
+        )
+    return {topic: one for topic, one in known.items() if one is not None}
 
 
 def _current(group: str, judged: Mapping[TopicPartition, JudgedOffset], problems: list[str]) -> list[GroupOffset]:

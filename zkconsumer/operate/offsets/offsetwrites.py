@@ -114,7 +114,7 @@ def _identities(
     if plan.snapshot is None:
         topics |= {row.partition.topic for group in groups for row in group.rows}
     try:
-        return known_identities(session, cluster, topics) if topics else {}
+        return known_identities(cluster.open_reader(session), topics)
     except ZkConsumerError as error:
         report.warnings.append(f"topics that are created again cannot be distinguished from earlier ones: {error}")
     return {}

@@ -14,7 +14,7 @@ from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
-from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
@@ -198,7 +198,8 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     identities: Mapping[str, TopicIdentity] = {}
     deleted: frozenset[str] = frozenset()
     try:
-        identities = topic_identities(session, cluster, topics)
+        known = known_identities(cluster.open_reader(session), topics)
+        identities = {topic: one for topic, one in known.items() if one is not None}
         recreated = recreated_topics(how.recorded, identities)
         outdated = _outdated(session, change, identities)
         existing = cluster.partitions(topics)

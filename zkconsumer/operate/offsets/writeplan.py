@@ -262,7 +262,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
         named = {p.topic for p, one in stored.items() if topic_id_of(one.mark) is not None}
-        identities = topic_identities(session, cluster, named) if named else {}
+        identities = topic_identities(session, cluster, named)
         recorded = {topic: one.recorded for topic, one in identities.items()}
         kafka = tuple(
             KafkaChange(

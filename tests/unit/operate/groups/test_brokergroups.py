@@ -120,6 +120,7 @@ def test_a_topic_that_is_not_described_is_unknown_for_its_own_groups_alone(monke
     with BrokerGroups(config) as asking:
         monkeypatch.setattr(asking.asked, "existing", lambda _: answer)
         x, y = asking._with_existing(groups).values()
-    assert (x.existing, x.absent, x.problems) == ({"secret": (0,)}, frozenset(), answer.problems)
+    assert (x.existing, x.absent, x.problems) == ({}, frozenset(), answer.problems)
+    assert x.may_exist(TopicPartition("secret", 0)), "how many partitions the topic has is unknown"
     assert (y.existing, y.absent) == ({"t": (0,)}, {"deleted"})
     assert y.problems == ("log ends of deleted are unknown: no such topic",)

@@ -161,6 +161,19 @@ def test_offsets_of_an_earlier_topic_are_not_exported(servers, session):
     assert problem == "offsets of group g were stored for earlier topics of that name: t-0, t-2, t-3, t-4"
 
 
+def test_offsets_of_a_topic_that_is_not_described_may_be_those_of_an_earlier_one(servers, session):
+    """A damaged znode shows neither that the topic is that of the offsets, nor that it is another one."""
+    servers.write("/brokers/topics/t", b"{")
+    for plan in plan_copy, plan_rename:
+        with pytest.raises(ZkConsumerError, match="topics are not described, so it is unknown which exist: t"):
+            plan(session, servers.brokers, "g", "h")
+    exported = export_offsets(session, servers.brokers.config, ["g"])
+    assert [row.partition for row in exported.offsets] == PARTITIONS
+    (warning,) = exported.warnings
+    assert warning.startswith("group g: topics are not described")
+    assert warning.endswith("members use: t")
+
+
 def test_offsets_before_their_topic_are_written_with_a_warning(servers, session):
     """No record of the group proves that they are of an earlier topic; what is written would hide it."""
     servers.create_topic_again(is_recorded=False)

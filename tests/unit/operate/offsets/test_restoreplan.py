@@ -12,6 +12,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.offsets import restoreplan
+from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -19,7 +20,6 @@ from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
-from zkconsumer.operate.offsets.writeplan import topic_identities
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_an_offset_that_was_of_an_earlier_topic_before_the_write_is_refused(
     else:
         servers.create_topic_again()
         new = topic_identities(session, servers.brokers, ["t"])["t"]
-    monkeypatch.setattr(restoreplan, "topic_identities", lambda *_: {"t": new})
+    monkeypatch.setattr(restoreplan, "known_identities", lambda *_: {"t": new})
     servers.member_consumes(new)
     servers.store({TopicPartition("t", 1): 20})
     if how == "reset":

@@ -78,7 +78,7 @@ def continued(plan: MigrationPlan, target: Mapping[TopicPartition, int]) -> list
 
     1. A run has written everything; 2. it is killed before its file shows that; 3. consumers continue, and commit. Then
     each offset of the target is the planned one or a later one. If one is not, a part may not be written, and the
-    result is empty; so it is if one was later before, since consumers may have continued from there.
+    result is empty; so it is if one was later before, and consumers may have continued from there.
 
     Args:
         plan: a run of which has begun.
@@ -87,7 +87,7 @@ def continued(plan: MigrationPlan, target: Mapping[TopicPartition, int]) -> list
     later = []
     for row in plan.partitions:
         now = target.get(row.partition)
-        if now is None or row.new is None or now < row.new or (row.before or 0) > row.new:
+        if now is None or row.new is None or now < row.new or row.new < (row.before or 0) <= now:
             return []
         if now > row.new:
             later.append(row.partition)

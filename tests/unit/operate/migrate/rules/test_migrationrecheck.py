@@ -109,7 +109,14 @@ def test_logs_may_change_where_consumers_have_continued_after_a_run_that_was_kil
 def test_consumers_of_a_target_that_was_ahead_may_have_continued_from_there():
     """1. `--rewind` takes it back; 2. the run is killed before it writes; 3. they continue."""
     ahead = see(SEEN, target={P0: 70, P1: 55})
+    assert continued(plan(ahead, rewind=True), {P0: 70, P1: 61}) == []
     assert continued(plan(ahead, rewind=True), {P0: 71, P1: 60}) == []
+
+
+def test_consumers_of_a_target_that_is_behind_what_it_had_have_continued_from_the_plan():
+    """1. What it has is of an earlier topic; 2. the run that replaces it is killed after its last write."""
+    ahead = see(SEEN, target={P0: 70, P1: 55})
+    assert continued(plan(ahead, rewind=True), {P0: 52, P1: 60}) == [P0]
 
 
 def test_a_target_that_had_the_offset_before_is_done():

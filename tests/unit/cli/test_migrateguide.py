@@ -1,0 +1,27 @@
+"""Which partitions of a group ``migrate guide`` watches."""
+
+from contextlib import nullcontext
+
+from click.testing import CliRunner
+
+from tests.fixtures.groups import znodes_of_a_group
+from zkconsumer.cli import migrateguide
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.operate.migrate import guidewatch
+
+
+def test_partitions_of_a_topic_that_is_not_described_are_watched(monkeypatch):
+    """Its members may be the last ones that store offsets in ZooKeeper alone."""
+    znodes, watched = znodes_of_a_group(), []
+    znodes.write("/brokers/topics/secret", b"{")
+    for topic in ("secret", "deleted"):
+        znodes.write(f"/consumers/g/offsets/{topic}/0", b"5")
+
+    def watch(_session, _cluster, _group, partitions):
+        watched.extend(map(str, partitions))
+        raise ZkConsumerError("enough")
+
+    monkeypatch.setattr(migrateguide, "tool_session", lambda _config: nullcontext(znodes))
+    monkeypatch.setattr(guidewatch, "GroupWatch", watch)
+    CliRunner().invoke(migrateguide.guide_command, ["--zookeeper", "h:1", "--group", "g"])
+    assert watched == ["secret-0", "t-0", "t-1"]

@@ -1,0 +1,19 @@
+"""What a read of a topic makes of a topic that brokers do not describe."""
+
+import pytest
+
+from tests.fixtures.kafka import MetadataRequest
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import TopicUnreadable, UsageError
+from zkconsumer.ranges.topicread import plan_read
+from zkconsumer.wire.errorcodes import ErrorCode
+
+
+@pytest.mark.parametrize(("code", "error"), [(ErrorCode.LEADER_NOT_AVAILABLE, TopicUnreadable), (None, UsageError)])
+def test_a_topic_that_is_not_described_is_not_called_missing(stub_broker, code, error):
+    stub_broker.versions[MetadataRequest.API_KEY] = 12
+    if code is not None:
+        stub_broker.topic_errors["secret"] = code
+    config = ConsumerConfig.without_group(bootstrap_servers=f"127.0.0.1:{stub_broker.port}")
+    with pytest.raises(error, match="topic secret"):
+        plan_read("secret", config, "earliest", "latest")
