@@ -147,14 +147,14 @@ def _row(
         back=files.back,
         back_plan=files.back_plan,
         beyond=files.beyond,
-        gone={p for p in files.planned if not existing.may_have(p)},
+        gone={p for p in files.planned if not existing.may_exist(p)},
         mirrored=files.mirrored,
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),
         mark=None if znodes is None else znodes.mark,
-        in_zookeeper={p: offset for p, offset in in_zookeeper.items() if existing.may_have(p)},
+        in_zookeeper={p: offset for p, offset in in_zookeeper.items() if existing.may_exist(p)},
         kafka=None if isinstance(kafka, ZkConsumerError) else kafka,
-        in_kafka={p: offset for p, offset in in_kafka.items() if existing.may_have(p)},
+        in_kafka={p: offset for p, offset in in_kafka.items() if existing.may_exist(p)},
         problems=tuple(problems),
     )
     return FleetRow(

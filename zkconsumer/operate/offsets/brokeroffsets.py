@@ -76,7 +76,7 @@ class ExistingTopics(NamedTuple):
     partitions: set[TopicPartition]
     undescribed: Mapping[str, str]
 
-    def may_have(self, partition: TopicPartition) -> bool:
+    def may_exist(self, partition: TopicPartition) -> bool:
         """True unless brokers know that the partition does not exist."""
         return partition in self.partitions or partition.topic in self.undescribed
 
