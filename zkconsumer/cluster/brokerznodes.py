@@ -23,7 +23,8 @@ class BrokerZnodes:
     """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``.
 
     Attributes:
-        undescribed: topics of the last description whose znodes cannot be read, for callers on one thread.
+        undescribed: topics of the last description that may exist all the same, for callers on one thread: their znodes
+            cannot be read; or nothing is known of topics, since ZooKeeper has no brokers, as with Kafka 4.
     """
 
     def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
@@ -66,12 +67,17 @@ class BrokerZnodes:
 
     def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist; one whose znode cannot be read is reported in the log and skipped."""
-        paths = _paths(topics)
-        return self._described(self._session.read_many(paths) if self._watched is None else self._watched.nodes(paths))
+        if self._watched is None:
+            return self.describe_unwatched(topics)
+        return self._described(self._watched.nodes(_paths(topics)))
 
     def describe_unwatched(self, topics: Iterable[str]) -> dict[str, Topic]:
         """The same, always read, without watches."""
-        return self._described(self._session.read_many(_paths(topics)))
+        names = frozenset(topics)
+        described = self._described(self._session.read_many(_paths(names)))
+        if (missing := names - described.keys()) and not self._session.children(BROKER_IDS):
+            self.undescribed = missing
+        return described
 
     def _described(self, reads: Reads) -> dict[str, Topic]:
         described, self.undescribed = _topics(reads)

@@ -4,15 +4,16 @@ from contextlib import nullcontext
 
 from click.testing import CliRunner
 
-from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.groups import with_brokers, znodes_of_a_group
 from zkconsumer.cli import migrateguide
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import Broker
 from zkconsumer.operate.migrate import guidewatch
 
 
 def test_partitions_of_a_topic_that_is_not_described_are_watched(monkeypatch):
     """Its members may be the last ones that store offsets in ZooKeeper alone."""
-    znodes, watched = znodes_of_a_group(), []
+    znodes, watched = with_brokers(znodes_of_a_group(), Broker(1, "h", 1)), []
     znodes.write("/brokers/topics/secret", b"{")
     for topic in ("secret", "deleted"):
         znodes.write(f"/consumers/g/offsets/{topic}/0", b"5")

@@ -30,6 +30,7 @@ def test_a_topic_that_cannot_be_read_is_not_one_that_does_not_exist(session, cap
 def test_tools_learn_of_topics_that_cannot_be_read(session):
     """They may exist, so what is stored of them is not that of a topic that was deleted."""
     session.ensure_path("/brokers/topics/garbage", b"{")
+    session.ensure_path("/brokers/ids/1", b"")
     group_reader = GroupReader(session)
     names = ["garbage", "missing", "no/name"]
     assert group_reader.describe_topics(names) == {}
@@ -37,3 +38,14 @@ def test_tools_learn_of_topics_that_cannot_be_read(session):
     session._client.set("/brokers/topics/garbage", b'{"version":1,"partitions":{"0":[1]}}')
     assert group_reader.describe_topics(names).keys() == {"garbage"}
     assert group_reader.undescribed(names) == frozenset()
+
+
+def test_without_a_broker_in_zookeeper_nothing_is_known_of_topics_that_it_does_not_have(session):
+    """They may be those of Kafka 4, also if brokers that were migrated have left the topics of that time behind."""
+    session.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    group_reader = GroupReader(session)
+    assert group_reader.describe_topics(["t", "newer"]).keys() == {"t"}
+    assert group_reader.undescribed(["t", "newer"]) == {"newer"}
+    session.ensure_path("/brokers/ids/1", b"")
+    group_reader.describe_topics(["newer"])
+    assert group_reader.undescribed(["newer"]) == frozenset()

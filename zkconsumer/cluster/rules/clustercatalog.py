@@ -127,8 +127,11 @@ def require_described(undescribed: Collection[str]) -> None:
         TopicUnreadable: there is one; without it what is read would be incomplete.
     """
     for topic in sorted(undescribed):
-        reason = "the log has the reason, such as a missing permission Describe"
-        raise TopicUnreadable(f"topic {topic} cannot be read, since it is not described: {reason}", topic)
+        raise TopicUnreadable(
+            f"topic {topic} cannot be read, since it is not described: the log has the reason, such as a missing "
+            "permission Describe; or ZooKeeper has no brokers, and bootstrap.servers is not set",
+            topic,
+        )
 
 
 def read_known(source: ClusterSource, topics: Collection[str] | None) -> ClusterSnapshot:

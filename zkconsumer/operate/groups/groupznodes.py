@@ -65,8 +65,7 @@ class GroupZnodes:
         origins: of those of its topics that exist, since when offsets can be of them.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
         mark: of a group that was migrated, or is being; None of others.
-        undescribed: topics that may exist, although nothing describes them; all, if nothing is known of topics: see
-            :func:`read_groups`.
+        undescribed: topics that may exist, although nothing describes them.
     """
 
     group: str
@@ -208,8 +207,6 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     The members are read again after the owners: an owner claims its partitions after it has registered, so an owner
     that is not registered then has left or expired.
 
-    ZooKeeper has no brokers and no topics of Kafka 4, so without any broker and topic nothing is known of topics.
-
     Args:
         session: an open session.
         group_reader: of the same session.
@@ -226,8 +223,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     wanted = sorted({topic for topics in partly.values() for topic in topics.topics})
     existing = group_reader.describe_topics(wanted)
     missing = frozenset(wanted) - existing.keys()
-    knows_topics = not missing or any(view.brokers for view in views.views.values()) or bool(group_reader.topics())
-    undescribed = group_reader.undescribed(missing) if knows_topics else missing
+    undescribed = group_reader.undescribed(missing)
     parents = session.children_of(parent for topics in partly.values() for parent in topics.parents())
     partitions_by_group = {group: _partitions(topics, existing, parents) for group, topics in partly.items()}
     owner_paths = [

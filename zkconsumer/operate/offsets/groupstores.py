@@ -32,7 +32,6 @@ from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, partition_named
-from zkconsumer.zookeeper.rules.znodes import TopicNode
 from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]
@@ -324,7 +323,8 @@ class Cluster:
 
     def _has_offsets_topic(self) -> bool:
         if self._session is not None:
-            return self._session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
+            group_reader = GroupReader(self._session)
+            return bool(group_reader.describe_topics([OFFSETS_TOPIC]) or group_reader.undescribed([OFFSETS_TOPIC]))
         return self._asked().has_offsets_topic()
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:

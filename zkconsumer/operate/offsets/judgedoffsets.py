@@ -35,7 +35,8 @@ def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]
     known = known_identities(cluster.open_reader(session), names)
     if unknown := sorted(names - known.keys()):
         raise ZkConsumerError(
-            f"topics are not described, so it is unknown which exist: {name_some(unknown)}; see the log"
+            f"topics are not described, so it is unknown which exist: {name_some(unknown)}; see the log, and give "
+            "--bootstrap-server where ZooKeeper has no brokers"
         )
     return {name: one for name, one in known.items() if one is not None}
 

@@ -13,7 +13,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
@@ -51,6 +51,7 @@ def test_a_group_is_read(znodes):
 
 
 def test_many_groups_are_read_as_each_alone(znodes):
+    with_brokers(znodes, Broker(1, "127.0.0.1", 1))
     filtered = json.dumps({**JVM, "pattern": "white_list", "subscription": {"u.*": 1}}).encode()
     znodes.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1]}}')
     znodes.write("/consumers/filtered/ids/filtered_a", filtered)
@@ -175,7 +176,7 @@ def test_a_group_that_cannot_be_read_is_skipped_where_that_is_asked_for(znodes):
 
 def test_partitions_of_a_deleted_topic_are_shown_without_asking_brokers(znodes):
     znodes.write("/consumers/g/offsets/gone/0", b"7")
-    (found,) = describe_groups(znodes, CONFIG, ["g"])
+    (found,) = describe_groups(with_brokers(znodes, Broker(1, "127.0.0.1", 1)), CONFIG, ["g"])
     assert [(p.topic, p.committed, p.lag) for p in found.partitions if p.topic == "gone"] == [("gone", 7, None)]
     assert "log ends of gone are unknown: no such topic" in found.problems
 

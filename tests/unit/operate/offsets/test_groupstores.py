@@ -5,10 +5,12 @@ from contextlib import closing
 
 import pytest
 
+from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster.brokercatalog import BrokerCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -48,6 +50,16 @@ def test_without_the_topic_of_offsets_no_coordinator_is_asked(broker, cluster):
     broker.topic_errors[OFFSETS_TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert cluster.committed("g", [PARTITION]) == {}
     assert cluster.offsets_topic_leaders() == {}
+
+
+def test_whether_kafka_stores_offsets_is_unknown_where_zookeeper_has_no_broker():
+    """1. The brokers are of Kafka 4, and are not named; 2. a group is deleted whose offsets they keep."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
+    with closing(session_in_memory(ZooKeeperInMemory())) as session, closing(Cluster.of(session, config)) as cluster:
+        with pytest.raises(BrokerUnavailable):
+            cluster.committed_known("g", [PARTITION])
+        session.ensure_path("/brokers/ids/1", b"")
+        assert cluster.committed_known("g", [PARTITION]) == {}
 
 
 def test_topics_are_described_on_the_connections_of_other_questions(monkeypatch):

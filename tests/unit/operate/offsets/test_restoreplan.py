@@ -310,14 +310,17 @@ def test_deleted_records_of_a_copied_ensemble_prove_nothing(servers, session, wr
     assert servers.stored() == OFFSETS
 
 
-@pytest.mark.parametrize("is_hidden", [True, False], ids=["may not be described", "has a damaged znode"])
-def test_a_topic_that_could_not_be_described_is_not_one_that_was_created_since(servers, session, write, is_hidden):
+@pytest.mark.parametrize("unknown", ["may not be described", "has a damaged znode", "is not of ZooKeeper's brokers"])
+def test_a_topic_that_could_not_be_described_is_not_one_that_was_created_since(servers, session, write, unknown):
     """1. A group is deleted, of whose topic nothing is known; 2. the topic is described again; 3. it is restored."""
     description = servers.server.nodes["/brokers/topics/t"].data
-    if is_hidden:
+    if unknown == "may not be described":
         servers.brokers.undescribed = {"t"}
-    else:
+    elif unknown == "has a damaged znode":
         servers.write("/brokers/topics/t", b"{")
+    else:
+        session._client.delete("/brokers/topics/t")
+        session._client.delete("/brokers/ids/0")
     deleted = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
     servers.brokers.undescribed.clear()
     servers.write("/brokers/topics/t", description)
