@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ProtocolError
+from zkconsumer.errors import ProtocolError, TopicUnreadable
 from zkconsumer.model import LEGAL_TOPIC, Topic, TopicIdentity
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC
+from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, is_refusal
 from zkconsumer.wire.metadatamessages import Metadata
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 
@@ -101,6 +101,26 @@ def read_catalog(client: BrokerClient, topics: Collection[str] | None) -> Cluste
     for name in sorted(answer.snapshot.undescribed):
         _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
     return answer.snapshot
+
+
+def require_described(config: ConsumerConfig, undescribed: Collection[str]) -> None:
+    """For a reader of topics; the arguments are those of them that may exist, although they are not described.
+
+    Brokers are asked for these once more, since their error codes name the reason.
+
+    Raises:
+        TopicUnreadable: there is one; without it what is read would be incomplete.
+        BrokerUnavailable: no broker answers.
+    """
+    if undescribed and config.bootstrap_servers is not None:
+        brokers = bootstrap_brokers(config.bootstrap_servers)
+        with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=TIMEOUT_MS)) as client:
+            failed = client.ask_any(partial(ask_for_catalog, topics=undescribed)).failed
+            for topic in sorted(failed):
+                if is_refusal(failed[topic]):
+                    raise topic_refused(topic, failed[topic], DESCRIBE, "a broker", client.security)
+    for topic in sorted(undescribed):
+        raise TopicUnreadable(f"topic {topic} cannot be read, since it is not described; the log has the reason", topic)
 
 
 class BrokerCatalog:

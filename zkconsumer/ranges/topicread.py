@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.assembly.clusterchoice import read_cluster
-from zkconsumer.cluster.rules.clustercatalog import require_described
+from zkconsumer.cluster.brokercatalog import require_described
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.buffers import ALL_COLUMNS
 from zkconsumer.errors import OffsetOutOfRange, UsageError
@@ -122,7 +122,7 @@ def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where, part
     with closing(LogEnds(config, lambda: cluster.brokers, _reader(topic))) as ends:
         described = cluster.described.get(topic)
         if described is None:
-            require_described(cluster.undescribed)
+            require_described(config, cluster.undescribed)
             servers = config.bootstrap_servers or config.zookeeper_connect
             raise UsageError(f"topic {topic} does not exist in the cluster of {servers}")
         starts, given_ends = positions_of_topic(topic, described.partitions, start, end, partition)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from zkconsumer.cluster.rules.clustercatalog import require_described
+from zkconsumer.cluster.brokercatalog import require_described
 from zkconsumer.errors import UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
@@ -107,7 +107,7 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
 
 
 def _check_existence(options: SourceOptions, view: ClusterView) -> None:
-    require_described(view.undescribed)
+    require_described(options.config, view.undescribed)
     partitions, topics = view.partitions, {partition.topic for partition in view.partitions}
     missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
     for option in (options.starting, options.ending):

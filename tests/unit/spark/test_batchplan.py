@@ -94,7 +94,7 @@ def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(plan, stub_broke
 @pytest.mark.parametrize(
     ("code", "error"),
     [
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicUnreadable),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailed),
         (ErrorCode.LEADER_NOT_AVAILABLE, TopicUnreadable),
         (None, UsageError),
     ],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from zkconsumer.errors import BrokerUnavailable, TopicUnreadable
+from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, Topic
 
 DENIED_S: Final = 5.0
@@ -117,20 +117,6 @@ class ClusterSnapshot:
             self.described.get(name) != earlier.described.get(name)
             for name in self.described.keys() | earlier.described.keys()
             if self.covers([name]) and earlier.covers([name])
-        )
-
-
-def require_described(undescribed: Collection[str]) -> None:
-    """For a reader of topics; the arguments are those of them that may exist, although they are not described.
-
-    Raises:
-        TopicUnreadable: there is one; without it what is read would be incomplete.
-    """
-    for topic in sorted(undescribed):
-        raise TopicUnreadable(
-            f"topic {topic} cannot be read, since it is not described: the log has the reason, such as a missing "
-            "permission Describe; or ZooKeeper has no brokers, and bootstrap.servers is not set",
-            topic,
         )
 
 
