@@ -20,7 +20,7 @@ from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
-from zkconsumer.spark import logends
+from zkconsumer.ranges import logends
 
 
 def _topic_id(number):
