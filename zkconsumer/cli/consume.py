@@ -136,7 +136,7 @@ def consume(
             "--whitelist": whitelist,
             "--threads": threads,
             "--from-beginning": from_beginning,
-            "--timeout-ms": timeout_ms,
+            "--timeout-ms": timeout_ms is not None,
             "--commit-each": commit_each,
         }
         wanted = wanted_range(topics, partition, offset, until, max_messages, of_groups)

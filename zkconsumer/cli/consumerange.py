@@ -49,7 +49,7 @@ def wanted_range(
         offset: value of ``--offset``.
         until: value of ``--until``.
         most: value of ``--max-messages``.
-        of_groups: options that only members of a group have, with their values.
+        of_groups: options that only members of a group have; true if they are given.
 
     Raises:
         click.UsageError: the options contradict each other, or a position is none.

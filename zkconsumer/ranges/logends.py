@@ -15,9 +15,8 @@ from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.ranges.rules.rangepositions import LATEST as LOG_END
-from zkconsumer.ranges.rules.rangepositions import AtTime, Wanted
-from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
 from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
@@ -209,7 +208,7 @@ class LogEnds:
                 "set an earlier time, or startingOffsetsByTimestampStrategy=latest to start at the log end instead"
             )
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
-        offsets.update((p, LOG_END if offset is None else offset) for p, offset in resolved.items())
+        offsets.update((p, LATEST if offset is None else offset) for p, offset in resolved.items())
         return offsets
 
     def close(self) -> None:

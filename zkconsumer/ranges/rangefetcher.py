@@ -30,8 +30,9 @@ from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges.fetchedqueue import Fetched, FetchedQueue
 from zkconsumer.ranges.leaderconnections import PooledConnection
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
 from zkconsumer.ranges.rules.spans import Span
-from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
+from zkconsumer.wire.brokerclient import list_offsets
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
 from zkconsumer.wire.errorcodes import ErrorCode, error_name, is_refusal, verdict_on

@@ -42,9 +42,9 @@ def read(
         table = polars.from_arrow(zkconsumer.read("clicks", config, start=datetime(2026, 11, 1, tzinfo=UTC)))
 
     The end is fixed at the call: records that are written later are not read, and the reader ends. What is fetched
-    ahead is bounded, so a topic may be larger than the memory. A reader that is not read to its end fetches until the
-    last reference to it is gone: Arrow tells nobody of its ``close``. With ``isolation.level=read_committed`` the end
-    is the first record of a transaction that is open.
+    ahead is bounded, so a topic may be larger than the memory. A reader that is not read to its end fetches until no
+    reference to it is left, since Arrow does not pass its ``close`` on. With ``isolation.level=read_committed`` the end
+    is the first record of an open transaction.
 
     Args:
         topic: its name.

@@ -14,7 +14,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """The two named positions, by the numbers that requests for offsets have for them (Kafka's protocol, ListOffsets)."""
 
-_NAMED: Final[Mapping[object, int]] = {"earliest": EARLIEST, "latest": LATEST}
+NAMED: Final[Mapping[object, int]] = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
@@ -83,7 +83,7 @@ def _check(role: str, where: Where) -> None:
             raise UsageError(
                 f"{role} must have an offset, from 0 on, of each partition that is read, not {dict(where)!r}"
             )
-    elif where not in _NAMED and not isinstance(where, datetime):
+    elif not isinstance(where, datetime) and not (isinstance(where, str) and where in NAMED):
         raise UsageError(
             f"{role} must be earliest, latest, a datetime, or a mapping of partitions to offsets, not {where!r}"
         )
@@ -94,7 +94,7 @@ def _place(where: Where, number: int) -> Wanted:
     if isinstance(where, Mapping):
         return where[number]
     if isinstance(where, str):
-        return _NAMED[where]
+        return NAMED[where]
     # Rounded up: a record of the millisecond before is older. A time before the epoch would be taken for a name.
     since = where.astimezone(UTC) - _EPOCH
     return AtTime(max(0, -(-since // _MS)), or_latest=True)

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
-from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
+from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, NAMED, AtTime, Wanted
 from zkconsumer.spark.rules.options import Position, Timestamps
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
-_NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest": LATEST}
+_NAMED = {**NAMED, "smallest": EARLIEST, "largest": LATEST}
 
 
 class Reason(Enum):

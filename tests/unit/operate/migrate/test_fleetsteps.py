@@ -203,7 +203,7 @@ def test_old_consumers_that_have_read_another_topic_alone_forbid_that_a_way_back
 
 @pytest.fixture
 def deleted(servers, job, monkeypatch):
-    """1. A run is killed where it is told; 2. consumers continue where they are told; 3. a topic is deleted."""
+    """1. A run is killed at the given step; 2. consumers continue at the given offsets; 3. a topic is deleted."""
 
     def lose(_marked):
         raise ZooKeeperUnavailable("killed")

@@ -81,6 +81,7 @@ def test_a_time_is_the_first_millisecond_that_is_not_older(moment, ms):
     [
         ("first", "latest", "start must be earliest, latest, a datetime, or a mapping"),
         ("earliest", 5, "end must be earliest, latest, a datetime, or a mapping"),
+        ([5], "latest", "start must be earliest, latest, a datetime, or a mapping"),
         ({}, "latest", "start must have an offset, from 0 on"),
         ({0: -1}, "latest", "start must have an offset, from 0 on"),
         ({0: True}, "latest", "start must have an offset, from 0 on"),

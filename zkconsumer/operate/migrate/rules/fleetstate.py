@@ -80,7 +80,7 @@ class FleetFacts:
         kafka: the group in Kafka.
         in_kafka: its offsets there, also of partitions that the plan does not have.
         beyond: the target's offsets that the plan does not have, when its run began; of the way back, if that was run.
-        gone: partitions of the plans that do not exist any more; the stores' offsets of such are left out.
+        gone: partitions of the plans that do not exist any more; the offsets of both stores are without them.
         problems: why some of this is unknown, one sentence each.
     """
 
@@ -124,7 +124,7 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
-        reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: go on with that one"
+        reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: complete that one"
         return _wrong(f"{reason}, or plan it again", "plan")
     plans = [one for one in (facts.plan, facts.back_plan) if one is not None]
     existing = {row.partition for one in plans for row in one.partitions}.difference(facts.gone)
