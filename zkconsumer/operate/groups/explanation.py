@@ -39,6 +39,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         *_idle_members(znodes),
         *_ownerless(znodes),
         *_strange_owners(znodes),
+        *_undescribed_topics(znodes, facts),
         *explain_surroundings(znodes, facts, reported=frozenset(znodes.view.unreadable.values())),
     ]
 
@@ -192,6 +193,18 @@ def _shares(assignment: Assignment) -> dict[str, set[TopicPartition]]:
     for partition, thread in assignment.items():
         shares.setdefault(thread.consumer_id, set()).add(partition)
     return shares
+
+
+def _undescribed_topics(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
+    """Where no broker is registered, nothing is known of any topic, and that is reported."""
+    for topic in sorted(znodes.undescribed & (znodes.subscribed | znodes.topics)) if facts.has_brokers else ():
+        yield Finding(
+            "undescribed-topic",
+            topic,
+            "whether it exists is unknown, and so are its partitions; the log has the reason",
+            "with --bootstrap-server, let this client describe it (ACL Describe); otherwise let it read the topic's "
+            "znode, and check what is in it",
+        )
 
 
 def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:

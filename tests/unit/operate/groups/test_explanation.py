@@ -55,8 +55,10 @@ def test_members_with_a_topic_that_is_not_described_are_not_too_many():
     """Each may have a partition of it; that of another topic is missed all the same."""
     members = dict.fromkeys(["g_a", "g_b"], Subscription({"t": 1, "secret": 1}))
     unknown = frozenset({"secret"})
-    assert kinds(replace(healthy(members=members), undescribed=unknown)) == []
-    assert kinds(replace(healthy(members=members, topics={"t": 2}), undescribed=unknown)) == ["gave-up", "no-owner"]
+    assert kinds(replace(healthy(members=members), undescribed=unknown)) == ["undescribed-topic"]
+    lacking = replace(healthy(members=members, topics={"t": 2}), undescribed=unknown)
+    assert kinds(lacking) == ["gave-up", "no-owner", "undescribed-topic"]
+    assert kinds(lacking, facts(has_brokers=False)) == ["gave-up", "no-owner", "no-broker"], "it says so of all topics"
 
 
 def test_a_member_that_gave_up():
