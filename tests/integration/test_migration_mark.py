@@ -49,10 +49,8 @@ def test_tools_know_that_the_group_is_done(migrated, run):
     assert listed["status"] == "MIGRATED"
     survey = run("migrate", "survey", *group, "--json")
     assert (survey.exit_code, json.loads(survey.stdout)["verdict"]) == (0, "migrated")
-    (finding,) = (
-        f for f in json.loads(run("groups", "explain", *group, "--json").stdout)["findings"] if f["kind"] == "migrated"
-    )
-    assert "migrate unmark" in finding["next_command"]
+    (finding,) = json.loads(run("groups", "explain", *group, "--json").stdout)["findings"]
+    assert (finding["kind"], "migrate unmark" in finding["next_command"]) == ("migrated", True)
     rename = run("groups", "rename", "--from", migrated.group.name, "--to", "other", "--store", "zookeeper")
     assert (rename.exit_code, "was migrated" in rename.stderr) == (3, True)
     guide = run("migrate", "guide", *group)

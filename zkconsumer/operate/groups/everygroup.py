@@ -23,9 +23,10 @@ from zkconsumer.operate.groups.observedgroup import (
     GroupSource,
     Layout,
     ObservedGroup,
+    is_migrated,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
-from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T = TypeVar("T")
 
@@ -109,9 +110,7 @@ class GroupInBoth:
     @property
     def mark(self) -> MigrationMark | None:
         """The mark, unless it shows what is observed: that the group continues at brokers, and not in ZooKeeper."""
-        mark = self.in_znodes.mark
-        is_done = mark is not None and mark_verdict(mark, has_members=bool(self.in_znodes.live)) == "done"
-        return None if is_done and self.at_brokers.live else mark
+        return None if is_migrated(self.in_znodes) and self.at_brokers.live else self.in_znodes.mark
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.observedgroup import is_migrated
 from zkconsumer.operate.groups.rules.lagstatus import OWNERLESS_S
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode, describe_mark
@@ -30,8 +31,11 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         znodes: the group.
         facts: what is around it.
     """
+    migrated = list(_migrated(znodes))
+    if is_migrated(znodes):
+        return migrated
     return [
-        *_migrated(znodes),
+        *migrated,
         *_registrations(znodes, facts),
         *explain_coordinator(znodes),
         *_strategies(znodes),
@@ -66,7 +70,7 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
             f"{reason}; JVM members fail at every rebalance as long as it is there",
             "end the process of this member, or delete the znode",
         )
-    if not znodes.live:
+    if not znodes.live and znodes.mark is None:
         yield Finding(
             "no-member",
             znodes.group,

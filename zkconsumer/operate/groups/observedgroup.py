@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from zkconsumer.errors import GroupMissing, ZkConsumerError, name_some
+from zkconsumer.zookeeper.rules.znodes import mark_verdict
 
 if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
@@ -225,6 +226,11 @@ def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Itera
         by_reason.setdefault(str(failure), []).append(group)
     for reason, groups in by_reason.items():
         yield f"{part}group{'s' if len(groups) > 1 else ''} {name_some(groups)} cannot be read: {reason}"
+
+
+def is_migrated(group: ObservedGroup) -> bool:
+    """True if it was migrated and has no members: nothing of it is a fault, since its consumers continue elsewhere."""
+    return group.mark is not None and mark_verdict(group.mark, has_members=bool(group.live)) == "done"
 
 
 def missing_topics(group: ObservedGroup) -> list[str]:

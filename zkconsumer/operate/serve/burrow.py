@@ -16,6 +16,7 @@ from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapsho
 _STATUS: Final = {
     LagStatus.OK: "OK",
     LagStatus.UNKNOWN: "OK",
+    LagStatus.MIGRATED: "OK",
     LagStatus.WARN: "WARN",
     LagStatus.STALL: "STALL",
     LagStatus.STOP: "STOP",

@@ -11,6 +11,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 P0 = TopicPartition("t", 0)
 ALL = [TopicPartition(topic, number) for topic in "tu" for number in range(4)]
@@ -39,6 +40,20 @@ def test_a_healthy_group_has_no_findings():
 
 def test_a_group_without_members():
     assert kinds(group_znodes(topics={"t": 1}, offsets={"t-0": 1})) == ["no-member"]
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "found"),
+    [
+        ("migrated", {}, ["migrated"]),
+        ("migrated", {"g_a": ONE}, ["migrated", "gave-up", "no-owner", "offset-outside-log"]),
+        ("migrating", {}, ["migrated", "offset-outside-log"]),
+        ("undoing", {}, ["migrated", "offset-outside-log"]),
+    ],
+)
+def test_no_member_is_to_be_started_in_a_group_with_the_mark_of_a_migration(state, members, found):
+    znodes = replace(group_znodes(topics={"t": 1}, members=members), mark=MigrationMark(state, "kafka:g", 1))
+    assert kinds(znodes, facts(committed={P0: 4}, log_starts={P0: 5}, log_ends={P0: 9})) == found
 
 
 def test_an_unreadable_registration():

@@ -6,13 +6,14 @@ from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.lagfindings import explain_lag
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
-def findings(first, last, owner="g_c-0", owner_live=True):
+def findings(first, last, owner="g_c-0", owner_live=True, **group):
     """Of three partitions alike, by samples 70 s apart: committed offset and log end."""
     samples = [LagSample(at, *offsets, owner, owner_live) for at, offsets in ((0.0, first), (70.0, last))]
     partitions = {TopicPartition("t", number): followed(samples) for number in range(3)}
-    return list(explain_lag(evaluate_group(partitions, 2, members=1)))
+    return list(explain_lag(evaluate_group(partitions, 2, **{"members": 1, **group})))
 
 
 def offsets(committed, log_end):
@@ -36,6 +37,12 @@ def test_what_a_status_shows_is_a_finding_that_points_at_the_process(last, kind,
 def test_since_when_there_is_no_owner_is_a_finding():
     (finding,) = findings(offsets(5, 8), offsets(5, 8), owner=None, owner_live=False)
     assert (finding.kind, finding.evidence) == ("stop", "status STOP; t-0: lag 3 and no live owner for 70 s")
+
+
+def test_a_migrated_group_has_no_findings():
+    mark = MigrationMark("migrated", "kafka:g", 1)
+    unconsumed = {"owner": None, "owner_live": False, "members": 0, "mark": mark}
+    assert findings(offsets(5, 8), offsets(5, 8), **unconsumed) == []
 
 
 def test_a_group_that_keeps_up_has_no_findings():

@@ -1,11 +1,15 @@
 """Documents in Burrow's format."""
 
+from dataclasses import replace
+
 import pytest
 
+from tests.fixtures.groups import group_znodes
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.serve.burrow import not_found_document, status_document
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 STALLED = [lag_sample(30.0), lag_sample(100.0)]
 SLOW = [lag_sample(30.0, log_end=8), lag_sample(100.0, committed=6, log_end=20)]
@@ -57,6 +61,13 @@ def test_a_member_at_brokers_has_its_client_id():
 def test_statuses_are_burrows(samples, of_group, of_partition):
     found = status({"t-0": samples})
     assert (found["status"], found["partitions"][0]["status"]) == (of_group, of_partition)
+
+
+def test_a_migrated_group_is_ok_with_all_its_partitions():
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", "kafka:g", 1))
+    group = group_snapshot({"t-0": OUTSIDE}, znodes=znodes)
+    found = status_document(snapshot(group), "c", group, every_partition=False)["status"]
+    assert (found["status"], found["partitions"], found["partition_count"]) == ("OK", [], 1)
 
 
 def test_status_has_only_partitions_that_are_not_ok():

@@ -37,11 +37,11 @@ class LagStatus(Enum):
     """What the samples of a partition, or of a group, show, from best to worst.
 
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
-    cover too little time to judge it. MIGRATED, of a group only: it was migrated off ZooKeeper, and has no members
-    there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag grew and never
-    fell, or members are registered although the group was migrated. STALL: there is a live owner and lag, and the
-    offset has not moved. STOP: there is lag and no live owner. REWIND: the committed offset went down. RANGE: the
-    committed offset lies outside the log.
+    cover too little time to judge it. MIGRATED, of a group and all its partitions: it was migrated off ZooKeeper, and
+    has no members there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag
+    grew and never fell, or members are registered although the group was migrated. STALL: there is a live owner and
+    lag, and the offset has not moved. STOP: there is lag and no live owner. REWIND: the committed offset went down.
+    RANGE: the committed offset lies outside the log.
     """
 
     OK = "OK"
@@ -260,8 +260,9 @@ def evaluate_group(
 
     The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
     partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. With
-    the mark of a migration it is MIGRATED without members, whatever its partitions show, since nobody consumes at these
-    offsets; with members, or where the migration or the way back is not complete, it is WARN at least.
+    the mark of a migration it is MIGRATED without members, and so are its partitions, whatever they show, since nobody
+    consumes at these offsets; with members, or where the migration or the way back is not complete, it is WARN at
+    least.
 
     Args:
         partitions: samples of each, oldest first.
@@ -279,6 +280,7 @@ def evaluate_group(
     if mark is not None:
         if mark_verdict(mark, has_members=members > 0) == "done":
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
+            evaluated = {p: replace(one, status=status, reason=reason) for p, one in evaluated.items()}
         elif not status.is_problem:
             status, reason = LagStatus.WARN, _marked(mark)
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):

@@ -318,3 +318,5 @@ def test_a_migrated_group_has_no_fault_by_its_old_offsets():
     outside = [sample._replace(log_start=50) for sample in samples([1] * 4, 60, live=None)]
     group = evaluate_group({TopicPartition("t", 0): outside}, 4, members=0, mark=MigrationMark("migrated", "", 1))
     assert (group.status, group.reason) == (LagStatus.MIGRATED, "its consumers continue at another store")
+    (one,) = group.partitions.values()
+    assert (one.status, one.reason, one.lag) == (group.status, group.reason, 59)
