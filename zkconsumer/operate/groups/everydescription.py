@@ -48,8 +48,12 @@ class EveryDescription:
         return tuple(problem for problems in both for problem in problems)
 
     def unhealthy(self) -> EveryDescription | None:
-        """Its unhealthy partitions, and the members that own nothing; None if there are none."""
-        in_znodes = None if self.in_znodes is None else only_unhealthy(self.in_znodes)
+        """Its unhealthy partitions, and the members that own nothing; None if there are none.
+
+        What ZooKeeper has of a group that was migrated is not unhealthy.
+        """
+        in_znodes = self.in_znodes
+        in_znodes = None if in_znodes is None or in_znodes.is_migrated else only_unhealthy(in_znodes)
         at_brokers = None if self.at_brokers is None else only_unhealthy(self.at_brokers)
         parts = (in_znodes, at_brokers)
         is_unhealthy = any(part is not None and (part.members or part.partitions) for part in parts)

@@ -26,7 +26,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
 )
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, count_as_none, without_copies
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
-from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, missing_topics
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, is_migrated, missing_topics
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs, unread_commits
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
@@ -89,6 +89,7 @@ class GroupDescription:
             ZooKeeper; those that it committed to Kafka only where the :data:`OffsetStorage` is kafka or both.
         problems: data that cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
+        is_migrated: see :func:`is_migrated`.
     """
 
     group: str
@@ -96,6 +97,7 @@ class GroupDescription:
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...] = ()
     coordinator: GroupCoordinator | None = None
+    is_migrated: bool = False
 
 
 def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
@@ -245,6 +247,7 @@ def _description(
             *(logs.problems if partitions else ()),
         ),
         znodes.coordinator,
+        is_migrated(znodes),
     )
 
 

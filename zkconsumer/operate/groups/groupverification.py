@@ -10,7 +10,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
-from zkconsumer.operate.groups.observedgroup import undescribed_topics
+from zkconsumer.operate.groups.observedgroup import is_migrated, undescribed_topics
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ def verify_group(
 ) -> Explained[str]:
     """Verify that the last rebalance of a group succeeded. Nothing is written.
 
-    Two cases differ from the JVM's tool. A group without members has failed, where the JVM reports success. Internal
-    topics that a filter matches are ignored, as members ignore them, where the JVM expects owners.
+    Two cases differ from the JVM's tool. A group without members has failed, unless it was migrated, where the JVM
+    reports success. Internal topics that a filter matches are ignored, as members ignore them, where the JVM expects
+    owners.
 
     Args:
         session: an open session.
@@ -40,6 +41,8 @@ def verify_group(
 
 def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
     """What is wrong with the ownership of a group's partitions."""
+    if is_migrated(znodes):
+        return
     view = znodes.view
     for consumer_id, reason in sorted(view.unreadable.items()):
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"

@@ -12,6 +12,7 @@ from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.groupdescription import counting_stored, existing_partitions, without_offset
 from zkconsumer.operate.groups.groupverification import rebalance_findings
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 P0 = TopicPartition("t", 0)
 
@@ -62,6 +63,12 @@ def test_what_is_wrong_with_a_rebalance_is_found(znodes, finding):
 def test_partitions_that_live_threads_own_are_a_success():
     znodes = group_znodes(members=MEMBERS, topics={"t": 2, "u": 1}, owners={"t-0": "g_a-0", "t-1": "g_a-1"})
     assert list(rebalance_findings(znodes)) == []
+
+
+@pytest.mark.parametrize(("state", "fails"), [("migrated", False), ("migrating", True)])
+def test_a_group_without_members_that_was_migrated_is_a_success(state, fails):
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark(state, "kafka:g", 1))
+    assert bool(list(rebalance_findings(znodes))) == fails
 
 
 @pytest.mark.parametrize(("metadata", "counts"), [("", None), (our_metadata("1", "new"), 9)])
