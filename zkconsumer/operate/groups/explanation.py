@@ -206,8 +206,8 @@ def _undescribed_topics(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Fi
             "undescribed-topic",
             topic,
             "whether it exists is unknown, and so are its partitions; the log has the reason",
-            "with --bootstrap-server, let this client describe it (ACL Describe); otherwise let it read the topic's "
-            "znode, and check what is in it",
+            "start the brokers, if none answers; with --bootstrap-server, let this client describe it (ACL Describe); "
+            "otherwise let it read the topic's znode, and check what is in it",
         )
 
 
