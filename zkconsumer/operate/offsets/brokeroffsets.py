@@ -19,6 +19,7 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import list_groups
 from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.wire.fields import is_encodable
+from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.metadatamessages import TOPIC_ID_VERSIONS
 from zkconsumer.wire.rules.retrypolicy import is_answer
@@ -123,7 +124,7 @@ class BrokerOffsets:
     question. There is one connection to each broker, kept until :meth:`close`. One thread uses it.
 
     Args:
-        config: how brokers are reached.
+        config: how brokers are reached; logs end at their ends, whatever its ``isolation.level`` is.
         brokers: those to begin with, asked for at each question.
         timeout_ms: how long a broker may be silent, in ms.
         coordinator_attempts: how often a coordinator is asked that loads, or is being elected.
@@ -176,7 +177,9 @@ class BrokerOffsets:
         answer: BrokersAnswer[dict[TopicPartition, int | None]] = BrokersAnswer({})
         if possible:
             try:
-                answer = offsets_answer(self.client.list_offsets(dict.fromkeys(possible, timestamp)), what)
+                # A member of the JVM reads open transactions, so its offset may lie after the last stable one.
+                offsets = self.client.list_offsets(dict.fromkeys(possible, timestamp), READ_UNCOMMITTED)
+                answer = offsets_answer(offsets, what)
             except ZkConsumerError as error:
                 answer = BrokersAnswer({}, (f"{what} are unknown: {error}",), error, frozenset(possible))
         if impossible:

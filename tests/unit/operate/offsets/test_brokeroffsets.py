@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from tests.fixtures.kafka import MetadataRequest
-from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
@@ -59,6 +59,14 @@ def test_a_leader_is_asked_once_for_log_starts_and_once_for_log_ends(stub):
     assert logs.ranges() == {P[0]: LogRange(0, 7), P[1]: LogRange(0, 0)}
     assert requests == [{P[0], P[1]}] * 2
     assert asked(lambda offsets: offsets.logs(P[:1], with_starts=False), stub.broker).found == Logs({}, {P[0]: 7})
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_log_ends_after_an_open_transaction(stub, isolation):
+    stub.versions = EPOCH_VERSIONS
+    stub.log(P[0]).stable, stub.log(P[0]).end = 100, 150
+    with closing(BrokerOffsets(CONFIG.replace(isolation_level=isolation), lambda: [stub.broker])) as offsets:
+        assert offsets.logs(P[:1]).required().ranges() == {P[0]: LogRange(0, 150)}
 
 
 @pytest.mark.parametrize("is_dead", [True, False])
