@@ -2,10 +2,14 @@
 
 import pytest
 
-from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
+from tests.fixtures.groups import followed
+from zkconsumer.cli.grouptables import checker_table, live_table, member_table, offset_table
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.everydescription import only_unhealthy
+from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
 
 EVIL = "\x1b[2J\n"
 ESCAPED = r"\x1b[2J\n"
@@ -80,3 +84,15 @@ def test_unhealthy_is_what_an_operator_has_to_look_at():
     found = only_unhealthy(every)
     assert [row.partition for row in found.partitions] == [1, 2, 3, 4, 5]
     assert found.members == (idle,)
+
+
+def test_what_is_watched_counts_partitions_with_a_live_owner():
+    series = {
+        TopicPartition("t", number): followed([LagSample(0.0, 5, 1, 0, 5, owner, is_live)])
+        for number, (owner, is_live) in enumerate([("g_a-0", True), ("g_x-0", False), (None, False)])
+    }
+    owners = {partition: sample.owner for partition, (sample,) in series.items() if sample.owner}
+    moment = GroupMoment(frozenset({"g_a"}), owners, evaluate_group(series, 2, members=1))
+    table = live_table({"g": moment}, {}, one_group=False)
+    (owned,) = (column for column in table.columns if column.header == "OWNED")
+    assert [str(cell) for cell in owned.cells] == ["1/3"]
