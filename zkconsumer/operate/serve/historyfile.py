@@ -147,7 +147,7 @@ class HistoryFile:
         for key, name in names.items():
             at_ms, of_partitions = lasting.get(key, (None, ()))
             known = of_partitions if at_ms == rows[key][-1].at_ms else ()
-            samples = _samples(recent[key], sets, rows[key], known, shift)
+            samples = _samples(recent[key], sets, rows[key], known, shift, window)
             groups[name] = EarlierGroup(RecordedGroup(tuple(rows[key]), tuple(rebalances[key])), samples)
         return groups
 
@@ -283,6 +283,7 @@ def _samples(
     rows: Sequence[LagRow],
     lasting: Iterable[tuple[str, int, Iterable[list[Any] | None]]],
     shift: float,
+    window: int,
 ) -> dict[TopicPartition, list[LagSample]]:
     """The samples of the partitions of the newest row. Who owned them is not recorded."""
     _, newest_id, *_ = recent[-1]
@@ -293,7 +294,8 @@ def _samples(
                 at = at_ms / 1000 + shift
                 sample = LagSample(at, _known(offset), None, None, _known(end), None, owner_live=False)
                 series[partition].append(sample)
-    seen_since = rows[0].at_ms / 1000 + shift
+    former = {id(row.partitions): row.partitions for row in rows}
+    indices = {key: {partition: index for index, partition in enumerate(row)} for key, row in former.items()}
     known = {
         TopicPartition(topic, number): [
             None if stretch is None else _moved(Stretch(*stretch), shift) for stretch in stretches
@@ -303,6 +305,11 @@ def _samples(
     for partition, samples in series.items():
         last = samples[-1]
         if last.lag is not None and last.committed is not None:
-            seen = Stretch(seen_since, len(rows), last.committed, None, last.lag, last.lag)
+            seen = Stretch(last.at, 0, last.committed, None, last.lag, last.lag)
+            for row in reversed(rows):
+                if seen.judges(last.at, window):  # earlier rows change no verdict
+                    break
+                if row.lag(indices[id(row.partitions)].get(partition)) is not None:
+                    seen = seen._replace(began=row.at_ms / 1000 + shift, samples=seen.samples + 1)
             samples[-1] = last._replace(stretches=Stretches(seen, *known.get(partition, (None, None, None))))
     return series

@@ -97,6 +97,23 @@ def test_what_lasted_before_a_restart_is_judged_after_it(path, owner, status):
     second.end()
 
 
+def test_a_partition_is_judged_by_its_own_samples_after_a_restart(path):
+    """One that is new, or whose lag was unknown, has not been seen for as long as its group."""
+    first = Process(path)
+    for _ in range(20):
+        first.sample((5, 9), (5, None))
+    first.sample((5, 9), (5, 9), (5, 9))
+    first.end()
+    second = Process(path, START_MS + 210_000)
+    partitions = {}
+    for partition, series in second.earlier["g"].samples.items():
+        newest = lag_sample(50.0, committed=6, log_end=10)
+        partitions[partition] = [*series, follow(series[-1].stretches, newest)]
+    statuses = [one.status for one in evaluate_group(partitions, 4, members=1).partitions.values()]
+    assert statuses == [LagStatus.OK, LagStatus.UNKNOWN, LagStatus.UNKNOWN]
+    second.end()
+
+
 def test_what_is_older_than_the_history_is_deleted(path):
     first = Process(path, kept_ms=25_000)
     for number in range(6):
