@@ -15,7 +15,6 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import (
-    CorruptRecord,
     LeaderUnknown,
     NotLeader,
     OffsetOutOfRange,
@@ -34,7 +33,7 @@ from zkconsumer.wire.fetchmessages import FetchedPartition, receive_fetch, send_
 from zkconsumer.wire.fetchsession import PartitionFetch, without_session
 from zkconsumer.wire.metadatamessages import Metadata
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
-from zkconsumer.wire.rules.fetchanswers import Faults, Verdict, next_size
+from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict, next_size
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
@@ -159,8 +158,10 @@ class SimpleConsumer:
             NotLeader: another broker leads the partition.
             LeaderUnknown: no broker leads the partition, or it does not exist.
             TopicUnreadable: the broker refuses to serve the topic; TopicAuthorizationFailed if a permission is missing.
-            RecordTooLarge: the broker is older than 0.10.1, and the record at ``offset`` is longer than ``max_bytes``.
-            CorruptRecord: the bytes at ``offset`` cannot be read, also when they were requested again, twice.
+            RecordTooLarge: the broker is older than 0.10.1, and the record at ``offset`` is longer than ``max_bytes``;
+                or the batch is larger than ``decompressed.max.bytes`` once decompressed.
+            CorruptRecord: the bytes at ``offset`` cannot be read. Both are raised when the bytes have been requested
+                again, twice.
         """
 
         def ask(connection: BrokerConnection) -> tuple[int, int, int, DecodedChunk | None]:
@@ -180,14 +181,14 @@ class SimpleConsumer:
         faults = Faults()
         while True:
             try:
-                error, high_watermark, received, chunk = self._ask(ask)
+                code, high_watermark, received, chunk = self._ask(ask)
                 if chunk is None:
-                    self._refuse(partition, error, f"fetch from offset {offset}", READ)
+                    self._refuse(partition, code, f"fetch from offset {offset}", READ)
                 if chunk.next_offset == offset:
                     next_size(partition, offset, received, max_bytes, max_bytes, is_first=True, limit="max_bytes")
                 return FetchedRecords(chunk.records, chunk.next_offset, high_watermark)
-            except CorruptRecord as corrupt:
-                faults = faults.after(offset, corrupt)
+            except UNDECODABLE as error:
+                faults = faults.after(offset, error)
                 if faults.are_believed:
                     raise
 

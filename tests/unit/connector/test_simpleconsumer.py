@@ -4,8 +4,8 @@ import pytest
 
 from tests.fixtures.batches import build, spoil
 from tests.fixtures.stubbroker import InTransit, running_stub_broker
-from zkconsumer import SimpleConsumer, TopicPartition
-from zkconsumer.errors import CorruptRecord
+from zkconsumer import ConsumerConfig, SimpleConsumer, TopicPartition
+from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.sandbox.producer import Record
 
 TP = TopicPartition("t", 0)
@@ -15,12 +15,14 @@ DAMAGED = {
     "offset lowered": build([Record(b"v")] * 5),
     "offset raised": build([Record(b"v")] * 5, offset=5 + 2**40),
 }
+TOO_LARGE = build([Record(bytes(2000))] * 5, offset=5, codec="gzip")
 
 
 @pytest.fixture
 def fetch():
     """Fetch from offset 5 of a log with these batches."""
-    with running_stub_broker() as stub, SimpleConsumer("127.0.0.1", stub.port) as simple:
+    config = ConsumerConfig.without_group(bootstrap_servers="localhost:1", decompressed_max_bytes=1000)
+    with running_stub_broker() as stub, SimpleConsumer("127.0.0.1", stub.port, config=config) as simple:
 
         def fetch_from_log(batches):
             stub.log(TP).end, stub.log(TP).batches = 10, batches
@@ -32,6 +34,12 @@ def fetch():
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damage_in_transit_is_fixed_by_fetching_again(fetch, name):
     assert fetch(InTransit(INTACT, {5: DAMAGED[name]})) == [5, 6, 7, 8, 9]
+
+
+def test_a_batch_is_too_large_if_it_is_so_when_it_is_fetched_again(fetch):
+    assert fetch(InTransit(INTACT, {5: TOO_LARGE})) == [5, 6, 7, 8, 9]
+    with pytest.raises(RecordTooLarge, match=r"raise decompressed\.max\.bytes"):
+        fetch(INTACT | {5: TOO_LARGE})
 
 
 @pytest.mark.parametrize("name", DAMAGED)
