@@ -113,8 +113,9 @@ class CommitTail:
         while True:
             try:
                 answer = self._consumer.fetch(self._partition, self._position, max_wait_ms=_WAIT_MS, min_bytes=1)
-            except OffsetOutOfRange:  # the segment was deleted before it was read
-                self._position = self._consumer.earliest(self._partition)
+            except OffsetOutOfRange:  # its segment was deleted, or an unclean election has truncated the log
+                end = self._consumer.latest(self._partition)
+                self._position = max(self._consumer.earliest(self._partition), min(self._position, end))
                 continue
             commits = [decode_commit(record.key, record.value) for record in answer]
             self._found += [commit for commit in commits if commit is not None and commit.group == self._group]

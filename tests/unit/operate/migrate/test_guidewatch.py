@@ -1,0 +1,46 @@
+"""The tail of the topic of offsets, with a scripted broker."""
+
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fixtures.batches import build
+from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer import ConsumerConfig
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.operate.migrate.guidewatch import CommitTail
+from zkconsumer.sandbox.producer import Record
+
+P0 = TopicPartition(OFFSETS_TOPIC, 0)
+COMMIT = Record(None, bytes.fromhex("0001 0001 67 0001 74 00000002"))
+"""Of group g, which deletes its offset of t-2."""
+
+
+@pytest.fixture
+def log():
+    """The only partition of the topic, which holds a commit at each of the offsets 0 to 19."""
+    with running_stub_broker() as stub:
+        log = stub.log(P0)
+        log.batches, log.end = {base: build([COMMIT] * 10, offset=base) for base in (0, 10)}, 20
+        log.broker = stub.broker
+        yield log
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "before", "after"),
+    [
+        pytest.param(0, 10, 0, 1, id="the log was truncated, and old commits are no new ones"),
+        pytest.param(30, 40, 10, 1, id="commits were deleted before they were read"),
+    ],
+)
+def test_a_tail_out_of_range_continues_at_the_nearest_end(log, begin, end, before, after):
+    config = ConsumerConfig.without_group(bootstrap_servers="localhost:1")
+    cluster = SimpleNamespace(config=config, offsets_topic_leaders=lambda: {P0: log.broker})
+    with closing(CommitTail(cluster, "g")) as tail:
+        log.batches = {base: build([COMMIT] * 10, offset=base) for base in range(begin, end, 10)}
+        log.begin, log.end = begin, end
+        assert len(tail.read()) == before
+        log.batches[end], log.end = build([COMMIT], offset=end), end + 1
+        assert len(tail.read()) == after
