@@ -27,7 +27,7 @@ def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
 
         monkeypatch.setattr(session._client, "_ask", expired_at_first)
         monkeypatch.setattr(groupsource, "tool_session", lambda _config: nullcontext(session))
-        options = ["--zookeeper", "h:1", "--interval", "100ms", "--for", "150ms"]
+        options = ["--zookeeper", "h:1", "--interval", "10ms", "--for", "1s"]
         ended = CliRunner().invoke(grouplag.watch, options)
     assert ended.exit_code == 0, ended.exception
     assert "expired" in ended.stderr
@@ -76,7 +76,7 @@ READ, UNREAD = "g: is read again", "g: cannot be read: no broker answers"
 def test_a_watch_shows_that_a_group_cannot_be_read_and_ends_with_3_if_so_at_the_end(monkeypatch, samples, lines, code):
     sampler = LagSampler(Source(samples), window=2)
     monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
-    ended = CliRunner().invoke(grouplag.watch, ["--zookeeper", "h:1", "--interval", "10ms", "--for", "100ms"])
+    ended = CliRunner().invoke(grouplag.watch, ["--zookeeper", "h:1", "--interval", "10ms", "--for", "500ms"])
     first, *others = [line.split(" ", 1)[1] for line in ended.stdout.splitlines()]
     assert (first, others) == ("g: watching, NO MEMBERS, lag 0", lines)
     assert ended.exit_code == code, ended.exception
