@@ -322,10 +322,7 @@ class Cluster:
         return {partition: error_name(code) for partition, code in refused.items()}
 
     def _has_offsets_topic(self) -> bool:
-        if self._session is not None:
-            group_reader = GroupReader(self._session)
-            return bool(group_reader.describe_topics([OFFSETS_TOPIC]) or group_reader.undescribed([OFFSETS_TOPIC]))
-        return self._asked().has_offsets_topic()
+        return self._asked().has_offsets_topic(None if self._session is None else GroupReader(self._session))
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
         answers, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))

@@ -323,6 +323,18 @@ def test_who_may_not_describe_the_topic_of_offsets_sees_offsets_in_kafka(without
     assert facts.committed[P1] == 3
 
 
+@pytest.mark.parametrize("storage", ["auto", "kafka"])
+def test_offsets_in_kafka_are_unknown_where_zookeeper_has_no_broker(without_brokers, storage):
+    """1. The group stores its offsets in Kafka 4; 2. without ``bootstrap.servers`` ZooKeeper alone can be asked."""
+    without_brokers.delete("/consumers/g/owners")
+    (described,) = describe_groups(without_brokers, CONFIG, ["g"], storage=storage)
+    assert [row.is_unread for row in described.partitions] == [True, True]
+    assert described.problems[0].startswith("offsets in Kafka are unknown, those shown of g are ZooKeeper's")
+    with closing(LagSampler(ZooKeeperGroups(lambda: without_brokers, CONFIG, storage=storage), window=2)) as sampler:
+        sampler.sample(["g"], at=0.0)
+        assert sampler.missing() == ("a part of group g cannot be read: an offset or a log end of a partition",)
+
+
 def test_a_question_about_groups_of_brokers_creates_no_topic(stub):
     with BrokerGroups(asking(f"127.0.0.1:{stub.port}")) as brokers:
         found, failures = brokers.read(["g"])
