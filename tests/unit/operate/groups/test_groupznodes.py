@@ -282,6 +282,14 @@ def test_facts_are_read_from_brokers(without_brokers, stub):
     assert [finding.kind for finding in explain_group(group, facts)] == ["no-leader"]
 
 
+def test_the_znode_of_a_topic_that_brokers_describe_does_not_show_when_it_was_created(znodes, stub):
+    """1. The brokers leave ZooKeeper, and the znode stays; 2. the topic is created again, and its log is short."""
+    stub.log(P0).end = 3
+    group, facts = read_facts(znodes, asking(f"127.0.0.1:{stub.port}"))
+    (finding,) = (found for found in explain_group(group, facts) if found.kind == "offset-outside-log")
+    assert "if the topic was created again, use --to-earliest" in finding.next_command
+
+
 @pytest.mark.parametrize("storage", ["auto", "zookeeper"])
 def test_an_offset_that_kafka_does_not_report_is_not_taken_from_zookeeper(znodes, stub, storage):
     """That one may be years old."""
@@ -403,10 +411,8 @@ def test_facts_around_a_group_are_read(znodes):
         facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
     assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
     assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
-    assert (facts.topic_created, facts.user) == (
-        {"t": znodes.nodes["/brokers/topics/t"].czxid},
-        "ANONYMOUS",
-    )
+    assert facts.origins["t"].identity.czxid == znodes.nodes["/brokers/topics/t"].czxid
+    assert facts.user == "ANONYMOUS"
     assert {kind: len(nodes) for kind, nodes in facts.access.items()} == {
         "offset": 2,
         "parent of offsets": 1,
