@@ -271,6 +271,14 @@ def test_topics_are_not_taken_to_be_absent_while_nothing_is_known_of_them(withou
     assert not [problem for problem in found.problems if "no such topic" in problem]
 
 
+def test_silent_brokers_may_have_topics_that_zookeeper_does_not_have(znodes, stub):
+    """1. Brokers are moved to KRaft, and are named; 2. they are silent; 3. ZooKeeper's last broker is still there."""
+    stub.hangs_up = True
+    znodes.write("/consumers/g/offsets/newer/0", b"7")
+    group, _ = read_facts(with_brokers(znodes, stub.broker), asking(f"127.0.0.1:{stub.port}"))
+    assert (group.undescribed, group.absent) == ({"newer"}, frozenset())
+
+
 def test_facts_are_read_from_brokers(without_brokers, stub):
     stub.leaderless.add(P1)
     config = asking(f"127.0.0.1:{stub.port}")
