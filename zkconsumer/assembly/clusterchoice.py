@@ -76,7 +76,8 @@ def open_group_reader(
 
     read = RememberedCatalog(BrokerCatalog(config).read if client is None else partial(read_catalog, client)).read
     if without_brokers:
-        read_cluster = _with_fallback(read, BrokerZnodes(session, config.security_protocol))
+        znodes = BrokerZnodes(session, config.security_protocol, may_lack_topics=True)
+        read_cluster = _with_fallback(read, znodes)
         return GroupReader(session, config.security_protocol, read_cluster=read_cluster)
     return GroupReader(session, config.security_protocol, read_cluster=read)
 

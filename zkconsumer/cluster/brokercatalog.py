@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError, TopicUnreadable
-from zkconsumer.model import LEGAL_TOPIC, Topic, TopicIdentity
+from zkconsumer.model import LEGAL_TOPIC, Broker, Topic, TopicIdentity
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
@@ -103,17 +103,21 @@ def read_catalog(client: BrokerClient, topics: Collection[str] | None) -> Cluste
     return answer.snapshot
 
 
-def require_described(config: ConsumerConfig, undescribed: Collection[str]) -> None:
-    """For a reader of topics; the arguments are those of them that may exist, although they are not described.
+def require_described(config: ConsumerConfig, brokers: Sequence[Broker], undescribed: Collection[str]) -> None:
+    """For a reader, which must not take a topic of which nothing is known for one that does not exist.
 
-    Brokers are asked for these once more, since their error codes name the reason.
+    The brokers of ``bootstrap.servers`` are asked once more, since their error codes name the reason.
+
+    Args:
+        config: where the cluster is, and how brokers are reached.
+        brokers: live ones; where ZooKeeper has none, it does not know which topics there are.
+        undescribed: those of the reader's topics that may exist, although they are not described.
 
     Raises:
         TopicUnreadable: there is one; without it what is read would be incomplete.
-        BrokerUnavailable: no broker answers.
+        BrokerUnavailable: there is no broker, or none answers.
     """
-    if undescribed and config.bootstrap_servers is not None:
-        brokers = bootstrap_brokers(config.bootstrap_servers)
+    if not brokers or (undescribed and config.bootstrap_servers is not None):
         with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=TIMEOUT_MS)) as client:
             failed = client.ask_any(partial(ask_for_catalog, topics=undescribed)).failed
             for topic in sorted(failed):

@@ -20,14 +20,25 @@ _log: Final = logging.getLogger(__name__)
 
 
 class BrokerZnodes:
-    """A ``ClusterCatalog``; for the arguments see ``group/zookeeper/groupreader.py``.
+    """A ``ClusterCatalog``; for the other arguments see ``group/zookeeper/groupreader.py``.
+
+    Args:
+        may_lack_topics: True where other brokers than those of this ZooKeeper may be those of the cluster.
 
     Attributes:
         undescribed: topics of the last description that may exist all the same, for callers on one thread: their znodes
-            cannot be read; or nothing is known of topics, since ZooKeeper has no brokers, as with Kafka 4.
+            cannot be read; or ZooKeeper may lack topics, as it does where it has no brokers, as with Kafka 4.
     """
 
-    def __init__(self, session: ZkSession, security_protocol: str, watched: WatchedReads | None = None) -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        security_protocol: str,
+        watched: WatchedReads | None = None,
+        *,
+        may_lack_topics: bool = False,
+    ) -> None:
+        self._may_lack_topics = may_lack_topics
         self._session = session
         self._protocol = security_protocol
         self._watched = watched
@@ -75,7 +86,8 @@ class BrokerZnodes:
         """The same, always read, without watches."""
         names = frozenset(topics)
         described = self._described(self._session.read_many(_paths(names)))
-        if (missing := names - described.keys()) and not self._session.children(BROKER_IDS):
+        missing = names - described.keys()
+        if missing and (self._may_lack_topics or not self._session.children(BROKER_IDS)):
             self.undescribed = missing
         return described
 

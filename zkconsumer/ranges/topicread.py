@@ -122,7 +122,7 @@ def plan_read(topic: str, config: ConsumerConfig, start: Where, end: Where, part
     with closing(LogEnds(config, lambda: cluster.brokers, _reader(topic))) as ends:
         described = cluster.described.get(topic)
         if described is None:
-            require_described(config, cluster.undescribed)
+            require_described(config, cluster.brokers, cluster.undescribed)
             servers = config.bootstrap_servers or config.zookeeper_connect
             raise UsageError(f"topic {topic} does not exist in the cluster of {servers}")
         starts, given_ends = positions_of_topic(topic, described.partitions, start, end, partition)

@@ -107,7 +107,7 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
 
 
 def _check_existence(options: SourceOptions, view: ClusterView) -> None:
-    require_described(options.config, view.undescribed)
+    require_described(options.config, view.brokers, view.undescribed)
     partitions, topics = view.partitions, {partition.topic for partition in view.partitions}
     missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
     for option in (options.starting, options.ending):

@@ -7,7 +7,14 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed, TopicUnreadable, UsageError
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    MalformedZnode,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+    TopicUnreadable,
+    UsageError,
+)
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
@@ -111,9 +118,18 @@ def test_a_topic_that_brokers_do_not_describe_is_not_called_missing(stub_broker,
 @pytest.mark.parametrize("chosen", [{"subscribe": "secret"}, {"subscribe": None, "subscribePattern": "t|sec.*"}])
 def test_a_topic_whose_znode_is_damaged_is_neither_missing_nor_skipped(znodes, chosen):
     """Without its records what is read would be incomplete."""
+    znodes.ensure_path("/brokers/ids/1", b'{"version":1,"host":"h","port":1}')
     znodes.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
     znodes.ensure_path("/brokers/topics/secret", b"{")
     with pytest.raises(TopicUnreadable, match="topic secret cannot be read, since it is not described"):
+        plan_batch_read(options(**chosen))
+
+
+@pytest.mark.usefixtures("znodes")
+@pytest.mark.parametrize("chosen", [{"subscribe": "t"}, {"subscribe": None, "subscribePattern": "t.*"}])
+def test_without_a_broker_a_read_is_not_empty(chosen):
+    """1. The brokers are of Kafka 4; 2. ``bootstrap.servers`` is not set, so no topic matches the pattern."""
+    with pytest.raises(BrokerUnavailable, match=r"no broker is registered in ZooKeeper.*set bootstrap.servers"):
         plan_batch_read(options(**chosen))
 
 

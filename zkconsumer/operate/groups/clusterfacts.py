@@ -16,6 +16,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
 from zkconsumer.operate.groups.clientquotas import describe_quotas
 from zkconsumer.operate.groups.groupdescription import (
@@ -39,7 +40,6 @@ from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.access import Access
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import TopicNode
 from zkconsumer.zookeeper.session import ZkSession
@@ -66,7 +66,7 @@ class ClusterFacts:
         replicas: brokers of each partition.
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
-        topic_created: the transaction of ZooKeeper that created each topic.
+        origins: of those topics that exist, since when offsets can be of them.
         offset_nodes: the offsets in ZooKeeper that count, with the transactions that wrote them.
         committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
             Kafka has for the group, if offsets there count.
@@ -90,7 +90,7 @@ class ClusterFacts:
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     states_before: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    topic_created: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     offset_nodes: Mapping[TopicPartition, StoredOffsetNode] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     outdated: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def read_cluster_facts(
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
         logs = asked.logs(partitions).found
-        replicas, topic_created = _topics(session, partitions, problems)
+        replicas = _replicas(session, partitions, problems)
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
         quotas = _ask_for_quotas(config, asked.client, problems) if len(unreachable) < len(brokers) else None
@@ -163,7 +163,7 @@ def read_cluster_facts(
         replicas=of_partitions.replicas,
         states=of_partitions.states,
         states_before=states_before,
-        topic_created=topic_created,
+        origins=znodes.origins,
         offset_nodes={p: znodes.offsets[p] for p, one in chosen.items() if p in znodes.offsets and not one.in_kafka},
         committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
         outdated=without_offset(znodes, of_kafka, storage),
@@ -310,14 +310,8 @@ def _decoded(
     """What the nodes that exist hold; what cannot be read is added to ``problems``."""
     reads = session.read_many(paths)
     problems += (str(reason) for reason in reads.refused.values())
-    return _decoded_nodes(reads.nodes, decode, problems)
-
-
-def _decoded_nodes(
-    nodes: Mapping[str, Znode | None], decode: Callable[[str, bytes | None], T], problems: list[str]
-) -> dict[str, T]:
     decoded: dict[str, T] = {}
-    for path, node in nodes.items():
+    for path, node in reads.nodes.items():
         try:
             if node is not None:
                 decoded[path] = decode(path, node.data)
@@ -326,19 +320,15 @@ def _decoded_nodes(
     return decoded
 
 
-def _topics(
+def _replicas(
     session: ZkSession, partitions: Sequence[TopicPartition], problems: list[str]
-) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[str, int]]:
-    """Replicas of each partition, and the transaction that created each topic."""
+) -> dict[TopicPartition, tuple[int, ...]]:
     topics = {TopicNode.path(p.topic): p.topic for p in partitions}
-    reads = session.read_many(topics)
-    problems += (str(reason) for reason in reads.refused.values())
-    replicas = {
+    return {
         TopicPartition(topics[path], number): brokers
-        for path, of_topic in _decoded_nodes(reads.nodes, TopicNode.replicas, problems).items()
+        for path, of_topic in _decoded(session, topics, TopicNode.replicas, problems).items()
         for number, brokers in of_topic.items()
     }
-    return replicas, {topics[path]: node.czxid for path, node in reads.nodes.items() if node is not None}
 
 
 def _states(

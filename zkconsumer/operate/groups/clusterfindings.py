@@ -8,9 +8,9 @@ from statistics import median
 from typing import Final, Literal
 
 from zkconsumer.errors import name_some
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, lag, outside_log, sum_known
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
+from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
@@ -92,13 +92,14 @@ def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, 
 def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, str]:
     """Why a log ends before an offset, and what to do: no record of a topic that was created again has been consumed.
 
-    A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it.
+    A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it. Where
+    brokers describe topics, that znode is no sign: brokers that were migrated have left it behind.
     """
-    node, created = facts.offset_nodes.get(partition), facts.topic_created.get(partition.topic)
-    if node is None or created is None:
+    node, origin = facts.offset_nodes.get(partition), facts.origins.get(partition.topic)
+    if node is None or origin is None or origin.identity.czxid is None:
         why = "the log was truncated by an unclean leader election, or the topic was created again"
         return why, "if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
-    if TopicOrigin(TopicIdentity(None, created)).judge(node.mzxid) is WrittenFor.BEFORE:
+    if origin.judge(node.mzxid) is WrittenFor.BEFORE:
         why = "the topic was created again after that commit, unless ZooKeeper was filled by copying or restored"
         return f"{why}: then the log was truncated", "{to_earliest}"
     return "the log was truncated by an unclean leader election, or the offset was set by hand", "{to_latest}"

@@ -14,7 +14,6 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log, signed_lag
-from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_OFFSET,
     ChosenOffset,
@@ -187,7 +186,7 @@ def read_offsets_in_kafka(
     if storage == "zookeeper":
         return {znodes.group: BrokersAnswer({}) for znodes in groups}
     try:
-        may_have_offsets = OFFSETS_TOPIC in group_reader.topics() or (asked.is_elsewhere and asked.has_offsets_topic())
+        may_have_offsets = asked.has_offsets_topic(group_reader)
     except ZkConsumerError as error:
         return unread_commits({znodes.group: error for znodes in groups})
     if not may_have_offsets:

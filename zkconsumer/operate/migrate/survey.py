@@ -58,8 +58,8 @@ def read_survey_facts(
         problems, releases, retention = _broker_facts(cluster)
         existing = cluster.offsets.existing(topics)
         undescribed = existing.found.undescribed
-        named = {partition for partition in existing_partitions(groups_znodes) if partition.topic in undescribed}
-        partitions = existing.found.partitions | named
+        # A broker that has just started denies topics that ZooKeeper describes.
+        partitions = existing.found.partitions | existing_partitions(groups_znodes)
         in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, groups_znodes, "kafka")
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])

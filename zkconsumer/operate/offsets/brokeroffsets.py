@@ -25,6 +25,7 @@ from zkconsumer.wire.metadatamessages import TOPIC_ID_VERSIONS
 from zkconsumer.wire.rules.retrypolicy import is_answer
 
 if TYPE_CHECKING:
+    from zkconsumer.group.zookeeper.groupreader import GroupReader
     from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
     from zkconsumer.offsets.offsetmessages import StoredOffsets
 
@@ -204,12 +205,18 @@ class BrokerOffsets:
         partitions = {TopicPartition(t, n) for t, topic in described.items() for n in topic.partitions}
         return BrokersAnswer(ExistingTopics(partitions, undescribed), why_undescribed(undescribed))
 
-    def has_offsets_topic(self) -> bool:
+    def has_offsets_topic(self, group_reader: GroupReader | None = None) -> bool:
         """True if there is a topic of offsets, or may be. The question creates none.
 
+        Args:
+            group_reader: of the ZooKeeper that is asked, unless brokers are named; None for the brokers.
+
         Raises:
-            ZkConsumerError: no broker answers.
+            ZkConsumerError: no broker, or ZooKeeper, answers.
         """
+        if group_reader is not None and not self.is_elsewhere:
+            names = [OFFSETS_TOPIC]
+            return bool(group_reader.describe_topics(names) or group_reader.undescribed(names))
         if not self._knows_offsets_topic:
             answer = self.client.ask_any(_ask_for_offsets_topic)
             # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.

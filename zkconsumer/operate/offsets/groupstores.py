@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeVar
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
+from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -37,6 +39,7 @@ from zkconsumer.zookeeper.session import ZkSession
 Store = Literal["zookeeper", "kafka", "both"]
 
 _COORDINATOR_ATTEMPTS: Final = 20
+_DENIED_PAUSE_S: Final = 0.3
 
 _MOST_IN_REQUEST: Final = 1000
 """Partitions in a request that writes; the coordinator appends it to its log as one batch, whose size is limited."""
@@ -236,10 +239,18 @@ class Cluster:
     def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
         """Every partition of the topics; those of a topic that does not exist are absent.
 
+        A broker that has just started denies topics: while ZooKeeper describes one, brokers are asked again.
+
         Raises:
             ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
         """
-        return self._asked().existing(topics).required().partitions
+        described = set() if self._session is None else GroupReader(self._session).partitions(topics).keys()
+        until = time.monotonic() + DENIED_S
+        while True:
+            existing = self._asked().existing(topics).required().partitions
+            if described <= {partition.topic for partition in existing} or time.monotonic() >= until:
+                return existing
+            time.sleep(_DENIED_PAUSE_S)
 
     def releases(self) -> dict[int, tuple[int, ...]]:
         """The release of each live broker, by its id; one that does not answer is absent.
@@ -322,10 +333,7 @@ class Cluster:
         return {partition: error_name(code) for partition, code in refused.items()}
 
     def _has_offsets_topic(self) -> bool:
-        if self._session is not None:
-            group_reader = GroupReader(self._session)
-            return bool(group_reader.describe_topics([OFFSETS_TOPIC]) or group_reader.undescribed([OFFSETS_TOPIC]))
-        return self._asked().has_offsets_topic()
+        return self._asked().has_offsets_topic(None if self._session is None else GroupReader(self._session))
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
         answers, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))

@@ -7,7 +7,8 @@ import pytest
 
 from tests.fixtures.groups import group_znodes
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
@@ -191,13 +192,20 @@ def test_partitions_of_a_topic_with_one_remedy_have_one_command():
             "by an unclean leader election, or the topic was created again",
             "earliest, which skips no record; otherwise",
         ),  # Kafka's counts
+        (
+            10,
+            None,
+            "by an unclean leader election, or the topic was created again",
+            "earliest, which skips no record; otherwise",
+        ),  # brokers describe the topic
     ],
 )
 def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why, where):
     """To the log end only where that skips no record of a topic that was created again."""
     group = healthy(offsets={"t-0": 10})
     nodes = {} if in_zookeeper is None else group.offsets
-    around = facts(committed={P0: 10}, log_ends={P0: 9}, topic_created={"t": created}, offset_nodes=nodes)
+    origins = {"t": TopicOrigin(TopicIdentity(None, created))}
+    around = facts(committed={P0: 10}, log_ends={P0: 9}, origins=origins, offset_nodes=nodes)
     (finding,) = explain_group(group, around)
     assert why in finding.evidence
     assert f"--to-{where}" in finding.next_command

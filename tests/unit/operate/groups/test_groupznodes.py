@@ -271,6 +271,14 @@ def test_topics_are_not_taken_to_be_absent_while_nothing_is_known_of_them(withou
     assert not [problem for problem in found.problems if "no such topic" in problem]
 
 
+def test_silent_brokers_may_have_topics_that_zookeeper_does_not_have(znodes, stub):
+    """1. Brokers are moved to KRaft, and are named; 2. they are silent; 3. ZooKeeper's last broker is still there."""
+    stub.hangs_up = True
+    znodes.write("/consumers/g/offsets/newer/0", b"7")
+    group, _ = read_facts(with_brokers(znodes, stub.broker), asking(f"127.0.0.1:{stub.port}"))
+    assert (group.undescribed, group.absent) == ({"newer"}, frozenset())
+
+
 def test_facts_are_read_from_brokers(without_brokers, stub):
     stub.leaderless.add(P1)
     config = asking(f"127.0.0.1:{stub.port}")
@@ -280,6 +288,14 @@ def test_facts_are_read_from_brokers(without_brokers, stub):
     assert [facts.states[p].leader for p in (P0, P1)] == [0, -1]
     assert facts.states_before == facts.states
     assert [finding.kind for finding in explain_group(group, facts)] == ["no-leader"]
+
+
+def test_the_znode_of_a_topic_that_brokers_describe_does_not_show_when_it_was_created(znodes, stub):
+    """1. The brokers leave ZooKeeper, and the znode stays; 2. the topic is created again, and its log is short."""
+    stub.log(P0).end = 3
+    group, facts = read_facts(znodes, asking(f"127.0.0.1:{stub.port}"))
+    (finding,) = (found for found in explain_group(group, facts) if found.kind == "offset-outside-log")
+    assert "if the topic was created again, use --to-earliest" in finding.next_command
 
 
 @pytest.mark.parametrize("storage", ["auto", "zookeeper"])
@@ -321,6 +337,18 @@ def test_who_may_not_describe_the_topic_of_offsets_sees_offsets_in_kafka(without
     assert describe() == [None, 3]
     _, facts = read_facts(without_brokers, asking(f"127.0.0.1:{stub.port}"))
     assert facts.committed[P1] == 3
+
+
+@pytest.mark.parametrize("storage", ["auto", "kafka"])
+def test_offsets_in_kafka_are_unknown_where_zookeeper_has_no_broker(without_brokers, storage):
+    """1. The group stores its offsets in Kafka 4; 2. without ``bootstrap.servers`` ZooKeeper alone can be asked."""
+    without_brokers.delete("/consumers/g/owners")
+    (described,) = describe_groups(without_brokers, CONFIG, ["g"], storage=storage)
+    assert [row.is_unread for row in described.partitions] == [True, True]
+    assert described.problems[0].startswith("offsets in Kafka are unknown, those shown of g are ZooKeeper's")
+    with closing(LagSampler(ZooKeeperGroups(lambda: without_brokers, CONFIG, storage=storage), window=2)) as sampler:
+        sampler.sample(["g"], at=0.0)
+        assert sampler.missing() == ("a part of group g cannot be read: an offset or a log end of a partition",)
 
 
 def test_a_question_about_groups_of_brokers_creates_no_topic(stub):
@@ -391,10 +419,8 @@ def test_facts_around_a_group_are_read(znodes):
         facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
     assert (facts.controller, facts.unreachable, facts.quotas) == (True, {}, {"/config/clients/g": 1024.0})
     assert (facts.replicas[P0], facts.states[P0].leader, facts.log_ends) == ((1,), 1, {P0: 9, P1: 4})
-    assert (facts.topic_created, facts.user) == (
-        {"t": znodes.nodes["/brokers/topics/t"].czxid},
-        "ANONYMOUS",
-    )
+    assert facts.origins["t"].identity.czxid == znodes.nodes["/brokers/topics/t"].czxid
+    assert facts.user == "ANONYMOUS"
     assert {kind: len(nodes) for kind, nodes in facts.access.items()} == {
         "offset": 2,
         "parent of offsets": 1,

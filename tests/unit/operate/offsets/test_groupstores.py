@@ -13,6 +13,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.operate.offsets import groupstores
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
@@ -70,3 +71,16 @@ def test_topics_are_described_on_the_connections_of_other_questions(monkeypatch)
         with closing(Cluster(config, (stub.broker,), None)) as cluster:
             monkeypatch.setattr(BrokerCatalog, "read", None)
             assert cluster.open_reader(AbsentZooKeeper("h:1")).partitions([TOPIC]) == {TOPIC: (0,)}
+
+
+@pytest.mark.parametrize("is_starting", [True, False])
+def test_a_broker_that_denies_what_zookeeper_describes_is_asked_again(broker, monkeypatch, is_starting):
+    """1. The only broker starts; 2. it does not know topics yet; 3. a migration would write nothing of them."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
+    broker.topic_errors[TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    monkeypatch.setattr(groupstores.time, "sleep", lambda _: is_starting and broker.topic_errors.clear())
+    monkeypatch.setattr(groupstores, "DENIED_S", 0.2)
+    session = session_in_memory(ZooKeeperInMemory())
+    session.ensure_path(f"/brokers/topics/{TOPIC}", b'{"version":1,"partitions":{"0":[0]}}')
+    with closing(session), closing(Cluster(config, (broker.broker,), session)) as cluster:
+        assert cluster.partitions([TOPIC, "gone"]) == ({PARTITION} if is_starting else set())
