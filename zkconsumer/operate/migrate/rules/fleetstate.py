@@ -131,18 +131,21 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
         reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: complete that one"
         return _wrong(f"{reason}, or plan it again", "plan")
-    plan = _existing(facts.plan, facts)
     if facts.back is WriteState.COMPLETE and facts.mark is None:
-        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
+        return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
+    return _run(facts, facts.plan)
+
+
+def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if facts.run is None:
-        return _planned(facts, facts.plan)
+        return _planned(facts, plan)
     if facts.run is WriteState.COMPLETE:
-        return _written(facts, plan)
+        return _written(facts, _existing(plan, facts))
     if facts.run is WriteState.UNDONE and facts.mark is None:
         return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
-    return _begun(facts, facts.plan, facts.run, "run")
+    return _begun(facts, plan, facts.run, "run")
 
 
 def _existing(plan: MigrationPlan, facts: FleetFacts) -> MigrationPlan:
