@@ -266,7 +266,10 @@ NAMED = {
 }
 """By command, how a reason names it."""
 
-OTHERWISE = "set the file back|correct `target`|stop them|remove it from the file|`zkconsumer migrate plan|`zkconsumer offsets reset"
+OTHERWISE = (
+    "set the file back|correct `target`|stop them|remove it from the file|"
+    "`zkconsumer migrate plan|`zkconsumer offsets reset"
+)
 
 LOGS = {p: LogRange(0, 10) for p in OFFSETS}
 MOVED_ON = {p: LogRange(5, 20) for p in OFFSETS}
