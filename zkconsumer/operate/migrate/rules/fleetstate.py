@@ -125,7 +125,7 @@ def judge(facts: FleetFacts) -> Judged:
         return _aimed_elsewhere(facts, facts.plan)
     target = facts.target if facts.plan is None else facts.plan.target
     if facts.mark is not None and target is not None and facts.mark.target not in ("", str(target)):
-        return _wrong(_marked_elsewhere(facts.mark, target))._replace(only=frozenset())
+        return Judged(FleetState.WRONG, _marked_elsewhere(facts.mark, target), frozenset())
     if facts.plan is None:
         return _without_plan(facts)
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
