@@ -93,7 +93,7 @@ def forgets_that_a_run_has_begun(monkeypatch):
     monkeypatch.setattr(
         migrationrun,
         "recheck",
-        lambda plan, now, *, began, **how: migrationrecheck.recheck(plan, now, began=False, **how),
+        lambda plan, now, run: migrationrecheck.recheck(plan, now, None),
     )
 
 

@@ -31,8 +31,8 @@ from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_opt
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, LONG_HOLD, MISSING, REWIND
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
-from zkconsumer.cli.writing import connected, refuse
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.cli.writing import connected
+from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleet import GroupOutcome
@@ -285,7 +285,7 @@ def mirror_command(
     if not execute:
         _do(chosen, "mirror", due_step(rewind=rewind), "copied", as_json=as_json, execute=False, reversed_=True)
         return
-    parts, others = _parts(chosen)
+    parts, connections, others = _parts(chosen)
     reported: set[tuple[str, ...]] = set()
 
     def show(outcomes: Sequence[GroupOutcome]) -> None:
@@ -295,46 +295,39 @@ def mirror_command(
             copied = sum(outcome.offsets for outcome in outcomes)
             stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             click.echo(f"{stamp} {copied} offsets of {len(outcomes)} groups copied")
-        for outcome in outcomes:
+        for outcome in (chosen.pasteable(outcome, connections[outcome.cluster]) for outcome in outcomes):
             if outcome.reasons and (key := (*outcome[:2], *outcome.reasons)) not in reported:
                 reported.add(key)
                 warn(f"{outcome.cluster} {outcome.group}: {reason}" for reason in outcome.reasons)
 
     ending = Ending()
-    try:
-        mirror = FleetMirror([job for _, jobs in parts for job in jobs], long_hold=long_hold, rewind=rewind)
-        with ending.by_signals(), closing(mirror):
-            faults = run_fleet_mirror(
-                parts,
-                mirror,
-                duration=duration,
-                interval=interval,
-                workers=chosen.workers,
-                pause=ending.sleep,
-                show=show,
-            )
-    except WriteRefused as refused:
-        refuse(refused.reasons)
+    mirror = FleetMirror([job for _, jobs in parts for job in jobs], long_hold=long_hold, rewind=rewind)
+    with ending.by_signals(), closing(mirror):
+        faults = run_fleet_mirror(
+            parts, mirror, duration=duration, interval=interval, workers=chosen.workers, pause=ending.sleep, show=show
+        )
     if faults or others:
         _exit([*faults.values(), *others])
 
 
-def _parts(chosen: ChosenGroups) -> tuple[list[Part], list[GroupOutcome]]:
-    """The groups that a mirror copies, and those that it refuses; the others were not migrated."""
+def _parts(chosen: ChosenGroups) -> tuple[list[Part], dict[str, ToolConnection], list[GroupOutcome]]:
+    """The groups that a mirror copies, how their clusters are reached, and those groups that it refuses."""
     from zkconsumer.operate.migrate.fleet import to_begin
 
     parts: list[Part] = []
+    connections: dict[str, ToolConnection] = {}
     others: list[GroupOutcome] = []
-    for jobs in chosen.jobs().values():
-        connect = functools.partial(connected, chosen.connection_of(jobs[0].fleet))
+    for cluster, jobs in chosen.jobs().items():
+        connections[cluster] = chosen.connection_of(jobs[0].fleet)
+        connect = functools.partial(connected, connections[cluster])
         try:
             left, not_begun = to_begin(jobs, connect, "mirror")
         except ZkConsumerError:  # the copies report it, and ask again
             left, not_begun = list(jobs), []
         parts.append((connect, left))
-        others += not_begun
+        others += [chosen.pasteable(outcome, connections[cluster]) for outcome in not_begun]
     warn(f"{other.cluster} {other.group}: {other.outcome}: {'; '.join(other.reasons)}" for other in others)
-    return parts, [outcome for outcome in others if outcome.outcome == "refused"]
+    return parts, connections, [outcome for outcome in others if outcome.outcome == "refused"]
 
 
 def _do(

@@ -103,7 +103,7 @@ class ChosenGroups:
             words += [word for name in names for word in (option, name)]
         return self.connection.complete(shlex.join([*words, *options]))
 
-    def _pasteable(self, outcome: GroupOutcome, connection: ToolConnection) -> GroupOutcome:
+    def pasteable(self, outcome: GroupOutcome, connection: ToolConnection) -> GroupOutcome:
         """Its reasons with commands of the fleet in place of those of a single plan, and with servers."""
         own = dataclasses.replace(self, wave=None, groups=(outcome.group,), clusters=(outcome.cluster,))
         reasons = (_SINGLE.sub(lambda verb: f"`{own.command(verb[1])}`", reason) for reason in outcome.reasons)
@@ -130,7 +130,7 @@ class ChosenGroups:
                 connection.config()  # what is wrong with the options is raised here, and not by a thread
                 connect = functools.partial(connected, connection)
                 for outcome in run_wave(jobs, connect, verb, step, workers=self.workers, reversed_=reversed_):
-                    outcomes.append(self._pasteable(outcome, connection))
+                    outcomes.append(self.pasteable(outcome, connection))
                     show(outcomes[-1])
                     advance(len(outcomes), total)
         order = {job.name: at for at, job in enumerate(job for jobs in by_cluster.values() for job in jobs)}

@@ -48,7 +48,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     with tool_session(config) as session, progress("watching, in seconds") as advance:
         znodes = read_group(session, open_group_reader(session, config), name)
         if znodes.mark is not None:
-            refuse([describe_mark(name, znodes.mark)])
+            refuse(connection.completed([describe_mark(name, znodes.mark)]))
         partitions = [partition for partition in znodes.partitions if znodes.may_exist(partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,

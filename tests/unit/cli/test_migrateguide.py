@@ -26,3 +26,11 @@ def test_partitions_of_a_topic_that_is_not_described_are_watched(monkeypatch):
     monkeypatch.setattr(guidewatch, "GroupWatch", watch)
     CliRunner().invoke(migrateguide.guide_command, ["--zookeeper", "h:1", "--group", "g"])
     assert watched == ["secret-0", "t-0", "t-1"]
+
+
+def test_the_refusal_of_a_marked_group_names_commands_with_servers(monkeypatch):
+    znodes = with_brokers(znodes_of_a_group(), Broker(1, "h", 1))
+    znodes.write("/consumers/g/zkconsumer/migrated", b"{}")
+    monkeypatch.setattr(migrateguide, "tool_session", lambda _config: nullcontext(znodes))
+    done = CliRunner().invoke(migrateguide.guide_command, ["--zookeeper", "h:1", "--group", "g"])
+    assert "`zkconsumer migrate unmark --group g --zookeeper h:1`" in done.output

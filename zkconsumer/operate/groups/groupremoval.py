@@ -149,7 +149,9 @@ def _plan_deletion(
     nodes = offset_nodes(session, group)
     hold = frozenset(partition for partition in known if topic in (None, partition.topic))
     guards.check_group(group, hold, nodes)
-    if GroupPaths(group).root in roots and session.get(GroupPaths(group).migrated) is not None:
+    if store == "kafka":
+        guards.warn_of_mark(group)
+    elif GroupPaths(group).root in roots and session.get(GroupPaths(group).migrated) is not None:
         guards.warnings.append(
             f"the mark of the migration of group {group} is deleted, too: an old consumer that is started joins it and "
             "begins at auto.offset.reset"

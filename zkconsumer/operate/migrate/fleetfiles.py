@@ -67,20 +67,19 @@ class GroupFiles:
         return self.back_file.exists() or any(beside(self.plan_file, ending).exists() for ending in (_RUNS, _MIRROR))
 
     def back(self) -> MigrationPlan | None:
-        """The plan of the way back; None if there is none, or if it was rolled back. Raises as :meth:`plan`.
+        """The plan of the way back; None if there is none. Raises as :meth:`plan`.
 
         A broken one that was not run counts as none: it is made again.
         """
         try:
-            plan = _read(self.back_file)
+            return _read(self.back_file)
         except ZkConsumerError:
             if beside(self.back_file, _RUNS).exists():
                 raise
             return None
-        return None if _state(plan, self.back_file) is WriteState.UNDONE else plan
 
     def write_back(self, plan: MigrationPlan) -> None:
-        """Write the plan of the way back; the file of the runs of one that was rolled back gets another name."""
+        """Write the plan of the way back; the file of the runs of an earlier one gets another name."""
         runs = beside(self.back_file, _RUNS)
         with suppress(FileNotFoundError):
             runs.replace(runs.with_name(f"{runs.name}.{_EARLIER}"))
@@ -91,8 +90,9 @@ class GroupFiles:
         return _state(self.plan(), self.plan_file)
 
     def back_state(self) -> WriteState | None:
-        """How far the run of the way back has come; raises as :meth:`plan`."""
-        return _state(self.back(), self.back_file)
+        """How far the run of the way back has come; None, too, if it was rolled back. Raises as :meth:`plan`."""
+        state = _state(self.back(), self.back_file)
+        return None if state is WriteState.UNDONE else state
 
     def required_plan(self) -> MigrationPlan:
         """The plan.

@@ -34,7 +34,7 @@ def due_step(*, rewind: bool = False) -> Step:
 
 
 class FleetMirror:
-    """Copies groups of a fleet, whose plans are locked meanwhile. A group that ends is released.
+    """Copies groups of a fleet. The plan of each is locked by its first copy, and released when its mirror ends.
 
     Several threads copy different groups; one of them copies a group at a time.
 
@@ -42,52 +42,45 @@ class FleetMirror:
         jobs: groups whose plan was run.
         long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
         rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
-
-    Raises:
-        WriteRefused: a group has no plan, or another command has locked it.
-        ZkConsumerError, OSError: a file cannot be read.
     """
 
     def __init__(self, jobs: Sequence[Job], *, long_hold: bool = False, rewind: bool = False) -> None:
+        self._left = {job.name for job in jobs}
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         self._locks: dict[tuple[str, str], ExitStack] = {}
         self._failures: Counter[tuple[str, str]] = Counter()
-        try:
-            for job in jobs:
-                self._lock(job, long_hold=long_hold, rewind=rewind)
-        except BaseException:
-            self.close()
-            raise
+        self._options = {"long_hold": long_hold, "rewind": rewind}
 
-    def _lock(self, job: Job, *, long_hold: bool, rewind: bool) -> None:
-        try:
-            plan, lock = job.files.required_plan(), ExitStack()
-            lock.enter_context(exclusive(job.files.plan_file, plan))
-        except WriteRefused as refused:
-            raise WriteRefused([f"group {job.group.group}: {reason}" for reason in refused.reasons]) from None
-        self._locks[job.name] = lock
-        self._mirrors[job.name] = Mirror(plan, job.files.plan_file, long_hold=long_hold, rewind=rewind)
+    def _mirror_of(self, job: Job) -> Mirror:
+        if job.name not in self._mirrors:
+            plan = job.files.required_plan()
+            with ExitStack() as lock:
+                lock.enter_context(exclusive(job.files.plan_file, plan))
+                self._mirrors[job.name] = Mirror(plan, job.files.plan_file, **self._options)
+                self._locks[job.name] = lock.pop_all()
+        return self._mirrors[job.name]
 
     def close(self) -> None:
         """Release the plans. Idempotent."""
-        for name in list(self._locks):
+        for name in list(self._left):
             self._end(name)
 
     def _end(self, name: tuple[str, str]) -> None:
-        self._locks.pop(name).close()
+        self._left.discard(name)
+        self._locks.pop(name, ExitStack()).close()
 
     def is_copied(self, job: Job) -> bool:
         """True until a copy of the group has ended its mirror."""
-        return job.name in self._locks
+        return job.name in self._left
 
     def copy(self, ends: MigrationEnds, job: Job) -> StepResult:
         """Copy a group once; see :data:`~zkconsumer.operate.migrate.fleetsteps.Step`.
 
         A group that a guard refuses, for example because its members have returned to ZooKeeper, is not copied any
-        more, and neither is one that fails for a reason that waiting does not remove.
+        more, and neither is one that fails for a reason that waiting does not remove, or whose plan is locked.
         """
         try:
-            report = self._mirrors[job.name].copy(ends)
+            report = self._mirror_of(job).copy(ends)
             if report.members:
                 raise WriteRefused([live_members(job.group.group, report.members, forceable=False)])
         except ZkConsumerError as error:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, usable_offset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.operate.groups.groupznodes import GroupReads, read_groups
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
@@ -138,7 +138,7 @@ def _row(
     problems += () if stored is None else stored.problems
     if znodes is not None:
         problems += (str(znodes.unreadable[p]) for p in sorted({*files.planned}) if p in znodes.unreadable)
-    in_zookeeper = {} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()}
+    in_zookeeper = {} if znodes is None else {p: node.offset for p, node in znodes.offsets.items()}
     in_kafka = {} if stored is None else offsets_of(stored.found)
     facts = FleetFacts(
         plan=files.plan,

@@ -16,7 +16,6 @@ from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, rol
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
-from zkconsumer.operate.migrate.rules.waysback import left_by_way_back
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
@@ -179,8 +178,8 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
             # One that came to its end is planned again if consumers have continued in Kafka since.
             is_over = state is WriteState.COMPLETE and read_mark(ends.session, plan.source.group) is None
             if back is None or state is None or is_over:  # of a plan that was run, the rest is run
-                left = left_by_way_back(back, state)
-                back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind, left=left)
+                earlier = back, state
+                back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind, earlier=earlier)
                 planned = _planned(back)  # refused, it replaces no file
                 if execute or not is_over:
                     files.write_back(back)

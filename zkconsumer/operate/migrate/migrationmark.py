@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
-from zkconsumer.operate.migrate.rules.planfile import is_mark_of, plan_digest
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -59,6 +59,12 @@ def marked_group(plan: MigrationPlan) -> str | None:
     return kinds.get("zookeeper") if "kafka" in kinds else None
 
 
+def mark_of(session: ZkSession, plan: MigrationPlan) -> MigrationMark | None:
+    """The mark of the group of a plan, whichever command has written it; raises as :func:`read_mark`."""
+    group = marked_group(plan)
+    return None if group is None else read_mark(session, group)
+
+
 @contextmanager
 def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -> Iterator[MarkedWrite]:
     """Mark the group of a plan around its writes.
@@ -66,8 +72,8 @@ def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -
     1. The group is held, and every guard has passed; 2. :meth:`MarkedWrite.begin` marks it; 3. offsets are written;
     4. the mark shows that this is done, or is removed after a way back. A tool that is killed leaves the mark of step
     2, and the same command completes it. If nothing was written the mark is what it was before. A group without a mark
-    is marked by a run to Kafka alone. A write that is refused never marks the group: a member that registers meanwhile
-    would end for good.
+    is marked by a run to Kafka alone; a way back leaves the mark of a migration to another group, whose consumers are
+    there. A write that is refused never marks the group: a member that registers meanwhile would end for good.
 
     Args:
         session: an open session.
@@ -107,11 +113,6 @@ class MarkedWrite:
         self.is_complete = False
         self.is_void = False
 
-    def is_left(self) -> bool:
-        """True if the mark is that of such a write which was killed; raises as :func:`read_mark`."""
-        mark = None if self._group is None else read_mark(self._session, self._group)
-        return mark is not None and mark.state == self._under_way and is_mark_of(mark, self._plan)
-
     def begin(self) -> None:
         """Mark the group, right before the first offset is written.
 
@@ -120,7 +121,7 @@ class MarkedWrite:
         """
         if self._group is None:
             return
-        self._before = read_mark(self._session, self._group)
+        self._before = self._present()
         if self._before is None and not self._marks_first:
             return
         self._has_begun = True
@@ -138,10 +139,16 @@ class MarkedWrite:
         if self.is_void:
             self.restore()
         elif self.is_complete and self._to_kafka:
-            if self._marks_first or self._has_begun or read_mark(self._session, self._group) is not None:
+            if self._marks_first or self._present() is not None:
                 self._write(self._group, "migrated")
-        elif self.is_complete:
+        elif self.is_complete and self._present() is not None:
             remove_mark(self._session, self._group)
+
+    def _present(self) -> MigrationMark | None:
+        """The mark, unless it is one that this write leaves as it is."""
+        mark = mark_of(self._session, self._plan)
+        is_other = mark is not None and not self._marks_first and mark.target not in ("", self._target)
+        return None if is_other else mark
 
     def restore(self) -> None:
         """Nothing was written: the mark is what it was."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError
@@ -13,8 +12,7 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, plan_of_existing
-from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored
-from zkconsumer.operate.migrate.rules.waysback import decide_rollback, reverse_plan
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -80,17 +78,17 @@ def plan_reverse(
     missing: Missing,
     retention_ms: int | None = None,
     rewind: bool = False,
-    left: Mirrored = MappingProxyType({}),
+    earlier: tuple[MigrationPlan | None, WriteState | None] = (None, None),
 ) -> MigrationPlan:
     """Plan the way back, as :func:`reverse_plan` does, between the reversed ends of a plan. Nothing is written.
 
-    ``left``: what znodes may hold besides, by an earlier way back.
+    ``earlier``: plan and state of an earlier way back; see :func:`known_at_source`.
 
     Raises:
         ZkConsumerError: a store cannot be read, or a file is not of this plan.
         OSError: a file cannot be read.
     """
-    copied = {**mirrored(snapshot_of_plan(plan, plan_file, "mirror")), **left}
+    copied = known_at_source(mirrored(snapshot_of_plan(plan, plan_file, "mirror")), *earlier)
     return reverse_plan(
         plan,
         ends.observe([row.partition for row in plan.partitions], copied),

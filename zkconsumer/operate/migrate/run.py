@@ -16,9 +16,9 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import MarkedWrite, marking
+from zkconsumer.operate.migrate.migrationmark import mark_of, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan, plan_of_existing
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
@@ -94,7 +94,7 @@ def run_plan(
         file = snapshot_of_plan(plan, plan_file)
         with marking(ends.session, plan) as marked:
             now = ends.observe(_all_of(plan))
-            if _lacks_mark_alone(plan, now, file, marked):
+            if lacks_mark_alone(plan, now, file.state, mark_of(ends.session, plan)):
                 marked.is_complete = True
                 return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
             check = _recheck(plan, now, file)
@@ -105,10 +105,13 @@ def run_plan(
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found, warnings=_warnings(plan, check))
+            before = file.state
             lost = name_some([row.partition for row in check.todo]) if file.state is WriteState.COMPLETE else ""
             writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
             marked.report(report)
+            if marked.is_void and before is not None:  # what was true before the run still is
+                file.mark(before)
     return RunReport(
         snapshot=None if plan.target.kind == "spark-options" else report.snapshot,
         written=_written(plan, report),
@@ -123,7 +126,7 @@ def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> Run
     """What a run would begin with: the partitions that it need not write. Raises as :func:`run_plan`."""
     file = snapshot_of_plan(plan, plan_file)
     now = ends.observe(_all_of(plan))
-    if _lacks_mark_alone(plan, now, file, MarkedWrite(ends.session, plan)):
+    if lacks_mark_alone(plan, now, file.state, mark_of(ends.session, plan)):
         return RunReport(found=_all_of(plan))
     check = _recheck(plan, now, file)
     return RunReport(found=_found(plan, file, check), warnings=_warnings(plan, check))
@@ -133,25 +136,12 @@ def _warnings(plan: MigrationPlan, check: Recheck) -> list[str]:
     return [_CONTINUED.format(plan.target, name_some(check.later))] if check.later else []
 
 
-def _lacks_mark_alone(plan: MigrationPlan, now: Observation, file: SnapshotFile, marked: MarkedWrite) -> bool:
-    """True if nothing is left to do but to show in the mark of the group that the run is complete.
-
-    Consumers of the source that were started again refuse the run; see :func:`lacks_mark_alone`.
-    """
-    if file.state is not WriteState.COMPLETE or not marked.is_left():
-        return False
-    if any(guard.name == plan.source.kind and not guard.holds for guard in now.guards):
-        return False
-    source, target = ({p: one.offset for p, one in end.items()} for end in (now.source, now.target))
-    return lacks_mark_alone(plan_of_existing(plan, now.logs), source, target)
-
-
 def _all_of(plan: MigrationPlan) -> list[TopicPartition]:
     return [row.partition for row in plan.partitions]
 
 
 def _recheck(plan: MigrationPlan, now: Observation, file: SnapshotFile) -> Recheck:
-    check = recheck(plan, now, began=file.state is not None, is_begun_only=file.state is WriteState.WRITING)
+    check = recheck(plan, now, file.state)
     if check.refusals:
         raise WriteRefused(check.refusals)
     return check
@@ -171,7 +161,7 @@ def _found(plan: MigrationPlan, file: SnapshotFile, check: Recheck) -> list[Topi
 
 def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -> WritePlan:
     """What is left to write, from what the plan changes and what the target has now."""
-    former = file.snapshot
+    former, run = file.snapshot, file.state
     whole = _whole(ends, plan, former)
     is_kafka = plan.target.kind == "kafka"
     left = plan_restore(
@@ -193,7 +183,7 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
         left,
         snapshot=whole,
         retention_ms=plan.retention_ms,
-        still_refused=lambda is_written: _still_refused(ends, plan, is_written=is_written, began=former is not None),
+        still_refused=lambda is_written: _still_refused(ends, plan, run, is_written=is_written),
         sets_again=False,
         source=str(plan.source) if plan.source.kind == "zookeeper" else "",
         resume="run the plan again",
@@ -242,14 +232,14 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     return (GroupChange(group, nodes, kafka).holding(plan.held_group),)
 
 
-def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool, began: bool) -> list[str]:
+def _still_refused(ends: MigrationEnds, plan: MigrationPlan, run: WriteState | None, *, is_written: bool) -> list[str]:
     """Why the ends are not as they were planned, or written; also partitions that need not be written are looked at.
 
     1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
     """
     partitions = _all_of(plan)
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
-    at_source, at_target = moved(plan, source, target, began=began, is_written=is_written)
+    at_source, at_target = moved(plan, source, target, run, is_written=is_written)
     names = sorted([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
     reasons = []
     if names and is_written:

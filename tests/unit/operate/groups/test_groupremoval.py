@@ -79,6 +79,10 @@ def test_a_group_with_the_mark_of_a_migration_is_kept(world):
     assert (deleted, "has the mark of a migration" in warning) == ([], True)
     plan = plan_delete(world.session, BrokersInMemory({}), ["g"], None, store="zookeeper")
     assert "the mark of the migration of group g is deleted, too" in "".join(plan.warnings)
+    brokers = BrokersInMemory({})
+    brokers.store("g", {TopicPartition("t", 0): 5})
+    (warning,) = plan_delete(world.session, brokers, ["g"], None, store="kafka").warnings
+    assert "group g has the mark of a migration to another store: its consumers continue there" in warning
 
 
 def test_members_at_the_brokers_keep_both_stores_as_they_are(world):

@@ -1,6 +1,7 @@
 """The mirror of a fleet, of whose groups copies fail."""
 
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -85,3 +86,28 @@ def test_servers_that_refuse_to_connect_end_the_mirror_of_their_groups(job, erro
     assert [[(one.outcome, one.reasons) for one in outcomes] for outcomes in seen] == [
         [("failed", (str(error),))]
     ] * rounds
+
+
+def test_groups_whose_plans_cannot_be_locked_do_not_end_the_mirror_of_others(job, copies, servers, tmp_path):
+    """Also if servers were away, so that it was not asked which groups were migrated."""
+    copies += [CopyReport(())]
+    planless, broken, locked = (job._replace(files=GroupFiles(tmp_path / name)) for name in ("a", "b", "c"))
+    for one, text in ((broken, "{"), (locked, job.files.plan_file.read_text())):
+        one.files.directory.mkdir()
+        one.files.plan_file.write_text(text)
+    jobs = [one._replace(group=replace(job.group, group=f"g{at}")) for at, one in enumerate((planless, broken, locked))]
+    seen = []
+    with closing(FleetMirror([*jobs, job])) as mirror, exclusive(locked.files.plan_file):
+        faults = run_fleet_mirror(
+            [(lambda: nullcontext((None, servers.brokers)), [*jobs, job])],
+            mirror,
+            duration=0,
+            interval=1,
+            workers=1,
+            pause=lambda _seconds: True,
+            show=seen.append,
+            clock=lambda: 0.0,
+        )
+        assert [mirror.is_copied(one) for one in (*jobs, job)] == [False, True, False, True]
+    assert [one.outcome for one in seen[0]] == ["refused", "failed", "refused", "done"]
+    assert [name for _, name in faults] == ["g0", "g1", "g2"]

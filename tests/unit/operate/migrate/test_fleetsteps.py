@@ -1,6 +1,7 @@
 """Steps of one group of a fleet, with servers in memory."""
 
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,16 +10,18 @@ from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed
 from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.migrate import fleetsteps, run
+from zkconsumer.operate.migrate import fleetfiles, fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
-from zkconsumer.operate.migrate.migrationmark import MarkedWrite
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark
+from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
 from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 
@@ -40,25 +43,26 @@ def job(servers, tmp_path):
 
 @pytest.fixture
 def do(servers, job):
-    """Does a step in a process of its own."""
+    """Does a step for ``do.group`` in a process of its own."""
 
     def do(step, ends):
         servers._ends = ends
         with closing(session_in_memory(servers.server)) as session:
             try:
-                return step(servers.ends(session), job)
+                return step(servers.ends(session), job._replace(group=do.group))
             finally:
                 servers.server.end_session(session.session_id)
 
+    do.group, do.job = GROUP, job
     return do
+
+
+def killed(*_, **__):
+    raise Killed
 
 
 def kill_way_back(do, monkeypatch, step, of=ZnodeWrites):
     """Begin a way back that is killed in this step of its write."""
-
-    def killed(*_, **__):
-        raise Killed
-
     with monkeypatch.context() as patch:
         patch.setattr(of, step, killed)
         with pytest.raises(Killed):
@@ -306,3 +310,129 @@ def test_ways_back_of_one_group_do_not_replace_each_others_plans(servers, job, d
     monkeypatch.setattr(fleetsteps, "_run", meanwhile)
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert job.files.back_state() is WriteState.COMPLETE
+
+
+def mirror_step(ends, job):
+    return Mirror(job.files.required_plan(), job.files.plan_file).copy(ends)
+
+
+def test_a_mirror_that_copies_after_a_way_back_was_planned_does_not_close_it(servers, do):
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    do(mirror_step, TO_ZOOKEEPER)
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 42})
+    do(reverse_step(execute=False), TO_ZOOKEEPER)
+    do(mirror_step, TO_ZOOKEEPER)
+    assert status(do).state is FleetState.MIRRORED
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert servers.stored()[PARTITIONS[0]] == 42
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False])
+def test_a_second_way_back_that_was_killed_does_not_close_the_first(servers, job, do, monkeypatch, is_rolled_back):
+    """1. It was planned, or is rolled back; 2. the znodes have what the first one wrote."""
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    if is_rolled_back:
+        kill_way_back(do, monkeypatch, "read_back")
+        servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 42})
+        assert status(do).judged.only == {"rollback"}
+        do(rollback_step(execute=True), TO_KAFKA)
+    else:
+        kill_way_back(do, monkeypatch, "write_whole", fleetfiles)
+    assert (servers.stored()[PARTITIONS[0]], job.files.back_state()) == (40, None)
+    assert status(do).state is FleetState.CONSUMED
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert servers.stored()[PARTITIONS[0]] == (42 if is_rolled_back else 41)
+
+
+def test_a_killed_way_back_is_completed_although_a_topic_was_deleted_before_it(servers, do, deleted, monkeypatch):
+    deleted("nothing", {PARTITIONS[0]: 40})
+    kill_way_back(do, monkeypatch, "read_back")
+    assert "reverse" in status(do).judged.only
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    assert servers.mark() is None
+
+
+@pytest.fixture
+def not_run(servers, job, do):
+    """The plan was made, and not run; the group in Kafka has offsets of its own."""
+
+    def not_run(**settings):
+        for file in job.files.directory.iterdir():
+            file.unlink()
+        with closing(session_in_memory(servers.server)) as session:
+            remove_mark(session, "g")
+        servers.store(OFFSETS)
+        servers.brokers.store("g", FORMER)
+        do.group = replace(GROUP, **settings)
+        do(plan_step, TO_KAFKA)
+
+    return not_run
+
+
+FORMER = {partition: offset + 30 for partition, offset in OFFSETS.items()}
+
+
+def test_consumers_at_the_former_offsets_have_continued_after_a_complete_run(servers, do, not_run):
+    """It has taken them back."""
+    not_run(rewind=True)
+    do(RUN, TO_KAFKA)
+    servers.brokers.store("g", FORMER)
+    assert status(do).state is FleetState.CONSUMED
+    for step in (rollback_step(execute=True), RUN):
+        with pytest.raises(WriteRefused, match=r"moved since the migration|another client has written"):
+            do(step, TO_KAFKA)
+
+
+def test_a_rollback_does_not_count_what_a_way_back_that_never_ran_had_read(do, not_run):
+    not_run(rewind=True)
+    do(RUN, TO_KAFKA)
+    do(reverse_step(execute=False), TO_ZOOKEEPER)
+    do(rollback_step(execute=True), TO_KAFKA)
+    assert status(do).state is FleetState.ROLLED_BACK
+
+
+def test_a_run_that_is_killed_between_its_mark_and_its_file_is_repeated(servers, do, not_run, monkeypatch):
+    not_run(rewind=True)
+    monkeypatch.setattr(SnapshotFile, "_put", killed)
+    with pytest.raises(Killed):
+        do(RUN, TO_KAFKA)
+    monkeypatch.undo()
+    assert (servers.mark(), status(do).judged.only) == ("migrating", {"run", "plan"})
+    do(RUN, TO_KAFKA)
+    assert servers.mark() == "migrated"
+
+
+def test_a_mark_of_a_migration_to_another_group_is_not_planned_again(do):
+    do.group = replace(GROUP, target=End("kafka", "h"))
+    assert "which was run: set the file back" in status(do).reason
+    for file in do.job.files.directory.iterdir():
+        file.unlink()
+    row = status(do)
+    assert "the mark of a migration to kafka:g, and the fleet migrates it to kafka:h: correct `target`" in row.reason
+    assert row.judged.only == set()
+
+
+def test_a_killed_run_to_which_a_partition_was_added_is_rolled_back(servers, job, do, not_run):
+    not_run(rewind=True)
+    servers.plan = job.files.plan()
+    servers.run(3)
+    servers.brokers.logs[TopicPartition("t", 5)] = log()
+    assert "run it again; if that is refused, roll it back, and plan it then" in status(do).reason
+    with pytest.raises(WriteRefused, match="partitions were added"):
+        do(RUN, TO_KAFKA)
+    do(rollback_step(execute=True), TO_KAFKA)
+    assert status(do).state is FleetState.ROLLED_BACK
+
+
+def test_a_rollback_that_is_killed_between_its_mark_and_its_file_leaves_the_run_complete(servers, do, monkeypatch):
+    """Consumers continue in Kafka, so that it cannot be rolled back."""
+    servers.brokers.store("g", OFFSETS)
+    monkeypatch.setattr(SnapshotFile, "mark", killed)
+    with pytest.raises(Killed):
+        do(rollback_step(execute=True), TO_KAFKA)
+    monkeypatch.undo()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+    assert (servers.mark(), "run" in status(do).judged.only) == ("undoing", True)
+    do(RUN, TO_KAFKA)
+    assert (servers.mark(), status(do).state) == ("migrated", FleetState.CONSUMED)

@@ -10,7 +10,9 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from zkconsumer.errors import WriteRefused, ZooKeeperUnavailable
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, read_mark, remove_mark, write_mark
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import check_plan
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 WRITTEN_MS = 7
@@ -196,3 +198,30 @@ def test_a_run_does_not_complete_the_mark_of_another_write(servers, state):
     with pytest.raises(WriteRefused):
         servers.run()
     assert servers.mark() == state
+
+
+@pytest.mark.parametrize("way_back", ["rollback", "reverse"])
+def test_a_way_back_leaves_the_mark_of_a_migration_to_another_group(servers, way_back):
+    """1. A plan has a wrong group; 2. another one is run; 3. consumers continue there; 4. the first one is undone."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    if way_back == "reverse":
+        servers.begin(*TO_ZOOKEEPER)
+        servers.file = servers.file.with_name("back")
+    marked(servers, "migrated", "kafka:h")
+    if way_back == "reverse":
+        servers.file.write_text(encode_plan(servers.plan))
+        servers.run()
+    servers.roll_back()
+    assert mark_of(servers) == MigrationMark("migrated", "kafka:h", WRITTEN_MS)
+
+
+def test_a_repeated_run_that_has_written_nothing_leaves_the_migration_complete(servers):
+    """Otherwise neither a mirror nor a way back would be accepted."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    del servers.brokers.groups["g"][PARTITIONS[0]]
+    servers.brokers.before_commit = servers.brokers.live.add
+    report = servers.run()
+    assert (report.is_complete, report.written) == (False, [])
+    assert (servers.mark(), servers.state()) == ("migrated", WriteState.COMPLETE)

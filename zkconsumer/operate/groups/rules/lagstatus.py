@@ -301,8 +301,9 @@ def _marked(mark: MigrationMark) -> str:
         case "migrated":
             return f"it has members in ZooKeeper, though it was migrated to {mark.where}"
         case "migrating":
-            return f"a migration to {mark.where} is not complete, and keeps members out: run it again"
-    return f"a way back from {mark.where} is not complete, and keeps members out: run it again"
+            way_out = "complete its run, or the rollback of its way back"
+            return f"a migration to {mark.where} is not complete, and keeps members out: {way_out}"
+    return f"a way back from {mark.where} is not complete, and keeps members out: complete the rollback or reverse"
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:

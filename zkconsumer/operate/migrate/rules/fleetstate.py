@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import unmarked, usable_offset
+from zkconsumer.offsets.rules.topicorigins import judge_offsets
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, plan_of_existing, planning
-from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, moved
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, plan_of_existing, planning
+from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.planfile import is_mark_of
-from zkconsumer.operate.migrate.rules.waysback import left_by_way_back, lost_at_source, moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -71,7 +73,7 @@ class FleetFacts:
         target: what the file of the fleet has; None if that is not to be compared.
         run: how far runs of it have come; None if there was none.
         back: how far the run of the plan of the way back has come; None if there was none, or if it was rolled back.
-        back_plan: that plan; None in these cases, too, unless it was made and not run.
+        back_plan: that plan, also if it was not run, or was rolled back; None if there is none.
         mirrored: what a mirror has copied; empty without one.
         exists: True if it has znodes.
         members: ids of its members in ZooKeeper.
@@ -119,22 +121,42 @@ def judge(facts: FleetFacts) -> Judged:
     """How far a group has come."""
     if facts.problems:
         return Judged(FleetState.UNKNOWN, "; ".join(facts.problems))
+    if facts.plan is not None and facts.target not in (None, facts.plan.target):
+        return _aimed_elsewhere(facts, facts.plan)
+    target = facts.target if facts.plan is None else facts.plan.target
+    if facts.mark is not None and target is not None and facts.mark.target not in ("", str(target)):
+        return Judged(FleetState.WRONG, _marked_elsewhere(facts.mark, target), frozenset())
     if facts.plan is None:
         return _without_plan(facts)
-    if facts.target not in (None, facts.plan.target):
-        return _aimed_elsewhere(facts, facts.plan)
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
         reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: complete that one"
         return _wrong(f"{reason}, or plan it again", "plan")
-    plans = [one for one in (facts.plan, facts.back_plan) if one is not None]
-    existing = {row.partition for one in plans for row in one.partitions}.difference(facts.gone)
-    plan = plan_of_existing(facts.plan, existing)
-    facts = replace(facts, back_plan=facts.back_plan and plan_of_existing(facts.back_plan, existing))
     if facts.back is WriteState.COMPLETE and facts.mark is None:
-        return _back_again(facts, plan, FleetState.CAME_BACK, "it was reversed")
+        return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
-    return _run(facts, plan)
+    return _run(facts, facts.plan)
+
+
+def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
+    if facts.run is None:
+        return _planned(facts, plan)
+    if facts.run is WriteState.COMPLETE:
+        return _written(facts, _existing(plan, facts))
+    if facts.run is WriteState.UNDONE and facts.mark is None:
+        return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
+    return _begun(facts, plan, facts.run, "run")
+
+
+def _existing(plan: MigrationPlan, facts: FleetFacts) -> MigrationPlan:
+    return plan_of_existing(plan, {row.partition for row in plan.partitions}.difference(facts.gone))
+
+
+def _marked_elsewhere(mark: MigrationMark, target: End) -> str:
+    return (
+        f"it has the mark of a migration to {mark.where}, and the fleet migrates it to {target}: correct `target` in "
+        "the file, reverse that migration with its own plan, or remove a mark that is wrong with `migrate unmark`"
+    )
 
 
 def _is_of_another_plan(facts: FleetFacts, mark: MigrationMark) -> bool:
@@ -150,16 +172,6 @@ def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if facts.run is None:
         return _wrong(f"{differ}: plan it again", "plan")
     return Judged(FleetState.WRONG, f"{differ}, which was run: set the file back", frozenset())
-
-
-def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    if facts.run is None:
-        return _planned(facts, plan)
-    if facts.run is WriteState.COMPLETE:
-        return _written(facts, plan)
-    if facts.run is WriteState.UNDONE and facts.mark is None:
-        return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
-    return _begun(facts, plan, facts.run, "run")
 
 
 def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Literal["run", "reverse"]) -> Judged:
@@ -179,21 +191,22 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
         return Judged(FleetState.WRONG, reason, frozenset())
     in_zookeeper = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
     source, target = (facts.in_kafka, in_zookeeper) if is_back else (in_zookeeper, facts.in_kafka)
-    at_source, at_target = moved(plan, source, target, began=True)
-    used = moved_at_target(plan, target, facts.beyond, former=True, undoing=state.is_rolled_back)
-    later: Sequence[TopicPartition] = continued(plan, target) if state is WriteState.WRITING else ()
-    may_run = not state.is_rolled_back and not at_source and (bool(later) or not (at_target or facts.gone))
-    if state is WriteState.COMPLETE and facts.mark is not None and facts.mark.state == "undoing":
-        may_run |= lacks_mark_alone(plan, source, target)
-    may_go_back = not used and not lost_at_source(plan, source)
-    ends = _name_ends(plan, at_source, used)
-    stop = _to_be_stopped(facts, plan.source if is_back else plan.target, but=plan.target if later else None)
+    logs = {row.partition: row.log for row in plan.partitions if row.partition not in facts.gone}
+    # what a command would see, as far as the facts go: servers and logs as they were planned, and no members
+    seen = Observation(plan.place, judge_offsets({}, unmarked(source)), judge_offsets({}, unmarked(target)), logs)
+    check = recheck(plan, seen, state)
+    may_run = lacks_mark_alone(plan, seen, state, facts.mark) or not (state.is_rolled_back or check.refusals)
+    plan = _existing(plan, facts)
+    may_go_back = not decide_rollback(plan, plan.place, target, source, (), state, facts.beyond)
+    at_source, _ = moved(plan, source, target, state)
+    ends = _name_ends(plan, at_source, moved_at_target(plan, target, facts.beyond, state))
+    stop = _to_be_stopped(facts, plan.source if is_back else plan.target, but=plan.target if check.later else None)
     if may_run and may_go_back:
-        otherwise = "; if that is refused, roll it back, and reverse it then" if is_back else ", or roll it back"
+        otherwise = f"; if that is refused, roll it back, and {verb if is_back else 'plan'} it then"
         return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
         how = f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it"
-        if later:
+        if check.later:
             return _wrong(f"{how}{stop}", verb)
         return _wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")
     if may_go_back:
@@ -236,14 +249,16 @@ def _without_plan(facts: FleetFacts) -> Judged:
 
 def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     mark = facts.mark
-    if mark is not None and (mark.where != str(plan.target) or mark.at_ms > plan.created_ms):
-        reason = f"it has the mark of a migration to {mark.where}, and no run of the plan has begun; plan it again"
-        return _wrong(reason, "plan")
+    if mark is not None and mark.at_ms > plan.created_ms:
+        reason = f"it has the mark of a migration to {mark.where}, and no run of the plan has begun"
+        if is_mark_of(mark, plan):  # 1. the run has marked the group; 2. it is killed before its file is written
+            return _wrong(f"{reason}: run it again; if that is refused, plan it again", "run", "plan")
+        return _wrong(f"{reason}; plan it again", "plan")
     if not facts.exists:
         return _wrong(_NO_GROUP)
     if plan.lasting_refusals:
         return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals), _BEFORE_RUN)
-    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=False)
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, None)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
     reason += _to_be_stopped(facts, plan.target)
@@ -273,7 +288,7 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
             f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; "
             f"{f'{sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
         )
-        if facts.back is None or _moved_at_source(facts, plan, {}):
+        if facts.back is None or _moved_at_source(facts, plan):
             return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
         return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
@@ -285,7 +300,7 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
     None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
     """
     left = {row.partition: row.before for row in plan.partitions}
-    if facts.back_plan is not None:
+    if facts.back_plan is not None and facts.back is not None:
         left = {row.partition: row.source for row in facts.back_plan.partitions}
     without = {row.partition: row for row in plan.partitions if row.position is None}
     found: dict[TopicPartition, int | None] = {}
@@ -293,6 +308,7 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
         here, row = facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
+        here = usable_offset(here)
         if now == left.get(partition, facts.beyond.get(partition)):
             continue
         if here is not None and now > here:
@@ -317,7 +333,7 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             FleetState.WRITTEN,
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
-    if others := _moved_at_source(facts, plan, facts.mirrored):
+    if others := _moved_at_source(facts, plan):
         return _wrong(
             f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
             "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
@@ -332,18 +348,18 @@ def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED, unmarked)
 
 
-def _moved_at_source(facts: FleetFacts, plan: MigrationPlan, mirrored: Mirrored) -> list[TopicPartition]:
+def _moved_at_source(facts: FleetFacts, plan: MigrationPlan) -> list[TopicPartition]:
     """As mirror and reverse ask it: also of topics that began since, if consumers have read them in Kafka."""
     topics = {p.topic for p in (*(row.partition for row in plan.partitions), *facts.in_kafka)}
-    left = {**mirrored, **left_by_way_back(facts.back_plan, facts.back)}
-    return moved_since(plan, left, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})
+    known = known_at_source(facts.mirrored, facts.back_plan, facts.back)
+    return moved_since(plan, known, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})
 
 
 def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:
     """What writes the lost offsets: the run, a new plan, or a reset, by what the guards of the first two accept."""
     gone = f"{plan.target} has lost its offsets of {name_some(lost)}: they have expired, or were deleted"
-    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, began=True)
-    others = (p for p in at_target if p not in lost and facts.in_kafka.get(p) != facts.in_zookeeper.get(p))
+    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, WriteState.COMPLETE)
+    others = (p for p in at_target if facts.in_kafka.get(p) != facts.in_zookeeper.get(p))
     if not facts.exists or any(others):  # consumers have read on, or ZooKeeper has nothing
         how = "reset them to where consumers are to begin (`zkconsumer offsets reset --store kafka`)"
         return f"{gone}; {how}, before one begins elsewhere"
@@ -356,7 +372,7 @@ def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[Topic
 def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:
     if facts.kafka is not None and facts.kafka.has_members:
         return True
-    return bool(moved_at_target(plan, facts.in_kafka, facts.beyond))
+    return bool(moved_at_target(plan, facts.in_kafka, facts.beyond, WriteState.COMPLETE))
 
 
 # -- before a step ----------------------------------------------------------------------------------------------------

@@ -18,8 +18,11 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     beyond_plan,
     plan_of_existing,
 )
+from zkconsumer.operate.migrate.rules.planfile import is_mark_of
 from zkconsumer.operate.offsets.rules.offsetguards import recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
+from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 
 class Recheck(NamedTuple):
@@ -38,24 +41,23 @@ class Recheck(NamedTuple):
     later: tuple[TopicPartition, ...] = ()
 
 
-def recheck(plan: MigrationPlan, now: Observation, *, began: bool, is_begun_only: bool = False) -> Recheck:
+def recheck(plan: MigrationPlan, now: Observation, run: WriteState | None) -> Recheck:
     """Compare a plan with both ends as they are now.
 
     Args:
         plan: to carry out.
         now: both ends.
-        began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
-        is_begun_only: no run of this plan is known to be complete; see :func:`continued`. If consumers have continued,
-            nothing is left to write, so the target may have members.
+        run: how far earlier runs of this plan have come. If consumers have continued after one that is not known to be
+            complete (see :func:`continued`), nothing is left to write, so the target may have members.
     """
     offsets = {p: one.offset for p, one in now.target.items() if one.offset is not None}
     existing = plan_of_existing(plan, now.logs)
-    later = tuple(continued(existing, offsets)) if is_begun_only else ()
+    later = tuple(continued(existing, offsets)) if run is WriteState.WRITING else ()
     guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
     refusals += _changed_topics(plan, now, is_written=bool(later))
-    at_source, at_target = moved(existing, {p: one.offset for p, one in now.source.items()}, offsets, began=began)
+    at_source, at_target = moved(existing, {p: one.offset for p, one in now.source.items()}, offsets, run)
     if at_source:
         refusals.append(
             f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
@@ -98,8 +100,8 @@ def moved(
     plan: MigrationPlan,
     source: Mapping[TopicPartition, int | None],
     target: Mapping[TopicPartition, int],
+    run: WriteState | None,
     *,
-    began: bool,
     is_written: bool = False,
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
     """The partitions whose offset another client has written, at the source, and at the target, in the plan's order.
@@ -108,32 +110,48 @@ def moved(
         plan: that is carried out.
         source: its offsets now.
         target: the same.
-        began: an earlier run of the plan may have written, so the target may have the new offset.
-        is_written: the target must have it.
+        run: how far runs of it have come.
+        is_written: the target must have the new offset.
     """
 
     def accepted(row: PlannedPartition) -> frozenset[int | None]:
-        if is_written:
-            return frozenset({row.new})
-        return row.unwritten | {row.new} if began else row.unwritten
+        return frozenset({row.new}) if is_written else unmoved(row, run)
 
     at_source = [row.partition for row in plan.partitions if source.get(row.partition) not in row.unread]
     at_target = [row.partition for row in plan.partitions if target.get(row.partition) not in accepted(row)]
     return at_source, at_target
 
 
-def lacks_mark_alone(
-    plan: MigrationPlan, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
-) -> bool:
-    """True if offsets do not forbid that a run shows in the mark of its group that it is complete, and no more.
+def unmoved(row: PlannedPartition, run: WriteState | None) -> frozenset[int | None]:
+    """What the target may hold unless another client has written; what a complete run wrote may have expired since."""
+    if run is WriteState.COMPLETE:
+        return frozenset({row.new, None})
+    return row.unwritten if run is None else row.unwritten | {row.new}
+
+
+def lacks_mark_alone(plan: MigrationPlan, now: Observation, run: WriteState | None, mark: MigrationMark | None) -> bool:
+    """True if a run has nothing to do but to show in the mark of its group that it is complete.
 
     1. All is written, and the file shows it; 2. the run is killed before the mark does; 3. consumers continue, and
-    commit. So no guard of the offsets holds any more, and none is needed. A target that has lost an offset since, for
-    example because it expired, is written again, by the guards. So do these decide if consumers of the source, which
-    may know no mark, have continued there.
+    commit. So no guard of the target holds any more, and none is needed. A rollback that is killed before its file
+    shows it leaves such a mark, too. A target that has lost an offset since, for example because it expired, is written
+    again, by the guards. So do these decide if consumers of the source, which may know no mark, have continued there.
+
+    Args:
+        plan: to carry out.
+        now: both ends.
+        run: how far runs of the plan have come.
+        mark: of its group in ZooKeeper; None if there is none.
     """
-    is_left = all(source.get(row.partition) in row.unread | {None} for row in plan.partitions)
-    return is_left and target.keys() >= {row.partition for row in plan.partitions}
+    is_under_way = mark is not None and mark_verdict(mark, has_members=False) == "under way" and is_mark_of(mark, plan)
+    if run is not WriteState.COMPLETE or not is_under_way:
+        return False
+    if any(guard.name == plan.source.kind and not guard.holds for guard in now.guards):
+        return False
+    return all(
+        row.partition in now.target and now.source.get(row.partition, NOT_STORED).offset in row.unread | {None}
+        for row in plan_of_existing(plan, now.logs).partitions
+    )
 
 
 def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:

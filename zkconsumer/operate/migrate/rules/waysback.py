@@ -14,13 +14,12 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Missing,
     Observation,
     Place,
-    PlannedPartition,
     beyond_plan,
     make_plan,
     planning,
     why_not_migrated,
 )
-from zkconsumer.operate.migrate.rules.migrationrecheck import changed_place
+from zkconsumer.operate.migrate.rules.migrationrecheck import changed_place, unmoved
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 
@@ -51,7 +50,7 @@ def decide_rollback(
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if run is None:
         refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
-    moved = moved_at_target(plan, offsets, beyond, former=True, undoing=run is not None and run.is_rolled_back)
+    moved = moved_at_target(plan, offsets, beyond, run)
     if run is not None and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
@@ -79,40 +78,41 @@ def moved_at_target(
     plan: MigrationPlan,
     offsets: Mapping[TopicPartition, int],
     beyond: Mapping[TopicPartition, int],
-    *,
-    former: bool = False,
-    undoing: bool = False,
+    run: WriteState | None,
 ) -> list[TopicPartition]:
     """The partitions of which consumers have committed at the target since the migration, in the order of the plan.
+
+    A rollback that has begun may have removed a znode that is missing.
 
     Args:
         plan: that was run.
         offsets: of the target now, also of partitions that the plan does not have.
         beyond: those that it does not have, when the run began.
-        former: an offset that the target had before the run has not moved, since the run may not have written it.
-        undoing: a rollback has begun, so one may have removed a znode that is missing.
+        run: how far the run has come.
     """
-
-    def unmoved(row: PlannedPartition) -> frozenset[int | None]:
-        if not former:
-            return frozenset({row.new, None})
-        may_be_removed = undoing and plan.target.kind == "zookeeper"
-        return row.unwritten | {row.new} | ({None} if may_be_removed else set())
-
-    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in unmoved(row)]
+    may_be_removed = run is not None and run.is_rolled_back and plan.target.kind == "zookeeper"
+    removed = frozenset({None} if may_be_removed else ())
+    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in unmoved(row, run) | removed]
     return moved + [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
 
 
-def left_by_way_back(back: MigrationPlan | None, state: WriteState | None) -> Mirrored:
-    """What znodes hold as far as the plan of a way back knows: what its run wrote, or what was there when it was made.
+def known_at_source(mirrored: Mirrored, back: MigrationPlan | None, state: WriteState | None) -> Mirrored:
+    """What znodes may hold, as far as a mirror and the plan of a way back know.
+
+    The mirror may have copied since that plan was made, and before. The plan knows what its run wrote, and what was
+    there when it was made. A command that is killed while it replaces the plan leaves one whose run is forgotten, so
+    of a plan without a run both count.
 
     Args:
-        back: that plan; None if there is none.
-        state: how far its run has come.
+        mirrored: what a mirror has copied.
+        back: the plan of the way back; None if there is none.
+        state: how far its run has come; None, too, if that was rolled back.
     """
-    if back is None or state not in (None, WriteState.COMPLETE):
-        return {}
-    return {row.partition: frozenset({row.before if state is None else row.new}) for row in back.partitions}
+    known = dict(mirrored)
+    for row in () if back is None or state not in (None, WriteState.COMPLETE) else back.partitions:
+        left = {row.new} if state is WriteState.COMPLETE else {row.before, row.new}
+        known[row.partition] = known.get(row.partition, frozenset()) | left
+    return known
 
 
 def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
@@ -174,7 +174,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: Wri
         "left",
         not moved,
         f"offsets of {plan.source} have moved since the {writer}: {name_some(moved)}; consumers have continued there, "
-        f"too. `{planning(plan.target, plan.source)}` overwrites them"
+        "too, or another way back was begun, which is to be completed, or rolled back; "
+        f"`{planning(plan.target, plan.source)}` overwrites them"
         if moved
         else f"offsets of {plan.source} are as the {writer} left them",
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.judgedoffsets import judged, offsets
+from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -21,7 +21,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
 )
 from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, recheck
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
-from zkconsumer.operate.migrate.rules.waysback import decide_rollback, left_by_way_back, reverse_plan
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, reverse_plan
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
@@ -33,6 +33,7 @@ STABLE = KafkaGroup("Stable", "consumer", 1)
 MARK = MigrationMark("migrated", "kafka:g", 1)
 UNDOING = MigrationMark("undoing", "kafka:g", 1)
 MARK_OF_OTHER, UNDOING_OF_OTHER = MARK._replace(plan="other"), UNDOING._replace(plan="other")
+MARK_ELSEWHERE = MARK._replace(target="kafka:h")
 OFFSETS = {T0: 4, T1: 7}
 LATER = {T0: 4, T1: 8}
 ZK = {"in_zookeeper": LATER}
@@ -59,6 +60,7 @@ BACK = reverse_plan(
     retention_ms=None,
     now_ms=1,
 )
+MIGRATING, UNDOING_OF_BACK = MARK._replace(state="migrating"), UNDOING._replace(plan=plan_digest(BACK))
 BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
 
 
@@ -85,10 +87,21 @@ STATES = [
     (facts(target=End("kafka", "h")), FleetState.WRONG, "the target kafka:h, and its plan kafka:g"),
     (facts(None, plan=plan(Guard("zookeeper", False, "had members then"))), FleetState.PLANNED, ""),
     (facts(None, mark=MARK._replace(at_ms=2)), FleetState.WRONG, "and no run of the plan"),
-    (facts(None, mark=MARK._replace(target="kafka:h")), FleetState.WRONG, "to kafka:h, and no run of the plan"),
+    (facts(None, mark=MARK._replace(at_ms=2, plan=plan_digest(plan()))), FleetState.WRONG, "has begun: run it again"),
+    (facts(None, mark=MARK_ELSEWHERE), FleetState.WRONG, "to kafka:h, and the fleet migrates it to kafka:g: correct"),
+    (facts(mark=MARK_ELSEWHERE), FleetState.WRONG, "to kafka:h, and the fleet migrates it to kafka:g: correct"),
+    (
+        FleetFacts(mark=MARK, target=End("kafka", "h")),
+        FleetState.WRONG,
+        "kafka:g, and the fleet migrates it to kafka:h",
+    ),
     (facts(None, mark=MARK), FleetState.PLANNED, ""),
-    (facts(WriteState.WRITING), FleetState.WRONG, "run it again, or roll it back"),
-    (facts(WriteState.WRITING, in_kafka={}), FleetState.WRONG, "run it again, or roll it back"),
+    (facts(WriteState.WRITING), FleetState.WRONG, "run it again; if that is refused, roll it back, and plan it then"),
+    (
+        facts(WriteState.WRITING, in_kafka={}),
+        FleetState.WRONG,
+        "run it again; if that is refused, roll it back, and plan it then",
+    ),
     (facts(WriteState.WRITING, kafka=STABLE), FleetState.WRONG, "members are to be stopped: those of kafka:g"),
     (facts(WriteState.WRITING, members=("a",)), FleetState.WRONG, "members are to be stopped: a in ZooKeeper"),
     (facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE), FleetState.WRONG, "have continued: run it again"),
@@ -107,7 +120,7 @@ STATES = [
     (facts(WriteState.UNDONE, mark=None, kafka=STABLE), FleetState.WRONG, "kafka:g has members"),
     (facts(WriteState.UNDONE, mark=UNDOING), FleetState.WRONG, "its mark is undoing, so the command was killed"),
     (facts(WriteState.UNDONE, mark=UNDOING, in_kafka=LATER), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
-    (facts(back=WriteState.COMPLETE, mark=UNDOING), FleetState.WRONG, "killed: reverse it again"),
+    (facts(back=WriteState.COMPLETE, mark=UNDOING_OF_BACK), FleetState.WRONG, "killed: reverse it again"),
     (facts(back=WriteState.COMPLETE, mark=UNDOING, in_kafka={T0: 9, T1: 9}), FleetState.WRONG, "t-1 in kafka:g; roll"),
     (facts(back=WriteState.WRITING, in_kafka={T0: 4}), FleetState.WRONG, "t-1 in kafka:g; plan it again"),
     (facts(), FleetState.WRITTEN, ""),
@@ -141,7 +154,7 @@ STATES = [
     ),
     (facts(in_kafka={}), FleetState.WRONG, "before a consumer begins elsewhere. What was read since"),
     (facts(in_kafka={}, mirrored={T1: frozenset({8})}), FleetState.WRONG, "plan it again"),
-    (facts(in_kafka={}, plan=PLAN_OF_DUAL_COMMIT), FleetState.WRONG, "or were deleted; plan it again, before"),
+    (facts(in_kafka={}, plan=PLAN_OF_DUAL_COMMIT), FleetState.WRONG, "or were deleted; run it again (plan it"),
     (facts(in_kafka={T0: 4}, in_zookeeper=LATER), FleetState.WRONG, "or were deleted; plan it again, before"),
     (facts(in_kafka={T0: 9}), FleetState.WRONG, "lost its offsets of t-1: they have expired, or were deleted; reset"),
     (
@@ -253,7 +266,10 @@ NAMED = {
 }
 """By command, how a reason names it."""
 
-OTHERWISE = "set the file back|stop them|remove it from the file|`zkconsumer migrate plan|`zkconsumer offsets reset"
+OTHERWISE = (
+    "set the file back|correct `target`|stop them|remove it from the file|"
+    "`zkconsumer migrate plan|`zkconsumer offsets reset"
+)
 
 LOGS = {p: LogRange(0, 10) for p in OFFSETS}
 MOVED_ON = {p: LogRange(5, 20) for p in OFFSETS}
@@ -264,8 +280,9 @@ def combined():
     """Facts of a planned group that can be, combined in all ways."""
     stored = ({}, OFFSETS, LATER, {T0: 4, T1: 3}, {**OFFSETS, BEYOND: 1})
     in_kafka = [*((offsets, ()) for offsets in stored), ({T0: 4}, (T1,)), ({T0: 8}, (T1,))]
-    migrating = MARK._replace(state="migrating")
-    marks = (None, MARK, MARK._replace(at_ms=2), migrating, UNDOING, MARK_OF_OTHER, UNDOING_OF_OTHER)
+    migrating, undoing = (mark._replace(plan=plan_digest(plan())) for mark in (MIGRATING, UNDOING))
+    marks = (None, MARK, MARK._replace(at_ms=2), migrating, migrating._replace(at_ms=2), undoing, UNDOING_OF_BACK)
+    marks += (MARK_OF_OTHER, UNDOING_OF_OTHER)
     backs = ((None, None), (None, BACK), *((back, BACK) for back in WriteState if back is not WriteState.UNDONE))
     members = (((), KafkaGroup("Empty", "", 0)), (("a",), STABLE))
     runs = (None, *WriteState)
@@ -280,15 +297,10 @@ def combined():
             yield FleetFacts(plan=plan(), mark=mark, members=ids, kafka=group, exists=exists, **ends, **way)
 
 
-def refusals_of_run(plan, state, mark, under_way, seen):
-    """Those of ``migrate run``; ``under_way`` is the state of the mark that a run which was killed has left."""
-    if mark is not None and state is WriteState.COMPLETE:
-        if mark.plan == "other":
-            return ("its mark would be replaced, and the plan that has left it could not be completed",)
-        ends = (offsets(seen.source), offsets(seen.target))
-        if mark.state == under_way and lacks_mark_alone(plan_of_existing(plan, seen.logs), *ends):
-            return ()
-    return recheck(plan, seen, began=state is not None, is_begun_only=state is WriteState.WRITING).refusals
+def refusals_of_run(plan, state, mark, seen):
+    if mark is not None and mark.plan == "other" and state is WriteState.COMPLETE:
+        return ("its mark would be replaced, and the plan that has left it could not be completed",)
+    return () if lacks_mark_alone(plan, seen, state, mark) else recheck(plan, seen, state).refusals
 
 
 def refusals(known, verb, logs):
@@ -316,15 +328,15 @@ def refusals(known, verb, logs):
         case "plan":
             return unsettled(make_plan(plan.source, plan.target, "h", to_kafka, **settings))
         case "run":
-            return refusals_of_run(plan, known.run, mark, "migrating", to_kafka)
+            return refusals_of_run(plan, known.run, mark, to_kafka)
         case "rollback" if back is not None:
             return decide_rollback(plan_of_existing(back_plan, there), place, zookeeper, kafka, (), back, {})
         case "rollback":
             return decide_rollback(plan_of_existing(plan, there), place, kafka, zookeeper, (), known.run, known.beyond)
     if back is None or (back is WriteState.COMPLETE and mark is None):
-        copied = {**known.mirrored, **left_by_way_back(back_plan, back)}
+        copied = known_at_source(known.mirrored, back_plan, back)
         return unsettled(reverse_plan(plan, to_zookeeper, copied, known.run, **settings))
-    return refusals_of_run(back_plan, back, mark, "undoing", to_zookeeper)
+    return refusals_of_run(back_plan, back, mark, to_zookeeper)
 
 
 def test_a_command_that_is_named_as_a_way_out_is_not_refused():

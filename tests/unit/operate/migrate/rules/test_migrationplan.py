@@ -54,9 +54,9 @@ def test_a_target_that_is_ahead_is_not_taken_back():
     """New consumers have run there since."""
     (reason,) = plan(AHEAD).refusals
     assert "kafka:g is ahead of zookeeper:g: t-1" in reason
-    assert recheck(plan(AHEAD), AHEAD, began=False).refusals == (reason,), "nor by a run of that plan"
+    assert recheck(plan(AHEAD), AHEAD, None).refusals == (reason,), "nor by a run of that plan"
     accepted = plan(AHEAD, rewind=True)
-    assert (accepted.refusals, recheck(accepted, AHEAD, began=False).refusals) == ((), ())
+    assert (accepted.refusals, recheck(accepted, AHEAD, None).refusals) == ((), ())
 
 
 def test_an_offset_after_the_log_end_may_be_replaced_by_the_log_end():
@@ -130,6 +130,6 @@ def test_partitions_are_in_order():
     assert [row.partition for row in made.partitions] == sorted(several)
     assert beyond_plan(plan(), several) == sorted(several)[2:]
     named = "t-0, t-1, t-2"
-    assert f"do not exist any more: {named}" in recheck(made, see(seen, logs={}), began=False).refusals[0]
+    assert f"do not exist any more: {named}" in recheck(made, see(seen, logs={}), None).refusals[0]
     expired = see(seen, logs=dict.fromkeys(several, LogRange(60, 100)))
-    assert any(f"were deleted meanwhile: {named}" in one for one in recheck(made, expired, began=False).refusals)
+    assert any(f"were deleted meanwhile: {named}" in one for one in recheck(made, expired, None).refusals)

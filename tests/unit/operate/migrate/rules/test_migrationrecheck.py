@@ -15,14 +15,15 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
 )
 from zkconsumer.operate.migrate.rules.migrationrecheck import continued, recheck, verify
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
+from zkconsumer.operate.offsets.rules.writestate import WriteState
 
 
-def refusals(now, *, began=False, **how):
-    return recheck(plan(**how), now, began=began).refusals
+def refusals(now, **how):
+    return recheck(plan(**how), now, None).refusals
 
 
 def test_nothing_is_refused_where_nothing_has_changed():
-    check = recheck(plan(), SEEN, began=False)
+    check = recheck(plan(), SEEN, None)
     assert (check.refusals, [row.partition for row in check.todo], check.done) == ((), [P0, P1], ())
 
 
@@ -65,18 +66,18 @@ def test_the_file_of_a_fleet_accepts_only_what_happens_on_the_way_to_kafka(sourc
 
 
 def test_a_plan_with_an_undecided_partition_stays_refused():
-    assert "--missing earliest" in recheck(plan(NOWHERE), NOWHERE, began=False).refusals[0]
+    assert "--missing earliest" in recheck(plan(NOWHERE), NOWHERE, None).refusals[0]
 
 
 def test_a_guard_that_holds_by_now_is_no_refusal():
     then = see(SEEN, guards=(Guard("zookeeper", False, "group g has a live member"),))
-    assert recheck(plan(then), SEEN, began=False).refusals == ()
+    assert recheck(plan(then), SEEN, None).refusals == ()
 
 
 def test_only_an_earlier_run_may_have_written_the_target():
     now = written(SEEN, P0)
     assert "another client has written" in refusals(now)[0]
-    check = recheck(plan(), now, began=True)
+    check = recheck(plan(), now, WriteState.WRITING)
     assert (check.refusals, [row.partition for row in check.todo]) == ((), [P1])
 
 
@@ -93,7 +94,7 @@ def test_only_an_earlier_run_may_have_written_the_target():
 def test_consumers_have_continued_only_where_everything_was_written(target, later):
     assert continued(plan(), target) == later
     live = Guard("kafka", False, "group g lives in Kafka")
-    check = recheck(plan(), see(SEEN, target=target, guards=(live,)), began=True, is_begun_only=True)
+    check = recheck(plan(), see(SEEN, target=target, guards=(live,)), WriteState.WRITING)
     assert (check.refusals == (), list(check.later)) == (bool(later), later)
     assert (check.todo == ()) is bool(later) or target == {P0: 50, P1: 60}
 
@@ -101,9 +102,9 @@ def test_consumers_have_continued_only_where_everything_was_written(target, late
 def test_logs_may_change_where_consumers_have_continued_after_a_run_that_was_killed():
     """Nothing is left to write: 1. planned offsets leave their log; 2. partitions are added."""
     logs = {P0: LogRange(51, 200), P1: LogRange(61, 200), P2: LOG}
-    for began_only in (True, False):
-        check = recheck(plan(), see(SEEN, target={P0: 52, P1: 61}, logs=logs), began=True, is_begun_only=began_only)
-        assert (check.refusals == (), check.todo == ()) == (began_only, began_only)
+    for run in (WriteState.WRITING, WriteState.COMPLETE):
+        check = recheck(plan(), see(SEEN, target={P0: 52, P1: 61}, logs=logs), run)
+        assert (check.refusals == (), check.todo == ()) == (run is WriteState.WRITING,) * 2
 
 
 def test_consumers_of_a_target_that_was_ahead_may_have_continued_from_there():
@@ -121,7 +122,7 @@ def test_consumers_of_a_target_that_is_behind_what_it_had_have_continued_from_th
 
 def test_a_target_that_had_the_offset_before_is_done():
     same = see(SEEN, target={P0: 50, P1: 60})
-    check = recheck(plan(same), same, began=False)
+    check = recheck(plan(same), same, None)
     assert (check.refusals, check.todo, len(check.done)) == ((), (), 2)
 
 
@@ -139,21 +140,28 @@ OBSERVED = st.builds(
 def test_a_run_that_ended_anywhere_is_resumed(seen, done):
     """Whatever part was written, the rest is what is left, and then both ends are equal."""
     made = plan(seen, rewind=True)
-    check = recheck(made, written(seen, *done), began=True)
+    check = recheck(made, written(seen, *done), WriteState.WRITING)
     assert check.refusals == ()
     assert {row.partition for row in check.todo}.isdisjoint(done)
     after = written(seen, *done, *(row.partition for row in check.todo))
     assert all(row.is_equal for row in verify(made, after))
-    assert recheck(made, after, began=True).todo == ()
+    assert recheck(made, after, WriteState.WRITING).todo == ()
 
 
-@given(OBSERVED, st.sampled_from([P0, P1, P2]), OFFSETS, st.booleans())
-def test_a_foreign_write_to_the_target_is_always_refused(seen, partition, offset, began):
+@pytest.mark.parametrize(("now", "is_refused"), [(55, True), (60, False), (None, False)])
+def test_a_target_of_a_complete_run_has_what_was_written_or_nothing(now, is_refused):
+    """What it had before the run was put there by another client since; offsets expire."""
+    target = {P0: 50} if now is None else {P0: 50, P1: now}
+    assert bool(recheck(plan(), see(SEEN, target=target), WriteState.COMPLETE).refusals) is is_refused
+
+
+@given(OBSERVED, st.sampled_from([P0, P1, P2]), OFFSETS, st.sampled_from([None, WriteState.UNDONE]))
+def test_a_foreign_write_to_the_target_is_always_refused(seen, partition, offset, run):
     made = plan(seen, rewind=True)
     row = next(row for row in made.partitions if row.partition == partition)
     now = see(seen, target={**seen.target, partition: offset})
-    check = recheck(made, now, began=began)
-    is_known = offset == row.before or (began and offset == row.new)
+    check = recheck(made, now, run)
+    is_known = offset == row.before or (run is not None and offset == row.new)
     assert bool(check.refusals) != is_known
 
 

@@ -36,7 +36,7 @@ def plan(seen=SEEN, source=SOURCE, target=TARGET):
     return make_plan(source, target, "h:1/kafka", seen, missing="fail", retention_ms=None, now_ms=1)
 
 
-def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), run=RUN, source=None):
+def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), run=WriteState.WRITING, source=None):
     made = made or plan()
     there = {row.partition: row.source for row in made.partitions} if source is None else source
     return decide_rollback(made, place, now, there, guards, run, {})
@@ -55,6 +55,12 @@ def test_one_partition_that_moved_refuses_the_rollback(now):
     (reason,) = rollback(now)
     assert "have moved since the migration" in reason
     assert "migrate reverse" in reason
+
+
+@pytest.mark.parametrize(("now", "is_refused"), [({P0: 50}, False), (BEFORE, True), ({**AFTER, P1: 55}, True)])
+def test_a_complete_run_has_left_nothing_of_what_was_before(now, is_refused):
+    """1. A run takes the target back; 2. its consumers read up to where they were before. Lost offsets have expired."""
+    assert bool(rollback(now, run=RUN)) is is_refused
 
 
 @pytest.mark.parametrize("now", [BEFORE, AFTER])
@@ -176,7 +182,7 @@ def test_what_a_mirror_copied_is_accepted():
 
 def test_the_refusals_of_a_way_back_last():
     seen = see(after(SEEN, {}), target={**SEEN.source, P1: 61})
-    assert recheck(back(seen), seen, began=False).refusals == back(seen).refusals
+    assert recheck(back(seen), seen, None).refusals == back(seen).refusals
 
 
 def test_a_reset_at_the_target_has_to_be_accepted():
