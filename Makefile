@@ -67,7 +67,7 @@ gssapi: $(STAMP) ## build the packages for Kerberos into the virtual environment
 venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
 unit: $(STAMP) ## the tests that need no server
-	@$(BIN)/pytest -n 3 tests/unit tests/property
+	@$(BIN)/pytest -n 3 --dist worksteal tests/property tests/unit
 
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
@@ -103,6 +103,6 @@ clean: ## remove the virtual environment, caches and build files of this checkou
 
 # By name, and not the whole directory: ZKCONSUMER_CACHE may be one that holds other files.
 CACHE = "$${ZKCONSUMER_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/zkconsumer}"
-distclean: clean ## clean, and remove what the sandbox keeps in the user's cache directory (jars, about 200 MB)
-	rm -rf $(CACHE)/jars $(CACHE)/java $(CACHE)/failed-sandbox
+distclean: clean ## clean, and remove what the sandbox keeps in the user's cache directory (jars and archives of classes, about 250 MB)
+	rm -rf $(CACHE)/jars $(CACHE)/java $(CACHE)/classes $(CACHE)/failed-sandbox
 	rmdir $(CACHE) 2>/dev/null || true

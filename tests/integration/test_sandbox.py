@@ -93,6 +93,12 @@ def command(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str
 # The session's servers and the fixtures around them
 
 
+def test_servers_of_tests_start_from_archives_that_fit(sandbox: Sandbox) -> None:
+    """Java ignores one that does not, and says so."""
+    for server in (*sandbox.brokers, sandbox.zookeeper):
+        assert "[cds" not in server.log.read_text(), server.log
+
+
 def test_records_go_through(
     sandbox: Sandbox, topic_factory: Callable[..., str], produce: Callable[..., list[tuple[int, int]]]
 ) -> None:

@@ -1,6 +1,6 @@
 """What a member may write to its store, under random events.
 
-The last test plants bugs: a model that does not find them proves nothing.
+The last tests plant bugs, and play the courses that lead to them: a model that does not notice them proves nothing.
 """
 
 import pytest
@@ -56,17 +56,57 @@ def commits_what_the_user_still_has(monkeypatch):
     )
 
 
+def nothing_is_committed(model):
+    pass
+
+
+def the_user_commits(model):
+    model.commit("everything", set(), pauses=False)
+
+
+def the_user_commits_without_an_answer(model):
+    model.fail("answer")
+    model.commit("everything", set(), pauses=False)
+
+
+def a_listener_commits(model):
+    model.rebalance(share={0, 1}, fails=False, listener_commits=True, reads=1, pauses=False)
+
+
+def play(course):
+    """Play a course between the first records that the user gets and a commit by timer."""
+    model = CommitModel()
+    try:
+        model.begin(incremental=True, has_before_commit=False)
+        model.rebalance(share={0}, fails=False, listener_commits=False, reads=0, pauses=False)
+        model.read(1)
+        course(model)
+        model.commit("timer", set(), pauses=False)
+        model.no_write_was_wrong()
+    finally:
+        model.teardown()
+
+
+BUGS = [
+    (nothing_is_committed, commits_what_the_user_still_has),
+    (the_user_commits, takes_back_what_the_user_committed),
+    (the_user_commits_without_an_answer, takes_back_what_was_not_answered),
+    (a_listener_commits, forgets_what_a_listener_committed),
+]
+
+
+@pytest.mark.parametrize(("course", "plant"), BUGS)
+def test_planted_bugs_are_found(course, plant, monkeypatch):
+    play(course)
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(course)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "plant",
-    [
-        takes_back_what_the_user_committed,
-        commits_what_the_user_still_has,
-        forgets_what_a_listener_committed,
-        pytest.param(takes_back_what_was_not_answered, marks=pytest.mark.slow),
-    ],
-)
-def test_the_model_finds_a_planted_bug(plant, monkeypatch):
+@pytest.mark.parametrize("plant", [plant for _, plant in BUGS])
+def test_random_events_find_planted_bugs(plant, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(CommitModel, settings=FOR_PLANTED_BUGS)

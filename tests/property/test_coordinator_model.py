@@ -1,6 +1,7 @@
 """Groups with a coordinator, in memory, under random events: one owner for each partition, and in the end balance.
 
-The rules are those of groups without a coordinator (``test_group_model.py``). The last tests plant bugs.
+The rules are those of groups without a coordinator (``test_group_model.py``). The last tests plant bugs, and play the
+courses that lead to them.
 """
 
 import pytest
@@ -13,6 +14,8 @@ from tests.fixtures.coordinatedgroupmodel import (
     MixedGroupModel,
     PolledCoordinatedGroupModel,
 )
+from tests.fixtures.groupmodel import PATHS
+from tests.fixtures.kazooinmemory import Loss
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.leaderview import LeaderView
@@ -30,6 +33,7 @@ SETTINGS = settings(
 FOR_PLANTED_BUGS = settings(
     SETTINGS, max_examples=1000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
 )
+SUBSCRIPTION = Subscription.static({"t": 1})
 
 TestCoordinatedGroupModel = CoordinatedGroupModel.TestCase
 TestMixedGroupModel = MixedGroupModel.TestCase
@@ -41,18 +45,6 @@ for _case in (TestCoordinatedGroupModel, TestMixedGroupModel, TestPolledCoordina
 for _case in (TestMixedGroupModel, TestPolledCoordinatedGroupModel, TestEvictingGroupModel):
     _case.pytestmark.append(pytest.mark.slow)
 del _case  # it would be collected once more
-
-
-def test_a_new_leader_announces_what_the_former_one_may_not_have():
-    """The second member computes its share by itself, and hears of topics from the leader only."""
-    group = PolledCoordinatedGroupModel()
-    one_stream = Subscription({"t": 1})
-    group.begin(strategy="range", subscriptions=[one_stream, one_stream], partitions=3, settled=False)
-    group.settle()
-    group.delete_a_node(number=0, index=3)
-    group.delete_topic(name="t")
-    group.settle()
-    group.teardown()
 
 
 def grants_what_another_member_owns(monkeypatch):
@@ -90,51 +82,95 @@ def announces_no_topics(monkeypatch):
     monkeypatch.setattr(LeaderView, "_announce_changes", lambda self, members: None)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_model_finds_changes_that_are_not_announced(monkeypatch):
-    announces_no_topics(monkeypatch)
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(PolledCoordinatedGroupModel, settings=FOR_PLANTED_BUGS)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_model_finds_partitions_that_are_freed_too_early(monkeypatch):
-    frees_before_the_lease_has_lapsed(monkeypatch)
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_model_finds_partitions_that_a_member_does_not_claim(monkeypatch):
+def leaves_partitions_that_a_member_does_not_claim(monkeypatch):
     monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded, nodes: {})
-    with pytest.raises(AssertionError, match="has no owner"):
-        run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
 
 
-def test_a_member_that_hangs_before_its_first_claim_is_replaced():
-    """The fast partner of the random trials."""
-    group = EvictingGroupModel()
-    one_stream = Subscription({"t": 1})
-    group.begin(strategy="range", subscriptions=[one_stream, one_stream], partitions=3, settled=True)
-    group.the_others_own_everything_while_a_member_hangs(number=1, steps=7, joins=True)
-    group.teardown()
+def one_joins(model):
+    model.join(SUBSCRIPTION)
+    for _ in range(40):
+        model.run_in_turns(1)
+        model.no_partition_is_commanded_while_another_of_these_members_owns_it()
+
+
+def a_claim_without_an_answer_is_not_wanted_any_more(model):
+    """The claim is stored; before the member learns that, its command is again what it held before.
+
+    1. one of three leaves, and the last one gains the lower of two partitions; 2. two join, and it has to give it up.
+    """
+    model.change_topic("t", 4)
+    model.join(SUBSCRIPTION)
+    model.settle()
+    model.lose_a_request_or_its_answer(2, Loss(0, False, PATHS.owners))
+    model.leave(0)
+    model.run_in_turns(60)
+    model.join(SUBSCRIPTION)
+    model.join(SUBSCRIPTION)
+    model.run_in_turns(35)
+
+
+def a_registration_is_deleted(model):
+    model.delete_a_node(number=0, index=0)
+    model.change_topic("t", 6)
+
+
+def a_leader_that_may_have_announced_nothing_is_followed(model):
+    """The second member computes its share by itself, and hears of topics from the leader only."""
+    model.delete_a_node(number=0, index=3)
+    model.delete_topic("t")
+
+
+def one_hangs_in_a_rebalance(model):
+    model.join(SUBSCRIPTION)
+    model.hang_for_long(0)
+
+
+def one_hangs_before_its_first_claim(model):
+    model.the_others_own_everything_while_a_member_hangs(number=1, steps=7, joins=True)
+
+
+def play(model, course):
+    """Play a course in a group of two members that have shared a topic."""
+    try:
+        model.begin("range", [SUBSCRIPTION, SUBSCRIPTION], partitions=3, settled=True)
+        course(model)
+    finally:
+        model.teardown()
+
+
+BUGS = [
+    (CoordinatedGroupModel, one_joins, grants_what_another_member_owns, "'g_m2', 'g_m0'"),
+    (CoordinatedGroupModel, one_joins, releases_nothing, "not settled"),
+    (
+        CoordinatedGroupModel,
+        a_claim_without_an_answer_is_not_wanted_any_more,
+        forgets_claims_that_were_not_answered,
+        "Counter",
+    ),
+    (CoordinatedGroupModel, a_registration_is_deleted, never_looks_for_damaged_registrations, "Counter"),
+    (PolledCoordinatedGroupModel, a_leader_that_may_have_announced_nothing_is_followed, announces_no_topics, None),
+    (EvictingGroupModel, one_hangs_in_a_rebalance, frees_before_the_lease_has_lapsed, "no owner znode"),
+    (
+        EvictingGroupModel,
+        one_hangs_before_its_first_claim,
+        leaves_partitions_that_a_member_does_not_claim,
+        "has no owner",
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "course", "plant", "found"), BUGS)
+def test_planted_bugs_are_found(model, course, plant, found, monkeypatch):
+    play(model(), course)
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=found):
+        play(model(), course)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "plant",
-    [
-        grants_what_another_member_owns,
-        releases_nothing,
-        forgets_claims_that_were_not_answered,
-        never_looks_for_damaged_registrations,
-    ],
-)
-def test_the_model_finds_a_planted_bug(plant, monkeypatch):
+@pytest.mark.parametrize(("model", "plant"), [(model, plant) for model, _, plant, _ in BUGS])
+def test_random_events_find_planted_bugs(model, plant, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(CoordinatedGroupModel, settings=FOR_PLANTED_BUGS)
+        run_state_machine_as_test(model, settings=FOR_PLANTED_BUGS)

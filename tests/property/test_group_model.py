@@ -1,6 +1,7 @@
 """Groups in memory under random events: one owner for each partition, always; and after the events, the right one.
 
-The last tests plant bugs in the members' code: a model that does not find them proves nothing.
+The last tests plant bugs in the members' code, and play the courses that lead to them: a model that does not notice
+them proves nothing.
 """
 
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.clusterinturns import ClusterInTurns
-from tests.fixtures.groupmodel import GroupModel
+from tests.fixtures.groupmodel import PATHS, GroupModel
 from tests.fixtures.polledgroupmodel import PolledGroupModel
 from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.group.zookeeper.sessionlease import SessionLease
@@ -25,6 +27,7 @@ SETTINGS = settings(
 FOR_PLANTED_BUGS = settings(
     SETTINGS, max_examples=1000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
 )
+SUBSCRIPTION = Subscription.static({"t": 1})
 
 TestGroupModel = GroupModel.TestCase
 TestGroupModel.settings = SETTINGS
@@ -83,25 +86,6 @@ def trusts_a_lease_that_has_lapsed(monkeypatch):
     monkeypatch.setattr(SessionLease, "holds", lambda self: True)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "plant",
-    [
-        claims_although_another_member_owns,
-        takes_partitions_from_their_owner,
-        releases_nothing,
-        believes_claims_that_were_not_answered,
-        writes_without_a_fence,
-        trusts_a_lease_that_has_lapsed,
-    ],
-)
-def test_the_model_finds_a_planted_bug(plant, monkeypatch):
-    plant(monkeypatch)
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(GroupModel, settings=FOR_PLANTED_BUGS)
-
-
 def announces_nothing(monkeypatch):
     monkeypatch.setattr(ClusterChanges, "unannounced", False)
 
@@ -115,10 +99,63 @@ def asks_no_broker_when_the_group_is_read(monkeypatch):
     )
 
 
+def one_joins_while_the_others_hang(model):
+    model.join(SUBSCRIPTION)
+    for _ in range(10):
+        model.run(2, steps=12, informed=True)
+        model.pass_time(0.5)
+
+
+def a_claim_is_lost(model):
+    model.fail_at_a_write(2, PATHS.owners, "request", reconnects=True, on_request=False)
+    model.run_in_turns(20)
+
+
+def the_session_ends_at_a_commit(model):
+    model.fail_at_a_write(0, PATHS.offsets, "session", reconnects=True, on_request=True)
+
+
+def one_is_cut_off(model):
+    model.cut_off_until_its_session_has_expired(0)
+
+
+def a_topic_grows(model):
+    model.change_topic("t", 4)
+
+
+def play(model, course):
+    """Play a course in a group of two members that have shared a topic."""
+    try:
+        model.begin("range", [SUBSCRIPTION, SUBSCRIPTION], partitions=3, settled=True)
+        course(model)
+    finally:
+        model.teardown()
+
+
+BUGS = [
+    (GroupModel, one_joins_while_the_others_hang, claims_although_another_member_owns, "'g_m1', 'g_m2'"),
+    (GroupModel, one_joins_while_the_others_hang, takes_partitions_from_their_owner, "no owner znode"),
+    (GroupModel, one_joins_while_the_others_hang, releases_nothing, "not settled"),
+    (GroupModel, a_claim_is_lost, believes_claims_that_were_not_answered, "'g_m2', Node"),
+    (GroupModel, the_session_ends_at_a_commit, writes_without_a_fence, "is written by session"),
+    (GroupModel, one_is_cut_off, trusts_a_lease_that_has_lapsed, "no owner znode"),
+    (PolledGroupModel, a_topic_grows, announces_nothing, None),
+    (PolledGroupModel, a_topic_grows, asks_no_broker_when_the_group_is_read, None),
+]
+
+
+@pytest.mark.parametrize(("model", "course", "plant", "found"), BUGS)
+def test_planted_bugs_are_found(model, course, plant, found, monkeypatch):
+    play(model(), course)
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=found):
+        play(model(), course)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("plant", [announces_nothing, asks_no_broker_when_the_group_is_read])
-def test_the_model_of_polled_groups_finds_a_planted_bug(plant, monkeypatch):
+@pytest.mark.parametrize(("model", "plant"), [(model, plant) for model, _, plant, _ in BUGS])
+def test_random_events_find_planted_bugs(model, plant, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(PolledGroupModel, settings=FOR_PLANTED_BUGS)
+        run_state_machine_as_test(model, settings=FOR_PLANTED_BUGS)

@@ -36,8 +36,8 @@ def large_log():
     log = Log()
     for number, codec in enumerate(CODECS):
         for _ in range(3):
-            log.add(number, 300, codec=codec, batches=2, headers=number % 2 == 1).add_markers(number, 2)
-        log.add_old_format(number, 100)
+            log.add(number, 100, codec=codec, batches=2, headers=number % 2 == 1).add_markers(number, 2)
+        log.add_old_format(number, 40)
     return log
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import click
 
+from tests.fixtures.classarchives import make_archives
 from tests.suites.parts import FAST, PARTS, ROOT, Part, read_sample, sampled
 from tests.suites.results import TREE, ResultFile, tree_hash
 from zkconsumer.sandbox.cache import cache_directory
@@ -31,6 +32,7 @@ _part_names = click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)), 
 @click.group()
 def main() -> None:
     """Run tests: a sample, all of them, with a record of their time, or repeatedly under load."""
+    make_archives()
 
 
 @main.command()

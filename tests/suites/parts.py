@@ -33,7 +33,7 @@ class Part:
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "unit": Part(("tests/property", "tests/unit"), ("-n", "3")),
+    "unit": Part(("tests/property", "tests/unit"), ("-n", "3", "--dist", "worksteal")),
     "integration": Part(("tests/integration",), ("-n", "4", *_BY_FILE)),
     "servers": Part(("tests/brokers", "tests/interop", "tests/stress", "tests/chaos")),
     "spark": Part(("tests/spark",)),

@@ -17,7 +17,7 @@ LEFT_BY_USE = (
     "docker/kafka/jars/a.jar",
     ".venv/bin/python",
 )
-CACHED = ("jars/kafka.jar", "failed-sandbox/zookeeper.log")
+CACHED = ("jars/kafka.jar", "classes/kafka.jsa", "failed-sandbox/zookeeper.log")
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -38,8 +38,7 @@ def interrupt_everywhere(make_log, reader, **settings):
         read_all(make_log(), reader, point, **settings)
 
 
-def two_partitions():
-    return Log().add(0, 3, headers=True).add_markers(0, 2).add(1, 2).fill()
+TWO_PARTITIONS = Log().add(0, 3, headers=True).add_markers(0, 2).add(1, 2)
 
 
 def withhold(log):
@@ -57,13 +56,13 @@ def rebalance(log):
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
 def test_an_interrupt_anywhere_skips_and_repeats_nothing(reader):
-    interrupt_everywhere(two_partitions, reader, files=READING)
+    interrupt_everywhere(TWO_PARTITIONS.copy, reader, files=READING)
 
 
 @pytest.mark.parametrize("then", [withhold, pause_and_resume, rebalance], ids=lambda act: act.__name__)
 def test_what_follows_an_interrupt_skips_and_repeats_nothing(then):
     """Whatever other threads do with the queue before the next request."""
-    interrupt_everywhere(two_partitions, in_turns, then=then, files=READING)
+    interrupt_everywhere(TWO_PARTITIONS.copy, in_turns, then=then, files=READING)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +74,9 @@ def test_an_interrupt_anywhere_in_decoding_skips_and_repeats_nothing(codec, chec
         batchdecoder, "CHUNK_LIMITS", batchdecoder.ChunkLimits(records=3)
     )  # so that the chunk comes in two parts
 
-    def two_batches():
-        return Log(check_crcs=check_crcs).add(0, 2, codec=codec, batches=2, headers=True).fill()
-
-    interrupt_everywhere(two_batches, by_record, files=DECODING)
+    two_batches = Log().add(0, 2, codec=codec, batches=2, headers=True)
+    interrupt_everywhere(lambda: two_batches.copy(check_crcs=check_crcs), by_record, files=DECODING)
 
 
 def test_an_interrupt_anywhere_in_decoding_of_old_formats_skips_nothing():
-    interrupt_everywhere(lambda: Log().add_old_format(0, 3).add(0, 1).fill(), by_record, files=DECODING)
+    interrupt_everywhere(Log().add_old_format(0, 3).add(0, 1).copy, by_record, files=DECODING)

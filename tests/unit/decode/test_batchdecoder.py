@@ -28,6 +28,8 @@ SAMPLE = [
     Record(b"", None, 1_699_999_999_999, [("a", b"1"), ("a", None), ("ü", b"")]),
     Record(b"x" * 5000, b"", 1_700_000_000_010, [("b", b"2")]),
 ]
+TO_CUT = [*SAMPLE[:3], SAMPLE[3]._replace(value=b"x" * 200)]
+"""The same with fewer places inside a value."""
 
 
 @pytest.fixture
@@ -103,8 +105,8 @@ def test_records_before_the_requested_offset_are_dropped(decoder):
 
 
 def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch(decoder):
-    whole = build(SAMPLE) + build(SAMPLE, offset=4)
-    first = len(build(SAMPLE))
+    whole = build(TO_CUT) + build(TO_CUT, offset=4)
+    first = len(build(TO_CUT))
     for length in range(len(whole)):
         chunk = decoder.decode("t", 0, 0, memoryview(whole)[:length])
         assert chunk.next_offset == (4 if length >= first else 0)
@@ -265,9 +267,9 @@ def test_a_fault_has_the_offset_to_continue_at(decoder, bad, alone, followed):
     assert caught.value.resume_at == followed
 
 
-def log_from(*offsets):
+def log_from(*offsets, content=SAMPLE):
     """Batches of four records with these first offsets."""
-    return b"".join(build(SAMPLE, offset=offset) for offset in offsets)
+    return b"".join(build(content, offset=offset) for offset in offsets)
 
 
 def refused(decoder, requested, data, end=-1):
@@ -305,8 +307,8 @@ def test_a_raised_offset_is_known_by_the_next_batch(decoder, raised):
 
 
 def test_the_next_batch_is_evidence_though_it_is_cut_off(decoder):
-    data = log_from(0, 36, 8)
-    for missing in range(1, len(build(SAMPLE)) - 17):
+    data = log_from(0, 36, 8, content=TO_CUT)
+    for missing in range(1, len(build(TO_CUT)) - 17):
         assert decode(decoder, 0, data[:-missing])[1] == 4
 
 
