@@ -92,8 +92,8 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## write what is generated: docs/cli.md, docs/config.md, docs/metrics.md
-	@for page in config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
+docs: $(STAMP) ## write what is generated: docs/cli.md, docs/compatibility.md, docs/config.md, docs/metrics.md
+	@for page in compatibility config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
 	@$(BIN)/python -m tests.reference.commands > docs/cli.md
 
 clean: ## remove the virtual environment, caches and build files of this checkout

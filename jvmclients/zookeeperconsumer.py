@@ -26,13 +26,13 @@ from jvmclients.handles import Handles
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import JarSource
-from zkconsumer.sandbox.lockfile import version_tuple
+from zkconsumer.sandbox.lockfile import known_locks, version_tuple
 from zkconsumer.sandbox.progress import Progress
 
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
 
 CONSUMER_VERSIONS: Final = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", DEFAULT_CONSUMER_VERSION)
-"""Releases whose jars have this consumer, and have a lock file."""
+"""Releases with this consumer that have a lock file: one of their own, or that of the broker, whose jars include it."""
 
 OPEN_STREAMS: Final = (
     "--add-opens",
@@ -66,9 +66,7 @@ class ConsumerJvm(GatewayJvm):
     ) -> None:
         super().__init__(
             directory,
-            # The broker's jars include the consumer. 1.1.1 has a list without log4j, which would write into what its
-            # tools print.
-            lock=f"jvm-consumer-{version}" if version == DEFAULT_CONSUMER_VERSION else f"kafka-{version}",
+            lock=own if (own := f"jvm-consumer-{version}") in known_locks() else f"kafka-{version}",
             name=name,
             jvm_options=jvm_options,
             jars=jars,

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jvmclients.zookeeperconsumer import CONSUMER_VERSIONS
-from tests.fixtures.jvm import CRASHES, offsets_received, spread
+from tests.fixtures.jvm import CRASHES, spread
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 
@@ -123,7 +123,9 @@ def test_a_member_of_ours_joins_and_leaves(share, version, protocol, strategy):
     shared.settle()
     third = shared.produce(50)
     # It continues where ours has committed.
-    assert received(old) == product(everything, first) | product(owned(owners, old), second) | product(everything, third)
+    assert received(old) == product(everything, first) | product(owned(owners, old), second) | product(
+        everything, third
+    )
     assert group.repeated_by_ours() == set()
 
 
