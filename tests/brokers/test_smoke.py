@@ -78,7 +78,7 @@ def check_commands(broker, group, topic, of_brokers):
     """`groups list` has the group, `groups describe` its commits and its member."""
     code, listed = broker.run_tool("groups", "list", "--topic", topic, at_brokers=of_brokers)
     assert code == 0
-    assert [each["group"] for each in listed["groups"]] == [group]
+    assert [each["group"] for each in listed] == [group]
     code, described = broker.run_tool("groups", "describe", "--group", group, at_brokers=of_brokers)
     assert code == 0
     assert [(row["committed"], row["log_end"], row["lag"]) for row in described["partitions"]] == [(20, 20, 0)] * 2

@@ -53,13 +53,23 @@ class Shared:
 
     def settle(self):
         """Owners, when they are those that the release's assignor computes; each znode has its owner's session."""
-        owners = self.group.settle(self._strategy, jvm=self.oracle)
+        owners = {}
+
+        def settled():
+            owners.update(self.group.settle(self._strategy, jvm=self.oracle))
+            sessions = [
+                {self._session_of("owners", *partition), self._session_of("ids", thread.rpartition("-")[0])}
+                for partition, thread in owners.items()
+            ]
+            return all(len(each) == 1 and each.isdisjoint({None, 0}) for each in sessions)
+
+        eventually(settled)  # a JVM consumer may rebalance once more, with the same result
         assert len(owners) == SUBSCRIBED * PARTITIONS
-        for (topic, partition), thread in owners.items():
-            _, owner = self.group.node("owners", topic, partition)
-            _, member = self.group.node("ids", thread.rpartition("-")[0])
-            assert owner.ephemeralOwner == member.ephemeralOwner != 0
         return owners
+
+    def _session_of(self, *path):
+        _, stat = self.group.node(*path)
+        return stat.ephemeralOwner if stat is not None else None
 
     def commit_all(self, member):
         """Let a member commit that everything so far was consumed, in its own share."""
