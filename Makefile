@@ -103,6 +103,6 @@ clean: ## remove the virtual environment, caches and build files of this checkou
 
 # By name, and not the whole directory: ZKCONSUMER_CACHE may be one that holds other files.
 CACHE = "$${ZKCONSUMER_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/zkconsumer}"
-distclean: clean ## clean, and remove what the sandbox keeps in the user's cache directory (jars, about 200 MB)
+distclean: clean ## clean, and remove what the sandbox keeps in the user's cache directory (jars, about 360 MB)
 	rm -rf $(CACHE)/jars $(CACHE)/java $(CACHE)/failed-sandbox
 	rmdir $(CACHE) 2>/dev/null || true

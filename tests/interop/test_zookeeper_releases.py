@@ -44,6 +44,7 @@ def broker(server):
         JarSource.from_environment().provide(read_lock(f"kafka-{DEFAULT_KAFKA_VERSION}"), Progress()),
         broker_id=0,
         properties={"zookeeper.session.timeout.ms": "60000"},
+        ready_timeout_s=300,
     )
     started.start()
     yield started
