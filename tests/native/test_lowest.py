@@ -23,7 +23,7 @@ FOR_TESTS = (
     "trustme",
     "pandas",
 )
-OF_GROUPS = ("tests/unit/decode", "tests/unit/cli", "tests/integration/test_connector.py")
+OF_GROUPS = ("tests/unit/decode", "tests/integration/test_connector.py", "tests/integration/test_group_tools.py")
 OF_SPARK = (
     "tests/spark/test_batch.py::test_rows_are_the_produced_records_with_sparks_own_types",
     "tests/spark/test_stream.py::test_available_now_reads_and_commits_all_records_and_leaves",
