@@ -26,9 +26,13 @@ from jvmclients.handles import Handles
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import JarSource
+from zkconsumer.sandbox.lockfile import known_locks, version_tuple
 from zkconsumer.sandbox.progress import Progress
 
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
+
+CONSUMER_VERSIONS: Final = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", DEFAULT_CONSUMER_VERSION)
+"""Releases with this consumer that have a lock file: one of their own, or that of the broker, whose jars include it."""
 
 OPEN_STREAMS: Final = (
     "--add-opens",
@@ -43,6 +47,7 @@ _LINE: Final = re.compile(rf"\[{RECORD}, (\d+)\]")
 _SHARE: Final = re.compile(r"^\[?([\w.-]+)[-,](\d+)\]? -> (.+)$")
 _ASSIGNORS: Final = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor"}
 _ZOOKEEPER_TIMEOUT_MS: Final = 6000
+_ZK_UTILS_IS_A_CLASS_SINCE: Final = (0, 9)
 
 
 class ConsumerJvm(GatewayJvm):
@@ -61,7 +66,7 @@ class ConsumerJvm(GatewayJvm):
     ) -> None:
         super().__init__(
             directory,
-            lock=f"jvm-consumer-{version}",
+            lock=own if (own := f"jvm-consumer-{version}") in known_locks() else f"kafka-{version}",
             name=name,
             jvm_options=jvm_options,
             jars=jars,
@@ -86,20 +91,43 @@ class ConsumerJvm(GatewayJvm):
         shares: dict[TopicPartition, str] = {}
         with as_sandbox_error(self), released_objects(self.gateway) as passing:
             jvm = self.gateway.jvm
-            zookeeper = self._zookeeper(zookeeper_connect)
+            zookeeper, consumers = self._zookeeper(zookeeper_connect), self._consumers(zookeeper_connect, group)
             assignor = passing(getattr(jvm.kafka.consumer, _ASSIGNORS[strategy])())
-            for consumer in passing(zookeeper.getConsumersInGroup(group)).mkString("\n").split():
+            for consumer in passing(consumers).mkString("\n").split():
                 context = passing(jvm.kafka.consumer.AssignmentContext(group, consumer, True, zookeeper))
-                share = passing(passing(assignor.assign(context)).get(consumer))
+                share = passing(assignor.assign(context))
+                if self._is_newer_than_0_8:  # before, it returned the share of this consumer only
+                    share = passing(share.get(consumer))
                 for topic, partition, thread in (_match(_SHARE, line) for line in share.mkString("\n").splitlines()):
                     shares[TopicPartition(topic, int(partition))] = thread
         return shares
 
+    def code_source(self) -> str:
+        """The name of the jar that the consumer's class was loaded from, such as ``kafka_2.11-0.8.2.2.jar``."""
+        with as_sandbox_error(self):
+            connector = self.gateway.jvm.java.lang.Class.forName("kafka.consumer.ZookeeperConsumerConnector")
+            return Path(connector.getProtectionDomain().getCodeSource().getLocation().getPath()).name
+
+    @property
+    def _is_newer_than_0_8(self) -> bool:
+        return version_tuple(self.version) >= _ZK_UTILS_IS_A_CLASS_SINCE
+
+    def _consumers(self, connect: str, group: str) -> Any:
+        """Ids of the consumers of a group, a Scala sequence."""
+        zookeeper = self._zookeeper(connect)
+        if self._is_newer_than_0_8:
+            return zookeeper.getConsumersInGroup(group)
+        return self.gateway.jvm.kafka.utils.ZkUtils.getConsumersInGroup(zookeeper, group)
+
     def _zookeeper(self, connect: str) -> Any:
+        """What the assignors of this version read ZooKeeper with: a ``ZkUtils``, or in 0.8 a ``ZkClient``."""
         if connect not in self._zk_utils:
-            self._zk_utils[connect] = self.gateway.jvm.kafka.utils.ZkUtils.apply(
-                connect, _ZOOKEEPER_TIMEOUT_MS, _ZOOKEEPER_TIMEOUT_MS, False
-            )
+            jvm, timeout = self.gateway.jvm, _ZOOKEEPER_TIMEOUT_MS
+            if self._is_newer_than_0_8:
+                self._zk_utils[connect] = jvm.kafka.utils.ZkUtils.apply(connect, timeout, timeout, False)
+            else:
+                serializer = getattr(getattr(jvm.kafka.utils, "ZKStringSerializer$"), "MODULE$")
+                self._zk_utils[connect] = jvm.org.I0Itec.zkclient.ZkClient(connect, timeout, timeout, serializer)
         return self._zk_utils[connect]
 
     def _disconnect(self) -> None:

@@ -1,4 +1,4 @@
-"""All tests in this directory run against real brokers of every known release."""
+"""The tests in this directory run against real brokers of many releases."""
 
 from collections.abc import Iterator
 

@@ -21,10 +21,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.fixtures.brokers import VersionedBroker
+from tests.fixtures.brokers import FULLY_TESTED, VersionedBroker
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import Broker
-from zkconsumer.sandbox import Sandbox, known_kafka_versions
+from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fetchmessages import FETCH, NEWEST_VERSION, encode_fetch
@@ -191,7 +191,7 @@ def config() -> Any:
 
 
 def main() -> None:
-    for release in sys.argv[1:] or known_kafka_versions():
+    for release in sys.argv[1:] or FULLY_TESTED:
         began = time.monotonic()
         with Sandbox(kafka_version=release, progress=Progress()) as box:
             capture = Capture(VersionedBroker(box))

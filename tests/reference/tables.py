@@ -1,10 +1,11 @@
-"""Reference pages from tables in the code: ``python -m tests.reference.tables config`` or ``metrics``."""
+"""Reference pages from tables: ``python -m tests.reference.tables config``, ``metrics`` or ``compatibility``."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 
+from tests.reference.compatibility import compatibility_reference
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.propertydef import INT_MAX, Property
 from zkconsumer.connector.consumermetrics import METRICS, Metric
@@ -81,7 +82,11 @@ def _metric_row(metric: Metric) -> str:
     return f"| `{metric.name}{labels}` | {metric.kind} | {jvm} | {metric.doc} |\n"
 
 
-PAGES = {"config": configuration_reference, "metrics": metrics_reference}
+PAGES = {
+    "compatibility": compatibility_reference,
+    "config": configuration_reference,
+    "metrics": metrics_reference,
+}
 """Pages by the name of their file in ``docs/``."""
 
 if __name__ == "__main__":

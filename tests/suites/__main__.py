@@ -115,6 +115,22 @@ def _summary(file: ResultFile, wanted: Sequence[str]) -> int:
     return 1 if found["failed"] else _INCOMPLETE if never else 0
 
 
+@main.command()
+def publish() -> None:
+    """Store which releases the tests ran with on this tree, for docs/compatibility.md.
+
+    Of a release all of whose tests have a result the row is replaced; the others stay. `make docs` writes the page.
+    """
+    from tests.suites import compatibility
+
+    file = ResultFile(_results_directory() / f"{tree_hash(ROOT, _tracked())}.jsonl")
+    wanted = [test for part in PARTS.values() for test in collect(part)]
+    rows = list(compatibility.rows_of(file.newest(), wanted, compatibility.commit()))
+    compatibility.publish(rows)
+    for row in rows:
+        click.echo(f"{row.subject} {row.release}: {row.passed} passed, {row.failed} failed, {row.skipped} skipped")
+
+
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def times(arguments: tuple[str, ...]) -> None:

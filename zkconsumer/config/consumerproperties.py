@@ -335,8 +335,8 @@ class ConsumerProperties:
     )
     broker_version_fallback: str | None = declare(
         None,
-        "Release of brokers that close the connection when asked for their API versions, as all before 0.10 do; "
-        "setting it saves the detection.",
+        "Release of brokers that close the connection when asked for their API versions, as those of 0.8 do; "
+        "setting it saves the detection. Those of 0.9.0 leave that question unanswered, and cannot be connected to.",
         ("0.8.2", "0.9.0"),
         ours=True,
         default_text="detected",

@@ -3,11 +3,11 @@
 import configparser
 import re
 
+import pytest
+
 from tests.fixtures.documents import ROOT, table
 from tests.golden.captures import captures
-from zkconsumer.sandbox import known_kafka_versions
-from zkconsumer.sandbox.lockfile import known_locks
-from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+from tests.suites.compatibility import SUBJECTS
 
 README = ROOT / "README.md"
 MAGIC_AT = 16
@@ -25,31 +25,13 @@ def versions_of(what):
     return cell.split(", ")
 
 
-def locked(prefix):
-    return [name.removeprefix(prefix) for name in known_locks() if name.startswith(prefix)]
-
-
-def test_brokers_are_those_that_the_tests_start():
-    assert versions_of("Kafka brokers") == known_kafka_versions()
-
-
-def test_jvm_consumers_are_those_that_share_groups_in_tests():
-    assert versions_of("JVM consumers") == locked("jvm-consumer-")
-
-
-def test_zookeepers_are_those_that_the_tests_start():
-    (jar,) = [path.stem for path in zookeeper_jars() if re.fullmatch(r"zookeeper-[\d.]+", path.stem)]
-    assert versions_of("ZooKeeper") == [*locked("zookeeper-"), jar.removeprefix("zookeeper-")]
+@pytest.mark.parametrize("subject", SUBJECTS[:5], ids=lambda subject: subject.name)
+def test_versions_are_those_that_tests_run_with(subject):
+    assert versions_of(subject.name.removesuffix(" in a shared group")) == list(subject.levels)
 
 
 def test_python_is_the_oldest_that_is_accepted():
     assert setup_cfg()["options"]["python_requires"] == f">={versions_of('Python')[0]}"
-
-
-def test_spark_is_the_one_that_is_installed():
-    from importlib.metadata import version
-
-    assert versions_of("Spark") == [version("pyspark")]
 
 
 def test_formats_and_codecs_are_those_of_the_captured_answers():

@@ -1,41 +1,50 @@
-"""Groups on ZooKeeper 3.4, the old consumer's release; it supports neither multiRead nor container nodes."""
+"""Groups on each release of ZooKeeper, from 3.4, the old consumer's; multiRead begins at 3.6."""
+
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
-from tests.fixtures.sandbox import Topics, produce_records
+from jvmclients.zookeeperconsumer import CONSUMER_VERSIONS
+from tests.fixtures.jvm import MixedGroup, spread
+from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
+from tests.fixtures.zookeeperreleases import ZOOKEEPERS, jars_of
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, JarSource, KafkaBroker, ZooKeeperServer
-from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.lockfile import read_lock, version_tuple
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
 PARTITIONS = 60  # more than what is worth a multiRead
 
 
-@pytest.fixture(scope="module")
-def jars():
-    return lambda name: JarSource.from_environment().provide(read_lock(name), Progress())
+@pytest.fixture(scope="module", params=ZOOKEEPERS)
+def release(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def old_zookeeper(jars, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("zookeeper-3.4")
-    server = ZooKeeperServer(directory, jars=jars("zookeeper-3.4.14"), max_session_timeout_ms=60_000)
-    server.start()
-    yield server
-    server.kill()
+def server(release, tmp_path_factory):
+    started = ZooKeeperServer(
+        tmp_path_factory.mktemp("zookeeper"), jars=jars_of(release), max_session_timeout_ms=60_000
+    )
+    started.start()
+    yield started
+    started.kill()
 
 
 @pytest.fixture(scope="module")
-def broker(jars, old_zookeeper):
+def broker(server):
     started = KafkaBroker(
-        old_zookeeper.directory,
-        old_zookeeper,
-        jars(f"kafka-{DEFAULT_KAFKA_VERSION}"),
+        server.directory,
+        server,
+        JarSource.from_environment().provide(read_lock(f"kafka-{DEFAULT_KAFKA_VERSION}"), Progress()),
         broker_id=0,
         properties={"zookeeper.session.timeout.ms": "60000"},
+        ready_timeout_s=300,
     )
     started.start()
     yield started
@@ -49,9 +58,9 @@ def connections():
 
 
 @pytest.fixture
-def session(old_zookeeper, connections):
+def session(server, connections):
     opened = ZkSession(
-        old_zookeeper.address,
+        server.address,
         session_timeout_ms=60_000,
         connection_timeout_ms=60_000,
         on_connection=lambda: connections.append(opened.session_id),
@@ -61,12 +70,12 @@ def session(old_zookeeper, connections):
     opened.close()
 
 
-def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
-    eventually(lambda: "version: 3.4.14" in old_zookeeper.ask("srvr"))
+def test_members_share_commit_and_inherit(release, server, broker, unique_name):
+    eventually(lambda: f"version: {release}" in server.ask("srvr"))
     topic = Topics(broker.address).create(unique_name, PARTITIONS)
     produce_records(broker.address, topic, [{"value": b"%d" % n, "partition": n} for n in range(PARTITIONS)])
     config = ConsumerConfig(
-        zookeeper_connect=old_zookeeper.address,
+        zookeeper_connect=server.address,
         group_id=unique_name,
         auto_offset_reset="smallest",
         auto_commit_interval_ms=100,
@@ -88,14 +97,40 @@ def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
         assert all(state.committed == 1 for state in first.partition_states())
 
 
-def test_a_multi_read_is_not_sent(session):
+def test_a_jvm_consumer_of_the_oldest_release_shares_a_group(server, broker, jvm_of, unique_name, tmp_path):
+    oldest = jvm_of(CONSUMER_VERSIONS[0])
+    topic = Topics(broker.address).create(unique_name, 2)
+    where = SimpleNamespace(zookeeper_connect=server.address)
+    with (
+        connected(server.address) as client,
+        closing(MixedGroup(unique_name, where, client, oldest, tmp_path)) as group,
+    ):
+        jvm, ours = group.join_jvm("a", {topic: 1}), group.join("b", {topic: 1})
+        assert set(group.settle().values()) == {f"{jvm.consumer_id}-0", f"{ours.consumer_id}-0"}
+        produce_records(broker.address, topic, spread(values(100), 2))
+        group.expect_all(values(100))
+        assert {record[1] for record in jvm.received()} == {0}
+        group.commit_until(jvm, topic, {0: 50})
+        group.leave(jvm)
+        group.settle()
+        produce_records(broker.address, topic, spread(values(100, start=100), 2))
+        group.expect_all(values(200))
+        assert group.repeated_by_ours() == set()
+        assert {record[1:3] for record in ours.received() if record[1] == 0} == {
+            (0, number) for number in range(50, 100)
+        }
+
+
+def test_a_multi_read_is_sent_from_3_6_on(release, session):
     paths = [f"/none/{number}" for number in range(PARTITIONS)]
     assert session.get_many(paths) == dict.fromkeys(paths)
-    assert session.multi_read_known is False
+    assert session.multi_read_known is (version_tuple(release) >= (3, 6))
 
 
-def test_a_multi_read_that_is_sent_anyway_costs_one_reconnect(session, connections):
+def test_a_multi_read_that_is_sent_anyway_costs_one_reconnect(release, session, connections):
     """As behind a load balancer, where the server that reports its version is not the one that reads."""
+    if version_tuple(release) >= (3, 6):
+        pytest.skip("this release has multiRead")
     session.multi_read_known = True
     paths = [f"/none/{number}" for number in range(PARTITIONS)]
     with pytest.raises(ZooKeeperUnavailable, match="does not support multiRead"):
