@@ -131,6 +131,17 @@ def test_all_mistakes_are_named_at_load(spark):
         assert part in message
 
 
+def test_assigned_partitions_are_read_and_no_others(spark, sandbox, group, topic_factory, produce):
+    topic = topic_factory(partitions=3)
+    produced = produce(topic, [{"value": b"v", "partition": n % 3} for n in range(30)])
+    options = {"subscribe": None, "assign": f'{{"{topic}":[0,2]}}', "endingOffsets": f'{{"{topic}":{{"2":4}}}}'}
+    frame = reader(spark, sandbox, group, topic, **options).load().select("partition", "offset")
+    expected = [
+        (partition, offset) for partition, offset in produced if partition == 0 or (partition == 2 and offset < 4)
+    ]
+    assert sorted(tuple(row) for row in frame.collect()) == sorted(expected)
+
+
 def test_a_topic_that_does_not_exist_is_named(spark, sandbox, group):
     with pytest.raises(Exception, match="topic no-such-topic does not exist"):
         reader(spark, sandbox, group, "no-such-topic").load().count()

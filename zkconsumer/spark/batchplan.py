@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from zkconsumer.cluster.brokercatalog import require_described
-from zkconsumer.errors import UsageError, name_some
+from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
@@ -18,7 +19,7 @@ from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, with_epochs
-from zkconsumer.spark.rules.options import SourceOptions, Timestamps
+from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
@@ -53,7 +54,11 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
-    _check_existence(options, view)
+    require_described(options.config, view.undescribed)
+    view.require(options, options.topics)
+    if options.assigned is not None:
+        committed = {p: offset for p, offset in view.committed.items() if p in options.assigned}
+        view = replace(view, partitions=options.assigned, committed=committed)
     committed = committed_offsets(options, view)
     choices = choose_starts(
         unmarked(committed),
@@ -104,16 +109,3 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     ending = options.ending
     places = {} if ending is None else {p: position_of(p, ending) for p in partitions}
     return {partition: place for partition, place in places.items() if place is not None}
-
-
-def _check_existence(options: SourceOptions, view: ClusterView) -> None:
-    require_described(options.config, view.undescribed)
-    partitions, topics = view.partitions, {partition.topic for partition in view.partitions}
-    missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
-    for option in (options.starting, options.ending):
-        position = option.given if isinstance(option, Timestamps) else option
-        if isinstance(position, Mapping):
-            missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
-    if missing:
-        servers = options.config.bootstrap_servers or options.config.zookeeper_connect
-        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {servers}")

@@ -146,8 +146,9 @@ class QueryDriver:
 
         Raises:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
-            UsageError: the checkpoint belongs to another query; or the group is used by another reader of this driver,
-                or with ``group.share=false`` by another member; or another member does not share it.
+            UsageError: the checkpoint belongs to another query; or an option names partitions that do not exist; or the
+                group is used by another reader of this driver, or with ``group.share=false`` by another member; or
+                another member does not share it.
             ZkConsumerError: joining failed; or, with AvailableNow, the group or brokers remain unreachable.
         """
         finished = self._decode(start)
@@ -300,7 +301,7 @@ class QueryDriver:
             member,
             self._ends,
             settle_s=self._settle_s,
-            earlier=view.members,
+            view=view,
             accept=lambda query: sharing.require_everything(query, member.consumer_id),
         )
         return self._planner

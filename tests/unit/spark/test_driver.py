@@ -653,6 +653,16 @@ def test_starting_offsets_are_for_the_first_plan_only(stub_broker, log, query):
     assert ours.trigger() == {B: Span(7, 20)}, "the group's offset"
 
 
+@pytest.mark.parametrize("name", ["startingOffsets", "startingOffsetsByTimestamp"])
+def test_a_new_query_is_refused_a_start_of_partitions_that_do_not_exist(stub_broker, log, query, name):
+    log(A, 0, 10)
+    given = {"subscribe": "t,u", name: '{"t":{"0":4,"7":1},"u":{"0":1}}'}
+    with pytest.raises(UsageError, match="partition t-7, partition u-0 does not exist in the cluster of unused:1"):
+        query({A: 4}, **given).trigger()
+    restarted = query({A: 4}, **given).after({A: Span(0, 4)}, known=1)
+    assert restarted.trigger() == {A: Span(4, 10)}, "the option is for the first plan only"
+
+
 def test_growth_after_the_first_plan_is_read_from_the_beginning(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)

@@ -13,10 +13,6 @@ INSTEAD: Mapping[str, str] = {
         "(host:port[,...][/chroot]) and group.id instead, and bootstrap.servers for brokers without ZooKeeper; with "
         "group.protocol=kafka bootstrap.servers is enough"
     ),
-    "assign": (
-        "cannot be used: the group assigns the partitions; set topics with subscribe or subscribePattern, and limit a "
-        "batch read with startingOffsets and endingOffsets"
-    ),
     "kafka.group.id": "is not an option of this source: use group.id; members of one group share its partitions",
     "groupIdPrefix": "cannot be used: this source joins the specified group; set group.id",
     "kafkaConsumer.pollTimeoutMs": "is not an option of this source: use socket.timeout.ms",

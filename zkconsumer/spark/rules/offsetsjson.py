@@ -183,11 +183,31 @@ def decode_timestamps(text: str) -> dict[TopicPartition, int]:
     return _numbers_by_partition(text, "timestamp", 0)
 
 
-def _numbers_by_partition(text: str, what: str, minimum: int) -> dict[TopicPartition, int]:
+def decode_assignment(text: str) -> frozenset[TopicPartition]:
+    """Parse ``assign``: ``{"t":[0,1]}``.
+
+    Raises:
+        ValueError: as :func:`decode_positions`.
+    """
+    topics = _parse(text)
+    if not isinstance(topics, dict) or not topics or not all(map(_are_partitions, topics.values())):
+        raise ValueError('must look like {"topic":[0,1]}')
+    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
+
+
+def _are_partitions(numbers: object) -> bool:
+    return isinstance(numbers, list) and bool(numbers) and all(type(n) is int and n >= 0 for n in numbers)
+
+
+def _parse(text: str) -> object:
     try:
-        topics = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error}") from None
+
+
+def _numbers_by_partition(text: str, what: str, minimum: int) -> dict[TopicPartition, int]:
+    topics = _parse(text)
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ValueError('must look like {"topic":{"0":23,"1":42}}')
     numbers: dict[TopicPartition, int] = {}

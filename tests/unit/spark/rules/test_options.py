@@ -184,7 +184,7 @@ def test_bootstrap_servers_get_the_hint():
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "(6) exceeds maxOffsetsPerTrigger (5)"),
         ({"minOffsetsPerTrigger": "6", "maxTriggerDelay": "1 week"}, "must be a duration such as 30s"),
         ({"maxTriggerDelay": "1m"}, "only applies together with minOffsetsPerTrigger"),
-        ({"assign": '{"t":[0]}'}, "assign cannot be used: the group assigns"),
+        ({"assign": '{"t":[0]}'}, "set exactly one of subscribe and subscribePattern (a batch read: or assign)"),
         ({"groupidprefix": "p"}, "groupIdPrefix cannot be used"),
         ({"kafka.group.id": "p"}, "use group.id"),
         ({"kafkaconsumer.polltimeoutms": "1"}, "use socket.timeout.ms"),
@@ -234,6 +234,35 @@ def test_a_pattern_selects_topics_and_is_registered_as_a_whitelist():
 def test_names_are_registered_with_their_own_number_of_threads():
     options = parse_options(GOOD | {"subscribe": "a,b"})
     assert options.subscription({"a": 2, "b": 1}, 2).topics == {"a": 2, "b": 1}
+
+
+ASSIGNED = {name: value for name, value in GOOD.items() if name != "subscribe"}
+
+
+def test_a_batch_read_may_name_its_partitions():
+    options = parse_options(ASSIGNED | {"ASSIGN": '{"u":[0],"t":[1,0]}', "startingOffsets": '{"t":{"1":5}}'})
+    assert options.topics == ("t", "u")
+    assert options.assigned == {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)}
+    check_batch(options)
+    with pytest.raises(ConfigError, match=r"assign only applies to spark.read: .* Set subscribe=t,u instead"):
+        check_streaming(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"assign": "t:0"}, "assign is not JSON"),
+        ({"assign": '{"t":{"0":1}}'}, 'assign must look like {"topic":[0,1]}'),
+        ({"assign": '{"t":[]}'}, "assign must look like"),
+        ({"assign": "{}"}, "assign must look like"),
+        ({"assign": '{"t":[-1]}'}, "assign must look like"),
+        ({"assign": '{"a/b":[0]}'}, "cannot be the name of a topic"),
+        ({"assign": '{"t":[0]}', "startingOffsets": '{"u":{"0":1}}'}, "topics that are not subscribed: u"),
+        ({"assign": '{"t":[0]}', "endingOffsets": '{"t":{"0":7,"3":1}}'}, "partitions that are not in assign: t-3"),
+    ],
+)
+def test_an_assignment_that_cannot_be_read_is_refused(given, expected):
+    assert expected in violations(ASSIGNED | given)
 
 
 def test_options_of_the_other_kind_of_read_are_refused():
