@@ -96,12 +96,13 @@ class _RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of one task; runs on an executor."""
+        from zkconsumer.spark.javastores import with_pem_files
         from zkconsumer.spark.taskreading import read_ranges
 
         task: RangePartition | None = partition.value
         if task is None:  # Spark passes None if there is no partition
             return iter(())
-        return read_ranges(self._options, task, self._columns)
+        return read_ranges(with_pem_files(self._options), task, self._columns)
 
 
 class ZkConsumerReader(_RangeReader, DataSourceReader):
@@ -114,8 +115,9 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
         from zkconsumer.spark.batchplan import plan_batch_read
+        from zkconsumer.spark.javastores import with_pem_files
 
-        return [InputPartition(task) for task in plan_batch_read(self._options)]
+        return [InputPartition(task) for task in plan_batch_read(with_pem_files(self._options))]
 
 
 class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -185,6 +187,7 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         self._require_usable()
         if self._driver is None:
             from zkconsumer.spark.driver import QueryDriver
+            from zkconsumer.spark.javastores import with_pem_files
 
-            self._driver = QueryDriver(self._options)
+            self._driver = QueryDriver(with_pem_files(self._options))
         return self._driver

@@ -19,6 +19,7 @@ from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
 from zkconsumer.spark.rules import kafkasource
+from zkconsumer.spark.rules.kafkasecurity import UNDERSTOOD, JavaStore, read_security
 from zkconsumer.spark.rules.offsetsjson import decode_assignment, decode_positions, decode_timestamps
 
 
@@ -100,6 +101,8 @@ class SourceOptions:
         checkpoint_group: another group whose checkpoint this query may continue; None for no other.
         member_name: distinguishes readers of one group under one driver; None: there must be no other.
         assigned: the only partitions that a batch read reads; None: all of its topics.
+        trust: a store of Java in place of ``ssl.ca.location``.
+        key: a store of Java in place of ``ssl.certificate.location`` and ``ssl.key.location``.
     """
 
     config: ConsumerConfig
@@ -118,6 +121,8 @@ class SourceOptions:
     checkpoint_group: str | None = None
     member_name: str | None = None
     assigned: frozenset[TopicPartition] | None = None
+    trust: JavaStore | None = None
+    key: JavaStore | None = None
 
     @property
     def named_partitions(self) -> frozenset[TopicPartition]:
@@ -151,8 +156,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ConfigError: naming *every* option that is unknown, malformed, missing or contradicts another.
     """
     given = {name.lower(): value for name, value in options.items()}
-    reader = _OptionReader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN})
-    reader.violations += [_unknown(name, value) for name, value in given.items() if name not in _KNOWN]
+    reader = _OptionReader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN}, given)
+    reader.violations += [
+        _unknown(name, value) for name, value in given.items() if name not in UNDERSTOOD.union(_KNOWN)
+    ]
     parsed = reader.source_options()
     if parsed is None or reader.violations:
         raise ConfigError(reader.violations)
@@ -194,9 +201,12 @@ def check_batch(options: SourceOptions) -> None:
 class _OptionReader:
     """Collects values and violations of one set of options; used once, by one thread."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self.violations: list[str] = []
+    def __init__(self, values: Mapping[str, str], given: Mapping[str, str]) -> None:
+        self._security = read_security(given)
+        twice = sorted(self._security.replaced & values.keys())
+        self._values = {**self._security.properties, **values}
+        self.violations = [f"{name} is given twice, also by an option kafka.*: remove one of them" for name in twice]
+        self.violations += self._security.violations
 
     def source_options(self) -> SourceOptions | None:
         topics, pattern, assigned = self._what_to_read()
@@ -214,7 +224,8 @@ class _OptionReader:
         if config is None:
             return None
         limits = (most, least, delay, *tasks)
-        values = (ending, *limits, *flags, streams, checkpoint_group, member, assigned)
+        stores = self._security.trust, self._security.key
+        values = (ending, *limits, *flags, streams, checkpoint_group, member, assigned, *stores)
         return SourceOptions(config, topics, pattern, starting or "group", *values)
 
     def _trigger_limits(self) -> tuple[int | None, int | None, int]:
@@ -379,5 +390,7 @@ def _unknown(name: str, value: str) -> str:
     if name in RENAMED:
         return f"{name} is not an option of this source: use {RENAMED[name]}"
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
+    if name.startswith("kafka.") and not near:
+        return f"{name} is of Kafka's Java client, and has no counterpart here: remove it"
     hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
     return f"{name} is neither an option of this source nor a property of the consumer{hint}"

@@ -7,6 +7,7 @@ from zkconsumer.config.consumerconfig import PROPERTIES
 from zkconsumer.errors import ConfigError
 from zkconsumer.group.rules.subscription import Whitelist
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.rules.kafkasecurity import JavaStore
 from zkconsumer.spark.rules.kafkasource import INSTEAD
 from zkconsumer.spark.rules.options import (
     OPTION_NAMES,
@@ -189,11 +190,40 @@ def test_bootstrap_servers_get_the_hint():
         ({"kafka.group.id": "p"}, "use group.id"),
         ({"kafkaconsumer.polltimeoutms": "1"}, "use socket.timeout.ms"),
         ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled cannot be used"),
-        ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is neither an option of this source"),
+        ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is of Kafka's Java client, and has no counterpart here"),
+        ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config must end with a semicolon"),
+        ({"kafka.ssl.truststore.location": "/t", "ssl.ca.location": "/ca"}, "ssl.ca.location is given twice"),
+        ({"kafka.security.protocol": "SSL", "security.protocol": "SSL"}, "security.protocol is given twice"),
+        ({"kafka.ssl.keystore.key": "hunter2"}, "set ssl.key.location"),
+        ({"kafka.sasl.oauthbearer.token.endpoint.url": "u"}, "set sasl.oauthbearer.token.provider=module:function"),
     ],
 )
 def test_contradicting_options_are_refused(more, expected):
     assert expected in violations(GOOD | more)
+
+
+def test_a_job_with_the_security_options_of_sparks_kafka_source_is_understood():
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required username='u' password='hunter2';"
+    options = parse_options(
+        GOOD
+        | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
+        | {"kafka.sasl.jaas.config": login, "kafka.ssl.truststore.location": "/t.jks"}
+    )
+    config = options.config
+    assert (config.security_protocol, config.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (config.sasl_username, config.sasl_password) == ("u", "hunter2")
+    assert (options.trust, options.key) == (JavaStore("/t.jks"), None)
+    assert "hunter2" not in repr(options)
+
+
+def test_a_token_is_the_one_that_python_provides():
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    assert "needs either sasl.oauthbearer.token or sasl.oauthbearer.token.provider" in violations(GOOD | given)
+    options = parse_options(GOOD | given | {"sasl.oauthbearer.token.provider": "tokens:newest"})
+    assert options.config.sasl_mechanism == "OAUTHBEARER"
 
 
 def test_a_secret_that_spark_would_show_is_refused():
