@@ -122,6 +122,7 @@ def test_all_mistakes_are_named_at_load(spark):
             **{"kafka.bootstrap.servers": "h:9092", "subscribe": "t", "maxOffsetsPerTriger": "1", "numStreams": "x"}
         ).load()
     message = str(caught.value)
+    assert len(message.splitlines()) <= 6, "without the way through the source"
     for part in (
         "set zookeeper.connect (host:port[,...][/chroot]) and group.id instead",
         "did you mean maxOffsetsPerTrigger?",
