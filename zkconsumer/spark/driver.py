@@ -37,11 +37,13 @@ from zkconsumer.process.cpus import available_cpus
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
+from zkconsumer.spark.batchplan import choose_tasks
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
+from zkconsumer.spark.parallelism import known_parallelism
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
-from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
+from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -67,6 +69,7 @@ class DriverParts:
         read_cluster: reads brokers, partitions and members of the group.
         assemble_member: creates the member, which the driver opens; takes the consumer's properties, the consumer id,
             the fetch control, and the callbacks of :class:`~zkconsumer.group.member.GroupMember`.
+        known_parallelism: returns how many tasks the cluster runs at a time; None if that is unknown.
         open_acknowledgements: opens the server that receives acknowledgements; returns None if that is impossible.
     """
 
@@ -75,6 +78,7 @@ class DriverParts:
     claim_reader: Callable[[SourceOptions], ReaderClaim] = claim_reader
     read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
     assemble_member: Callable[..., GroupMember] = assemble_member
+    known_parallelism: Callable[[], int | None] = known_parallelism
     open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
 
 
@@ -208,8 +212,7 @@ class QueryDriver:
             self._brokers = self._parts.read_cluster(self._options).brokers
         if not query.has_planned(planned.number):
             spans = self._without_deleted(planned, spans)
-        tasks = group_by_thread(spans, self._threads(query), self._options.num_streams or available_cpus())
-        tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
+        tasks = choose_tasks(self._options, spans, self._parts.known_parallelism())
         return with_epochs(tasks, self._brokers, planned.epochs)
 
     def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:
@@ -237,17 +240,6 @@ class QueryDriver:
                 name_some(lost),
             )
         return {partition: span for partition, span in spans.items() if partition.topic not in gone}
-
-    def _threads(self, query: QueryState) -> dict[TopicPartition, int]:
-        """Number of the consumer thread of each owned partition: its task.
-
-        Where brokers coordinate, the query has one thread, and tasks are made by the size of the batch: a partition
-        that changed its thread would be released as one that moves to another member.
-        """
-        if self._brokers_coordinate:
-            return {}
-        threads = {partition: owned.thread for partition, owned in query.owned.items()}
-        return {partition: thread.number for partition, thread in threads.items() if thread is not None}
 
     def report(self) -> dict[str, Any] | None:
         """The group, and the last known position and log end of each owned partition.
@@ -322,7 +314,7 @@ class QueryDriver:
             self._options.num_streams or "not set",
             cpus,
         )
-        if self._brokers_coordinate:  # see _threads()
+        if self._brokers_coordinate:  # a partition that changed its thread would be released as one that moves away
             return replace(self._options.subscription(dict.fromkeys(counts, 1), 1), weight=threads)
         return self._options.subscription(counts, threads)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -19,6 +19,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import acknowledge
+from zkconsumer.spark.parallelism import publish_parallelism
 from zkconsumer.spark.querymetrics import SourceState, expose
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, decode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -41,9 +42,13 @@ class QueryMonitor(StreamingQueryListener):
     Each progress event is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` exposes
     ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Only Spark's
     listener thread writes the states.
+
+    Args:
+        publish: called when a query starts and with each progress; publishes what queries need of the session.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, publish: Callable[[], None] = lambda: None) -> None:
+        self._publish = publish
         self._states: Mapping[tuple[str, str], SourceState] = {}
         self._unreachable: frozenset[str] = frozenset()
 
@@ -51,11 +56,13 @@ class QueryMonitor(StreamingQueryListener):
         """The current states, by query and group, in a new list."""
         return [state for _, state in sorted(self._states.items())]
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
-        """Do nothing: a query that has just started has no state."""
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802  Spark's name
+        """Publish; a query that has just started has no state."""
+        self._publish()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """Record the progress of the query's sources of this package."""
+        self._publish()
         progress = event.progress
         query, name = str(progress.id), progress.name or str(progress.id)
         for source in progress.sources:
@@ -149,17 +156,24 @@ def attach(spark: SparkSession) -> QueryMonitor:
     A client of Spark Connect drops all listeners when its connection breaks, and this cannot be detected. So with Spark
     Connect each call attaches the monitor again; it is removed first, so it is attached only once.
     """
+    publish_parallelism(spark)
     reference = _monitors.get(spark)
     monitor = None if reference is None else reference()
     if monitor is None:
         expose(_all_states)
-        monitor = QueryMonitor()
+        session = weakref.ref(spark)
+        monitor = QueryMonitor(lambda: _publish_of(session()))
         _monitors[spark] = weakref.ref(monitor)
         spark.streams.addListener(monitor)
     elif _is_connect(spark):
         spark.streams.removeListener(monitor)
         spark.streams.addListener(monitor)
     return monitor
+
+
+def _publish_of(spark: SparkSession | None) -> None:
+    if spark is not None:
+        publish_parallelism(spark)
 
 
 def _is_connect(spark: SparkSession) -> bool:
