@@ -22,7 +22,7 @@ from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import read_cluster
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.rules.microbatch import RangePartition, cap_offsets, make_tasks, split_tasks
-from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
+from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.rules.options import SourceOptions, parse_options
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, next_offset
 
@@ -98,7 +98,7 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
             available = {
                 partition: Span(positions[partition], end) for partition, end in ends.latest(positions).items()
             }
-            encode_report(options.config.group_id, available, None)  # for the query's progress
+            encode_report(Report(options.config.group_id, available, None, available))  # for the query's progress
             rows = cap_offsets(available, partitions)
             offset = encode_offset(next_offset(finished, BatchPlan(rows, positions, {}, {}), options.config.group_id))
             tasks = split_tasks(make_tasks(decode_offset(offset).spans, _STREAMS, None), None, None)

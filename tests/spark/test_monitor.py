@@ -28,6 +28,7 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
     labels = {"query": str(query.id), "group": group.group}
     assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == PARTITIONS
     assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) == 100
+    assert REGISTRY.get_sample_value("zkconsumer_spark_rebalances_total", labels) == 1
     assert REGISTRY.get_sample_value("zkconsumer_spark_lag", {**labels, "topic": topic, "partition": "0"}) == 0
     query.stop()
     await_until(lambda: state() is None, "an ended query is forgotten")

@@ -44,8 +44,9 @@ from zkconsumer.spark.parallelism import known_parallelism
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
 from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
-from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report
+from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
+from zkconsumer.spark.rules.queryrecords import QueryPartitionState
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
@@ -79,7 +80,7 @@ class DriverParts:
     read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
     assemble_member: Callable[..., GroupMember] = assemble_member
     known_parallelism: Callable[[], int | None] = known_parallelism
-    open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
+    open_acknowledgements: Callable[..., AcknowledgementServer | None] = open_server
 
 
 class _Patience:
@@ -242,14 +243,16 @@ class QueryDriver:
         return {partition: span for partition, span in spans.items() if partition.topic not in gone}
 
     def report(self) -> dict[str, Any] | None:
-        """The group, and the last known position and log end of each owned partition.
+        """What the query owns, and the position and log end of each partition at the last plan that still owns it.
 
-        Partitions without a leader are missing. None before the first plan.
+        Partitions without a leader have none. None before the first plan. Also on the acknowledgements' thread.
         """
         if self._planner is None or self._planner.available is None:
             return None
-        path = None if self._acknowledgements is None else self._acknowledgements.path
-        return encode_report(self._config.group_id, self._planner.available, path)
+        query, path = self._control.query, None if self._acknowledgements is None else self._acknowledgements.path
+        owned = [p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING]
+        available = {partition: span for partition, span in self._planner.available.items() if partition in owned}
+        return encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
 
     def stop(self) -> None:
         """Leave the group; other members can own its partitions when this returns. Idempotent."""
@@ -286,7 +289,7 @@ class QueryDriver:
         )
         member.open()
         member.join(self._subscription(view))
-        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
+        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged, self.report)
         self._planner = BatchPlanner(
             self._options,
             self._control,

@@ -585,6 +585,22 @@ def test_a_query_warns_once_that_most_of_the_cluster_is_idle(stub_broker, log, q
         assert caplog.text.count("has 1 tasks, one for each partition with data, but the cluster runs 200") == warnings
 
 
+def test_the_report_follows_a_rebalance_before_the_next_plan(stub_broker, log, query):
+    log(A, 0, 9)
+    log(B, 0, 9)
+    ours = query({A: 0, B: 4})
+    assert ours.driver.report() is None
+    ours.trigger()
+
+    def report():
+        encoded = ours.driver.report()
+        return encoded["topics"], encoded["owned"], encoded["rebalances"]
+
+    assert report() == ({"t": {"0": [0, 9], "1": [4, 9]}}, {"t": [0, 1]}, 1)
+    ours.own({B: 4, C: 0})
+    assert report() == ({"t": {"1": [4, 9]}}, {"t": [1, 2]}, 2)
+
+
 def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
     for partition, end in ((A, 6), (B, 3), (C, 2)):
         log(partition, 0, end)
