@@ -4,7 +4,6 @@ from datetime import datetime
 
 import pytest
 
-import zkconsumer.spark
 from tests.fixtures.spark import DEADLINE_S, in_time
 from zkconsumer.config.consumerconfig import PROPERTIES
 from zkconsumer.spark.rows import spark_schema
@@ -108,11 +107,10 @@ def test_ranges_as_json_are_read_exactly(spark, sandbox, group, topic_factory, p
     ]
 
 
-def test_tasks_are_as_many_as_the_session_runs_at_a_time_or_more(spark, sandbox, group, topic_factory, produce):
-    zkconsumer.spark.register(spark)  # reports the two cores of local[2]
+def test_min_partitions_splits_tasks_and_num_streams_joins_them(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=4)
     produced = produce(topic, [{"value": b"v", "partition": n % 4} for n in range(100)])
-    for options, tasks in (({"numStreams": "1"}, 2), ({"numStreams": "3"}, 3), ({"minPartitions": "7"}, 7)):
+    for options, tasks in (({"numStreams": "1"}, 1), ({"numStreams": "3"}, 3), ({"minPartitions": "7"}, 7)):
         frame = reader(spark, sandbox, group, topic, **options).load()
         assert frame.rdd.getNumPartitions() == tasks
         assert sorted(tuple(row) for row in frame.select("partition", "offset").collect()) == sorted(produced)
@@ -195,12 +193,11 @@ def test_times_become_offsets_of_the_first_records_not_older(spark, sandbox, gro
 
 
 def test_no_task_reads_more_than_max_records_per_partition(spark, sandbox, group, topic_factory, produce):
-    zkconsumer.spark.register(spark)
     topic = topic_factory(partitions=2)
     produced = produce(topic, [{"value": b"v", "partition": n % 2} for n in range(100)])
     frame = reader(spark, sandbox, group, topic, maxRecordsPerPartition="15", numStreams="1").load()
     sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
-    assert sorted(sizes) == [5, 5, 15, 15, 15, 15, 15, 15]
+    assert sorted(sizes) == [10, 15, 15, 15, 15, 15, 15]
     assert sorted(tuple(row) for row in frame.select("partition", "offset").collect()) == sorted(produced)
 
 

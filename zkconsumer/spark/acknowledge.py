@@ -32,13 +32,14 @@ class AcknowledgementServer:
     """Receives acknowledgements, and requests for reports, on its own thread.
 
     Args:
-        acknowledged: called on that thread with the number of the plan whose batch has finished.
+        acknowledged: called on that thread with the number of the plan whose batch has finished, and the number of
+            tasks that the cluster runs at a time, None if unknown.
         report: called on that thread when the state of the query is requested.
         parent: directory in which the socket's directory is created; None for the directory of temporary files.
     """
 
     def __init__(
-        self, acknowledged: Callable[[int], None], report: Callable[[], object], parent: Path | None = None
+        self, acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
     ) -> None:
         self._directory = OwnedDirectory("zkconsumer-ack-", parent)
         self.path = str(self._directory.path / "acknowledge")
@@ -62,7 +63,7 @@ class AcknowledgementServer:
 
 
 def open_server(
-    acknowledged: Callable[[int], None], report: Callable[[], object], parent: Path | None = None
+    acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
 ) -> AcknowledgementServer | None:
     """A server, or None if it cannot be made: the temporary directory's path is too long, or read-only."""
     try:
@@ -77,13 +78,13 @@ def open_server(
         return None
 
 
-def acknowledge(path: str, number: int) -> None:
-    """Report over the socket of the source's process that the batch of a plan has finished.
+def acknowledge(path: str, number: int, parallelism: int | None = None) -> None:
+    """Report over the socket of the source's process that the batch of a plan has finished, and the parallelism.
 
     Raises:
         OSError: the source's process has ended, or runs on another machine.
     """
-    _request(path, {"n": number})
+    _request(path, {"n": number, "parallelism": parallelism})
 
 
 def request_report(path: str) -> str:
@@ -113,7 +114,7 @@ class _Server(socketserver.UnixStreamServer):
 
 
 def _handler(
-    acknowledged: Callable[[int], None], report: Callable[[], object]
+    acknowledged: Callable[[int, int | None], None], report: Callable[[], object]
 ) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
         timeout = _TIMEOUT_S
@@ -123,6 +124,6 @@ def _handler(
             if "report" in message:
                 self.wfile.write(json.dumps(report()).encode())
             else:
-                acknowledged(int(message["n"]))
+                acknowledged(int(message["n"]), message.get("parallelism"))
 
     return Handler

@@ -17,7 +17,6 @@ from zkconsumer.ranges.rangeplan import plan_ranges
 from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted
 from zkconsumer.ranges.rules.spans import OffsetRange, Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
-from zkconsumer.spark.parallelism import known_parallelism
 from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
 from zkconsumer.spark.rules.microbatch import RangePartition, leaves_cores_idle, make_tasks, split_tasks, with_epochs
 from zkconsumer.spark.rules.options import SourceOptions
@@ -48,7 +47,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
     finally:
         ends.close()
-    return with_epochs(choose_tasks(options, spans, known_parallelism()), view.brokers, epochs)
+    return with_epochs(choose_tasks(options, spans, None), view.brokers, epochs)
 
 
 def choose_tasks(

@@ -40,7 +40,6 @@ from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.batchplan import choose_tasks
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
-from zkconsumer.spark.parallelism import known_parallelism
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
 from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
@@ -70,7 +69,6 @@ class DriverParts:
         read_cluster: reads brokers, partitions and members of the group.
         assemble_member: creates the member, which the driver opens; takes the consumer's properties, the consumer id,
             the fetch control, and the callbacks of :class:`~zkconsumer.group.member.GroupMember`.
-        known_parallelism: returns how many tasks the cluster runs at a time; None if that is unknown.
         open_acknowledgements: opens the server that receives acknowledgements; returns None if that is impossible.
     """
 
@@ -79,7 +77,6 @@ class DriverParts:
     claim_reader: Callable[[SourceOptions], ReaderClaim] = claim_reader
     read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
     assemble_member: Callable[..., GroupMember] = assemble_member
-    known_parallelism: Callable[[], int | None] = known_parallelism
     open_acknowledgements: Callable[..., AcknowledgementServer | None] = open_server
 
 
@@ -121,6 +118,7 @@ class QueryDriver:
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
+        self._parallelism: int | None = None  # written by the acknowledgements' thread
         self._claim: ReaderClaim | None = None
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
@@ -184,7 +182,7 @@ class QueryDriver:
                 self._wait_to_retry(error, pause_s(refusals, self._backoff_s))
             except (RetriableError, MembershipLost, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
-                    _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
+                    _log.debug("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(generation, self._backoff_s)
                     continue
                 if available_now:
@@ -213,7 +211,7 @@ class QueryDriver:
             self._brokers = self._parts.read_cluster(self._options).brokers
         if not query.has_planned(planned.number):
             spans = self._without_deleted(planned, spans)
-        tasks = choose_tasks(self._options, spans, self._parts.known_parallelism())
+        tasks = choose_tasks(self._options, spans, self._parallelism)
         return with_epochs(tasks, self._brokers, planned.epochs)
 
     def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:
@@ -321,8 +319,14 @@ class QueryDriver:
             return replace(self._options.subscription(dict.fromkeys(counts, 1), 1), weight=threads)
         return self._options.subscription(counts, threads)
 
-    def _acknowledged(self, number: int) -> None:
-        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread."""
+    def _acknowledged(self, number: int, parallelism: int | None) -> None:
+        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread.
+
+        Args:
+            number: of the batch's plan.
+            parallelism: how many tasks the cluster runs at a time; None if that is unknown.
+        """
+        self._parallelism = parallelism
         before = self._control.query
         query = self._control.update(lambda query: query.acknowledged(number))
         if query is before or self._member is None:

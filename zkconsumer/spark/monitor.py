@@ -20,7 +20,6 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import acknowledge, request_report
-from zkconsumer.spark.parallelism import publish_parallelism
 from zkconsumer.spark.querymetrics import SourceState, expose
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, decode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -45,11 +44,11 @@ class QueryMonitor(StreamingQueryListener):
     listener thread writes the states.
 
     Args:
-        publish: called when a query starts and with each progress; publishes what queries need of the session.
+        parallelism: called with each progress; returns how many tasks the cluster runs at a time, None if unknown.
     """
 
-    def __init__(self, publish: Callable[[], None] = lambda: None) -> None:
-        self._publish = publish
+    def __init__(self, parallelism: Callable[[], int | None] = lambda: None) -> None:
+        self._parallelism = parallelism
         self._states: Mapping[tuple[str, str], SourceState] = {}
         self._sockets: Mapping[tuple[str, str], str | None] = {}
         self._unreachable: frozenset[str] = frozenset()
@@ -62,13 +61,11 @@ class QueryMonitor(StreamingQueryListener):
         """
         return [_newest(state, self._sockets.get(key)) for key, state in sorted(self._states.items())]
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802  Spark's name
-        """Publish; a query that has just started has no state."""
-        self._publish()
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """Do nothing: a query that has just started has no state."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """Record the progress of the query's sources of this package."""
-        self._publish()
         progress = event.progress
         query, name = str(progress.id), progress.name or str(progress.id)
         for source in progress.sources:
@@ -111,7 +108,7 @@ class QueryMonitor(StreamingQueryListener):
         if path is None or path in self._unreachable:
             return
         try:
-            acknowledge(path, planned.number)
+            acknowledge(path, planned.number, self._parallelism())
         except TimeoutError:
             _log.info("group %s: the source has not yet committed batch %d", report.group, planned.number)
         except OSError as error:
@@ -179,13 +176,12 @@ def attach(spark: SparkSession) -> QueryMonitor:
     A client of Spark Connect drops all listeners when its connection breaks, and this cannot be detected. So with Spark
     Connect each call attaches the monitor again; it is removed first, so it is attached only once.
     """
-    publish_parallelism(spark)
     reference = _monitors.get(spark)
     monitor = None if reference is None else reference()
     if monitor is None:
         expose(_all_states)
         session = weakref.ref(spark)
-        monitor = QueryMonitor(lambda: _publish_of(session()))
+        monitor = QueryMonitor(lambda: _parallelism(session()))
         _monitors[spark] = weakref.ref(monitor)
         spark.streams.addListener(monitor)
     elif _is_connect(spark):
@@ -194,9 +190,13 @@ def attach(spark: SparkSession) -> QueryMonitor:
     return monitor
 
 
-def _publish_of(spark: SparkSession | None) -> None:
-    if spark is not None:
-        publish_parallelism(spark)
+def _parallelism(spark: SparkSession | None) -> int | None:
+    """How many tasks the cluster runs at a time now: executors come and go."""
+    try:
+        return None if spark is None else spark.sparkContext.defaultParallelism
+    except Exception as error:  # noqa: BLE001  Spark's and py4j's: Spark Connect has no context, another one has ended
+        _log.debug("the parallelism of the cluster is unknown: %s", error)
+        return None
 
 
 def _is_connect(spark: SparkSession) -> bool:

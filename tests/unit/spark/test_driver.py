@@ -568,19 +568,19 @@ def test_tasks_are_as_many_as_the_cluster_runs_at_a_time(stub_broker, log, query
     for partition in (A, B, C):
         log(partition, 0, 400_000)
     ours = query({A: 0, B: 0, C: 0}, numStreams="1")
-    ours.member.parallelism = parallelism
     start = ours.offset
     ours.trigger()
+    ours.member.acknowledge(1, parallelism)
     assert len(ours.driver.partitions(start, ours.offset)) == tasks
     assert ours.member.subscription.topics == {"t": 1}, "the weight in the group is numStreams"
 
 
 def test_a_query_warns_once_that_most_of_the_cluster_is_idle(stub_broker, log, query, caplog):
     ours, start = query({A: 0}), initial_offset("g")
-    ours.member.parallelism = 200
     for end, warnings in ((9, 0), (400_009, 1), (800_009, 1)):
         log(A, 0, end)
         ours.trigger()
+        ours.member.acknowledge(1, 200)
         ours.driver.partitions(start, ours.offset)
         assert caplog.text.count("has 1 tasks, one for each partition with data, but the cluster runs 200") == warnings
 

@@ -43,25 +43,25 @@ def progress(number, acknowledge):
 def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
     received, slow = [], threading.Event()
 
-    def commit(number):
-        received.append(number)
+    def commit(number, parallelism):
+        received.append((number, parallelism))
         if number == 1:
             slow.wait(30)
 
     monkeypatch.setattr(acknowledge, "_TIMEOUT_S", 0.05)
-    server, monitor = AcknowledgementServer(commit, lambda: REPORT), QueryMonitor()
+    server, monitor = AcknowledgementServer(commit, lambda: REPORT), QueryMonitor(lambda: 8)
     try:
         monitor.onQueryProgress(progress(1, server.path))
         slow.set()
         monitor.onQueryProgress(progress(2, server.path))
     finally:
         server.close()
-    assert received == [1, 2]
+    assert received == [(1, 8), (2, 8)]
 
 
 def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
     reports = [None, encode_report(Report("g", {}, None, [B], 2)), REPORT]
-    server, monitor = AcknowledgementServer(lambda _: None, lambda: reports[0]), QueryMonitor()
+    server, monitor = AcknowledgementServer(lambda *_: None, lambda: reports[0]), QueryMonitor()
     try:
         monitor.onQueryProgress(progress(1, server.path))
         for lag, owned, rebalances in (({A: 10, B: 0}, [A, B], 1), ({B: 0}, [B], 2), ({A: 10, B: 0}, [A, B], 1)):
