@@ -98,7 +98,9 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
             available = {
                 partition: Span(positions[partition], end) for partition, end in ends.latest(positions).items()
             }
-            encode_report(Report(options.config.group_id, available, None, available))  # for the query's progress
+            encode_report(
+                Report(options.config.group_id, available, None, available.keys())
+            )  # for the query's progress
             rows = cap_offsets(available, partitions)
             offset = encode_offset(next_offset(finished, BatchPlan(rows, positions, {}, {}), options.config.group_id))
             tasks = split_tasks(make_tasks(decode_offset(offset).spans, _STREAMS, None), None, None)

@@ -248,7 +248,7 @@ class QueryDriver:
         if self._planner is None or self._planner.available is None:
             return None
         query, path = self._control.query, None if self._acknowledgements is None else self._acknowledgements.path
-        owned = [p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING]
+        owned = {p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING}
         available = {partition: span for partition, span in self._planner.available.items() if partition in owned}
         return encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class SourceState:
     batch: int
     rows: int
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
-    owned: Collection[TopicPartition] = ()
+    owned: Set[TopicPartition] = frozenset()
     rebalances: int = 0
 
 

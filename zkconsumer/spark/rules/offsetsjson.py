@@ -8,7 +8,7 @@ Spark compares two offsets by their text, so equal offsets must have equal text:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import UsageError
@@ -36,7 +36,7 @@ class Report(NamedTuple):
     group: str
     available: Mapping[TopicPartition, Span]
     acknowledge: str | None
-    owned: Collection[TopicPartition] = ()
+    owned: Set[TopicPartition] = frozenset()
     rebalances: int = 0
 
 
@@ -113,7 +113,7 @@ def decode_report(text: str | None) -> Report | None:
         if report["v"] != _REPORT_VERSION or not isinstance(report["group"], str):
             return None
         available = {partition: Span(*_integers(span, 2)) for partition, span in _partitions(report["topics"])}
-        owned = [TopicPartition(topic, n) for topic, numbers in report["owned"].items() for n in numbers]
+        owned = {TopicPartition(topic, n) for topic, numbers in report["owned"].items() for n in numbers}
         return Report(report["group"], available, report.get("acknowledge"), owned, report["rebalances"])
     except (KeyError, AttributeError, TypeError, ValueError):
         return None
