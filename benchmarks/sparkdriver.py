@@ -21,8 +21,8 @@ from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import read_cluster
 from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.rules.microbatch import RangePartition, cap_offsets, group_by_thread, split_tasks
-from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
+from zkconsumer.spark.rules.microbatch import RangePartition, cap_offsets, make_tasks, split_tasks
+from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.rules.options import SourceOptions, parse_options
 from zkconsumer.spark.rules.sourceoffset import BatchPlan, next_offset
 
@@ -88,7 +88,6 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
     """Duration of the work that any source must do for each of these batches."""
     view = read_cluster(options)
     positions = dict.fromkeys(view.partitions, 0)
-    threads = {partition: partition.partition % _STREAMS for partition in view.partitions}
     ends = LogEnds(options.config, lambda: view.brokers, "benchmark")
     try:
         offset = initial_offset(options.config.group_id)
@@ -99,10 +98,12 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
             available = {
                 partition: Span(positions[partition], end) for partition, end in ends.latest(positions).items()
             }
-            encode_report(options.config.group_id, available, None)  # for the query's progress
+            encode_report(
+                Report(options.config.group_id, available, None, available.keys())
+            )  # for the query's progress
             rows = cap_offsets(available, partitions)
             offset = encode_offset(next_offset(finished, BatchPlan(rows, positions, {}, {}), options.config.group_id))
-            tasks = split_tasks(group_by_thread(decode_offset(offset).spans, threads, _STREAMS), None, None)
+            tasks = split_tasks(make_tasks(decode_offset(offset).spans, _STREAMS, None), None, None)
             _ = [RangePartition(task, view.brokers) for task in tasks]
             yield (time.perf_counter() - began) * 1000
             _require_all(offset, partitions)

@@ -5,6 +5,7 @@
 # %%
 import os
 import tempfile
+import time
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -61,10 +62,14 @@ spark.table("by_key").orderBy("key").show()
 
 # %% [markdown]
 # ## Watch the lag
+# Spark reports the progress of a query a moment after its batch.
 
 # %%
-for state in monitor.snapshot():
-    print(f"{state.query} of group {state.group}: {state.rows} rows, lag {sum(state.lag.values())}")
+while not (states := monitor.snapshot()):
+    time.sleep(0.1)
+for state in states:
+    lag, owned = sum(state.lag.values()), len(state.owned)
+    print(f"{state.query} of group {state.group}: {state.rows} rows, lag {lag} of {owned} partitions")
 
 # %%
 query.stop()  # leaves the group at once

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.rules.spans import OffsetRange, Span
-from zkconsumer.spark.rules.microbatch import cap_offsets, group_by_thread, split_tasks
+from zkconsumer.spark.rules.microbatch import cap_offsets, make_tasks, split_tasks
 
 partitions = st.builds(TopicPartition, st.sampled_from(["t", "a-b", "ü"]), st.integers(0, 30))
 spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**62), st.integers(0, 5000))
@@ -51,9 +51,9 @@ def test_beyond_the_first_offset_a_cap_is_proportional(batch, limit):
         assert abs((span.size - 1) * more - (batch[partition].size - 1) * shared) <= more
 
 
-@given(batches, st.dictionaries(partitions, st.integers(0, 5)), st.integers(1, 6), st.none() | st.integers(1, 60))
-def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
-    tasks = split_tasks(group_by_thread(batch, threads, streams), minimum, None)
+@given(batches, st.integers(1, 6), st.none() | st.integers(1, 20), st.none() | st.integers(1, 60))
+def test_tasks_read_every_offset_once(batch, streams, parallelism, minimum):
+    tasks = split_tasks(make_tasks(batch, streams, parallelism), minimum, None)
     assert offsets([piece for task in tasks for piece in task]) == whole(batch)
     assert all(task and all(piece.size > 0 for piece in task) for task in tasks)
 
@@ -61,10 +61,4 @@ def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
 @given(batches, st.integers(1, 6), st.integers(1, 60))
 def test_min_partitions_is_reached_or_every_task_is_a_single_offset(batch, streams, minimum):
     total = sum(span.size for span in batch.values())
-    assert len(split_tasks(group_by_thread(batch, {}, streams), minimum, None)) >= min(minimum, total)
-
-
-@given(batches.filter(bool), st.integers(0, 5))
-def test_one_consumer_thread_is_one_task(batch, number):
-    tasks = group_by_thread(batch, dict.fromkeys(batch, number), 6)
-    assert len(tasks) == (1 if whole(batch) else 0)
+    assert len(split_tasks(make_tasks(batch, streams, None), minimum, None)) >= min(minimum, total)

@@ -122,6 +122,7 @@ def test_all_mistakes_are_named_at_load(spark):
             **{"kafka.bootstrap.servers": "h:9092", "subscribe": "t", "maxOffsetsPerTriger": "1", "numStreams": "x"}
         ).load()
     message = str(caught.value)
+    assert len(message.splitlines()) <= 6, "without the way through the source"
     for part in (
         "set zookeeper.connect (host:port[,...][/chroot]) and group.id instead",
         "did you mean maxOffsetsPerTrigger?",
@@ -129,6 +130,17 @@ def test_all_mistakes_are_named_at_load(spark):
         "group.id is missing",
     ):
         assert part in message
+
+
+def test_assigned_partitions_are_read_and_no_others(spark, sandbox, group, topic_factory, produce):
+    topic = topic_factory(partitions=3)
+    produced = produce(topic, [{"value": b"v", "partition": n % 3} for n in range(30)])
+    options = {"subscribe": None, "assign": f'{{"{topic}":[0,2]}}', "endingOffsets": f'{{"{topic}":{{"2":4}}}}'}
+    frame = reader(spark, sandbox, group, topic, **options).load().select("partition", "offset")
+    expected = [
+        (partition, offset) for partition, offset in produced if partition == 0 or (partition == 2 and offset < 4)
+    ]
+    assert sorted(tuple(row) for row in frame.collect()) == sorted(expected)
 
 
 def test_a_topic_that_does_not_exist_is_named(spark, sandbox, group):
@@ -208,4 +220,13 @@ def test_no_secret_is_shown_in_a_plan(spark):
     frame = spark.readStream.format("zkconsumer").options(**options, **secrets).load()
     shown = frame._jdf.queryExecution().toString()
     assert "zookeeper.digest.username=user" in shown, "the plan has the options"
+    assert "hunter2" not in shown
+
+
+def test_no_secret_of_a_login_module_is_shown_in_a_plan(spark):
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username='u' password='hunter2';"
+    options = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.jaas.config": login, "group.id": "g"}
+    reader = spark.readStream.format("zkconsumer").options(**options, **{"zookeeper.connect": "h:1", "subscribe": "t"})
+    shown = reader.load()._jdf.queryExecution().toString()
+    assert "kafka.security.protocol=SASL_SSL" in shown, "the plan has the options"
     assert "hunter2" not in shown

@@ -54,8 +54,12 @@ open(f"{directory}/results.json", "w").write(json.dumps(results))
 """
 
 
-def run_application(*arguments: str, jars: str = "", **environment: str) -> None:
-    """Run a Python file as a separate Spark application, in ``local[2]``; it can be run again after a failure."""
+def run_application(*arguments: str, jars: str = "", **environment: str) -> str:
+    """Run a Python file as a separate Spark application, in ``local[2]``; it can be run again after a failure.
+
+    Returns:
+        What it has printed.
+    """
     confs = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     confs |= {"spark.jars": jars} if jars else {}
     submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
@@ -68,6 +72,7 @@ def run_application(*arguments: str, jars: str = "", **environment: str) -> None
     }
     done = run_in_time([sys.executable, *arguments], env=variables)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +237,10 @@ def consume(sandbox, group, topic, count):
 def test_the_notebook_runs(sandbox, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [(b"k%d" % (n % 3), b"v") for n in range(30)])
-    run_application(str(PROJECT / "examples" / "notebook.py"), ZOOKEEPER=sandbox.zookeeper_connect, TOPIC=topic)
+    printed = run_application(
+        str(PROJECT / "examples" / "notebook.py"), ZOOKEEPER=sandbox.zookeeper_connect, TOPIC=topic
+    )
+    assert "by_key of group notebook: 30 rows, lag 0 of 2 partitions" in printed
 
 
 def _newest(checkpoint: Path) -> str:

@@ -16,8 +16,14 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
     assert zkconsumer.spark.register(spark) is monitor
     topic = topic_factory(partitions=PARTITIONS)
     produce(topic, [{"value": b"v", "partition": n % PARTITIONS} for n in range(100)])
-    sink = Sink()
-    query = start_query(topic, sink, options={"maxOffsetsPerTrigger": "60"}, trigger={"processingTime": "1 second"})
+    sink, tasks = Sink(), []
+
+    def count_tasks(frame, number):
+        tasks.append(frame.rdd.getNumPartitions())
+        sink(frame, number)
+
+    options = {"maxOffsetsPerTrigger": "60", "numStreams": "1"}
+    query = start_query(topic, count_tasks, options=options, trigger={"processingTime": "1 second"})
 
     def state():
         return next((each for each in monitor.snapshot() if each.group == group.group), None)
@@ -28,7 +34,11 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
     labels = {"query": str(query.id), "group": group.group}
     assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == PARTITIONS
     assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) == 100
+    assert REGISTRY.get_sample_value("zkconsumer_spark_rebalances_total", labels) == 1
     assert REGISTRY.get_sample_value("zkconsumer_spark_lag", {**labels, "topic": topic, "partition": "0"}) == 0
+    produce(topic, [{"value": b"v", "partition": n % PARTITIONS} for n in range(20)])
+    await_until(lambda: state().rows == 120, "a batch of which the source knows the parallelism")
+    assert (tasks[0], tasks[-1]) == (1, 2), "numStreams, then the cores of local[2]"
     query.stop()
     await_until(lambda: state() is None, "an ended query is forgotten")
     assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) is None

@@ -29,19 +29,23 @@ _LONGEST = 200
 
 
 class AcknowledgementServer:
-    """Receives acknowledgements on its own thread.
+    """Receives acknowledgements, and requests for reports, on its own thread.
 
     Args:
-        acknowledged: called on that thread with the number of the plan whose batch has finished.
+        acknowledged: called on that thread with the number of the plan whose batch has finished, and the number of
+            tasks that the cluster runs at a time, None if unknown.
+        report: called on that thread when the state of the query is requested.
         parent: directory in which the socket's directory is created; None for the directory of temporary files.
     """
 
-    def __init__(self, acknowledged: Callable[[int], None], parent: Path | None = None) -> None:
+    def __init__(
+        self, acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
+    ) -> None:
         self._directory = OwnedDirectory("zkconsumer-ack-", parent)
         self.path = str(self._directory.path / "acknowledge")
         with ExitStack() as undo:
             undo.callback(self._directory.remove)
-            self._server = _Server(self.path, _handler(acknowledged))
+            self._server = _Server(self.path, _handler(acknowledged, report))
             undo.callback(self._server.server_close)
             Path(self.path).chmod(0o600)
             self._thread = threading.Thread(
@@ -58,10 +62,12 @@ class AcknowledgementServer:
         self._directory.remove()
 
 
-def open_server(acknowledged: Callable[[int], None], parent: Path | None = None) -> AcknowledgementServer | None:
+def open_server(
+    acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
+) -> AcknowledgementServer | None:
     """A server, or None if it cannot be made: the temporary directory's path is too long, or read-only."""
     try:
-        return AcknowledgementServer(acknowledged, parent)
+        return AcknowledgementServer(acknowledged, report, parent)
     except (OSError, ThreadLimit) as error:
         _log.warning(
             "finished batches are committed only when Spark requests the next one: cannot create a socket "
@@ -72,17 +78,32 @@ def open_server(acknowledged: Callable[[int], None], parent: Path | None = None)
         return None
 
 
-def acknowledge(path: str, number: int) -> None:
-    """Report over the socket of the source's process that the batch of a plan has finished.
+def acknowledge(path: str, number: int, parallelism: int | None = None) -> None:
+    """Report over the socket of the source's process that the batch of a plan has finished, and the parallelism.
 
     Raises:
         OSError: the source's process has ended, or runs on another machine.
     """
+    _request(path, {"n": number, "parallelism": parallelism})
+
+
+def request_report(path: str) -> str:
+    """The JSON of the newest report of the source's process.
+
+    Raises:
+        OSError: as :func:`acknowledge`.
+    """
+    return _request(path, {"report": True})
+
+
+def _request(path: str, message: object) -> str:
+    """Send a message, and return the answer when the server has handled it, so that a later stop commits it."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         connection.connect(path)
-        connection.sendall(json.dumps({"n": number}).encode() + b"\n")
-        connection.recv(1)  # until the server has handled it, so that a later stop commits it
+        connection.sendall(json.dumps(message).encode() + b"\n")
+        with connection.makefile("rb") as answer:
+            return answer.read().decode()
 
 
 class _Server(socketserver.UnixStreamServer):
@@ -92,11 +113,17 @@ class _Server(socketserver.UnixStreamServer):
         _log.info("an acknowledgement failed; its batch is committed when Spark requests the next one", exc_info=True)
 
 
-def _handler(acknowledged: Callable[[int], None]) -> type[socketserver.StreamRequestHandler]:
+def _handler(
+    acknowledged: Callable[[int, int | None], None], report: Callable[[], object]
+) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
         timeout = _TIMEOUT_S
 
         def handle(self) -> None:
-            acknowledged(int(json.loads(self.rfile.readline(_LONGEST))["n"]))
+            message = json.loads(self.rfile.readline(_LONGEST))
+            if "report" in message:
+                self.wfile.write(json.dumps(report()).encode())
+            else:
+                acknowledged(int(message["n"]), message.get("parallelism"))
 
     return Handler

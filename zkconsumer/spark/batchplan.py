@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 
 from zkconsumer.cluster.brokercatalog import require_described
-from zkconsumer.errors import UsageError, name_some
+from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rangeplan import plan_ranges
 from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted
-from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.ranges.rules.spans import OffsetRange, Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
-from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, with_epochs
-from zkconsumer.spark.rules.options import SourceOptions, Timestamps
+from zkconsumer.spark.rules.microbatch import RangePartition, leaves_cores_idle, make_tasks, split_tasks, with_epochs
+from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
@@ -46,14 +47,39 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
     finally:
         ends.close()
-    tasks = group_by_thread(spans, {}, options.num_streams or available_cpus())
+    return with_epochs(choose_tasks(options, spans, None), view.brokers, epochs)
+
+
+def choose_tasks(
+    options: SourceOptions, spans: Mapping[TopicPartition, Span], parallelism: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """The tasks that read these offsets, with a warning if most of the cluster will be idle."""
+    tasks = make_tasks(spans, options.num_streams or available_cpus(), parallelism)
     tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
-    return with_epochs(tasks, view.brokers, epochs)
+    if parallelism is not None and leaves_cores_idle(tasks, parallelism):
+        _warn_of_idle_cores(options.config.group_id, len(tasks), parallelism)
+    return tasks
+
+
+@cache  # a query may have the same with every batch
+def _warn_of_idle_cores(group: str, tasks: int, parallelism: int) -> None:
+    _log.warning(
+        "group %s: a large batch has %d tasks, one for each partition with data, but the cluster runs %d tasks at a "
+        "time: set minPartitions=%d to read parts of a partition in parallel",
+        group,
+        tasks,
+        parallelism,
+        parallelism,
+    )
 
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
     """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
-    _check_existence(options, view)
+    require_described(options.config, view.brokers, view.undescribed)
+    view.require(options, options.topics)
+    if options.assigned is not None:
+        committed = {p: offset for p, offset in view.committed.items() if p in options.assigned}
+        view = replace(view, partitions=options.assigned, committed=committed)
     committed = committed_offsets(options, view)
     choices = choose_starts(
         unmarked(committed),
@@ -104,16 +130,3 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
     ending = options.ending
     places = {} if ending is None else {p: position_of(p, ending) for p in partitions}
     return {partition: place for partition, place in places.items() if place is not None}
-
-
-def _check_existence(options: SourceOptions, view: ClusterView) -> None:
-    require_described(options.config, view.brokers, view.undescribed)
-    partitions, topics = view.partitions, {partition.topic for partition in view.partitions}
-    missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
-    for option in (options.starting, options.ending):
-        position = option.given if isinstance(option, Timestamps) else option
-        if isinstance(position, Mapping):
-            missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
-    if missing:
-        servers = options.config.bootstrap_servers or options.config.zookeeper_connect
-        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {servers}")

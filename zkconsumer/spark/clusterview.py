@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import RetriableError, TopicUnreadable
+from zkconsumer.errors import RetriableError, TopicUnreadable, UsageError, name_some
 from zkconsumer.model import Broker, Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
 from zkconsumer.spark.rules.options import SourceOptions
@@ -54,6 +54,20 @@ class ClusterView:
     unshared: frozenset[str] = frozenset()
     session_ms: Mapping[str, int] = field(default_factory=dict)
     undescribed: frozenset[str] = frozenset()
+
+    def require(self, options: SourceOptions, topics: Collection[str] = ()) -> None:
+        """Check that these topics exist, and the partitions that options name, as far as their topics are described.
+
+        Raises:
+            UsageError: some do not.
+        """
+        absent = sorted(set(topics) - self.partition_counts().keys())
+        named = sorted(options.named_partitions - self.partitions)
+        missing = [f"topic {topic}" for topic in absent]
+        missing += [f"partition {p}" for p in named if p.topic not in self.undescribed.union(absent)]
+        if missing:
+            servers = options.config.bootstrap_servers or options.config.zookeeper_connect
+            raise UsageError(f"{name_some(missing)} does not exist in the cluster of {servers}")
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of each topic."""

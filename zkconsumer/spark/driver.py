@@ -37,13 +37,15 @@ from zkconsumer.process.cpus import available_cpus
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
+from zkconsumer.spark.batchplan import choose_tasks
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
-from zkconsumer.spark.rules.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
-from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, encode_report
+from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
+from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
+from zkconsumer.spark.rules.queryrecords import QueryPartitionState
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
@@ -75,7 +77,7 @@ class DriverParts:
     claim_reader: Callable[[SourceOptions], ReaderClaim] = claim_reader
     read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
     assemble_member: Callable[..., GroupMember] = assemble_member
-    open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
+    open_acknowledgements: Callable[..., AcknowledgementServer | None] = open_server
 
 
 class _Patience:
@@ -116,6 +118,7 @@ class QueryDriver:
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
+        self._parallelism: int | None = None  # written by the acknowledgements' thread
         self._claim: ReaderClaim | None = None
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
@@ -146,8 +149,9 @@ class QueryDriver:
 
         Raises:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
-            UsageError: the checkpoint belongs to another query; or the group is used by another reader of this driver,
-                or with ``group.share=false`` by another member; or another member does not share it.
+            UsageError: the checkpoint belongs to another query; or an option names partitions that do not exist; or the
+                group is used by another reader of this driver, or with ``group.share=false`` by another member; or
+                another member does not share it.
             ZkConsumerError: joining failed; or, with AvailableNow, the group or brokers remain unreachable.
         """
         finished = self._decode(start)
@@ -178,7 +182,7 @@ class QueryDriver:
                 self._wait_to_retry(error, pause_s(refusals, self._backoff_s))
             except (RetriableError, MembershipLost, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
-                    _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
+                    _log.debug("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(generation, self._backoff_s)
                     continue
                 if available_now:
@@ -207,8 +211,7 @@ class QueryDriver:
             self._brokers = self._parts.read_cluster(self._options).brokers
         if not query.has_planned(planned.number):
             spans = self._without_deleted(planned, spans)
-        tasks = group_by_thread(spans, self._threads(query), self._options.num_streams or available_cpus())
-        tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
+        tasks = choose_tasks(self._options, spans, self._parallelism)
         return with_epochs(tasks, self._brokers, planned.epochs)
 
     def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:
@@ -237,26 +240,17 @@ class QueryDriver:
             )
         return {partition: span for partition, span in spans.items() if partition.topic not in gone}
 
-    def _threads(self, query: QueryState) -> dict[TopicPartition, int]:
-        """Number of the consumer thread of each owned partition: its task.
-
-        Where brokers coordinate, the query has one thread, and tasks are made by the size of the batch: a partition
-        that changed its thread would be released as one that moves to another member.
-        """
-        if self._brokers_coordinate:
-            return {}
-        threads = {partition: owned.thread for partition, owned in query.owned.items()}
-        return {partition: thread.number for partition, thread in threads.items() if thread is not None}
-
     def report(self) -> dict[str, Any] | None:
-        """The group, and the last known position and log end of each owned partition.
+        """What the query owns, and the position and log end of each partition at the last plan that still owns it.
 
-        Partitions without a leader are missing. None before the first plan.
+        Partitions without a leader have none. None before the first plan. Also on the acknowledgements' thread.
         """
         if self._planner is None or self._planner.available is None:
             return None
-        path = None if self._acknowledgements is None else self._acknowledgements.path
-        return encode_report(self._config.group_id, self._planner.available, path)
+        query, path = self._control.query, None if self._acknowledgements is None else self._acknowledgements.path
+        owned = {p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING}
+        available = {partition: span for partition, span in self._planner.available.items() if partition in owned}
+        return encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
 
     def stop(self) -> None:
         """Leave the group; other members can own its partitions when this returns. Idempotent."""
@@ -293,14 +287,14 @@ class QueryDriver:
         )
         member.open()
         member.join(self._subscription(view))
-        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
+        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged, self.report)
         self._planner = BatchPlanner(
             self._options,
             self._control,
             member,
             self._ends,
             settle_s=self._settle_s,
-            earlier=view.members,
+            view=view,
             accept=lambda query: sharing.require_everything(query, member.consumer_id),
         )
         return self._planner
@@ -321,12 +315,18 @@ class QueryDriver:
             self._options.num_streams or "not set",
             cpus,
         )
-        if self._brokers_coordinate:  # see _threads()
+        if self._brokers_coordinate:  # a partition that changed its thread would be released as one that moves away
             return replace(self._options.subscription(dict.fromkeys(counts, 1), 1), weight=threads)
         return self._options.subscription(counts, threads)
 
-    def _acknowledged(self, number: int) -> None:
-        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread."""
+    def _acknowledged(self, number: int, parallelism: int | None) -> None:
+        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread.
+
+        Args:
+            number: of the batch's plan.
+            parallelism: how many tasks the cluster runs at a time; None if that is unknown.
+        """
+        self._parallelism = parallelism
         before = self._control.query
         query = self._control.update(lambda query: query.acknowledged(number))
         if query is before or self._member is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -18,7 +19,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.ranges.rules.spans import Span
-from zkconsumer.spark.acknowledge import acknowledge
+from zkconsumer.spark.acknowledge import acknowledge, request_report
 from zkconsumer.spark.querymetrics import SourceState, expose
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, decode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -41,15 +42,24 @@ class QueryMonitor(StreamingQueryListener):
     Each progress event is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` exposes
     ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Only Spark's
     listener thread writes the states.
+
+    Args:
+        parallelism: called with each progress; returns how many tasks the cluster runs at a time, None if unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parallelism: Callable[[], int | None] = lambda: None) -> None:
+        self._parallelism = parallelism
         self._states: Mapping[tuple[str, str], SourceState] = {}
+        self._sockets: Mapping[tuple[str, str], str | None] = {}
         self._unreachable: frozenset[str] = frozenset()
 
     def snapshot(self) -> list[SourceState]:
-        """The current states, by query and group, in a new list."""
-        return [state for _, state in sorted(self._states.items())]
+        """The current states, by query and group, in a new list.
+
+        What a query owns is asked of its source, if that runs on this machine: Spark reports no progress of a query
+        without new records, while a rebalance takes partitions away from it.
+        """
+        return [_newest(state, self._sockets.get(key)) for key, state in sorted(self._states.items())]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         """Do nothing: a query that has just started has no state."""
@@ -72,16 +82,20 @@ class QueryMonitor(StreamingQueryListener):
                 progress.batchId,
                 source.numInputRows + (before.rows if before else 0),
                 lag_after(report.available, planned),
+                report.owned,
+                report.rebalances,
             )
+            self._sockets = {**self._sockets, key: report.acknowledge}
             self._states = {**self._states, key: state}
             _log.info(
-                "query %s group %s batch %d: %d rows, lag %d over %d partitions",
+                "query %s group %s batch %d: %d rows, lag %d, %d partitions owned, %d rebalances",
                 name,
                 state.group,
                 state.batch,
                 source.numInputRows,
                 sum(state.lag.values()),
-                len(state.lag),
+                len(state.owned),
+                state.rebalances,
             )
 
     def _acknowledge(self, report: Report, planned: SourceOffset) -> None:
@@ -94,7 +108,7 @@ class QueryMonitor(StreamingQueryListener):
         if path is None or path in self._unreachable:
             return
         try:
-            acknowledge(path, planned.number)
+            acknowledge(path, planned.number, self._parallelism())
         except TimeoutError:
             _log.info("group %s: the source has not yet committed batch %d", report.group, planned.number)
         except OSError as error:
@@ -107,7 +121,20 @@ class QueryMonitor(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """Forget the query, which owns no partitions any more."""
         ended = str(event.id)
+        self._sockets = {key: path for key, path in self._sockets.items() if key[0] != ended}
         self._states = {key: state for key, state in self._states.items() if key[0] != ended}
+
+
+def _newest(state: SourceState, path: str | None) -> SourceState:
+    """A state with what its source reports now; unchanged if the source does not answer."""
+    try:
+        report = None if path is None else decode_report(request_report(path))
+    except OSError:
+        return state
+    if report is None:
+        return state
+    lag_of_owned = {partition: offsets for partition, offsets in state.lag.items() if partition in report.owned}
+    return replace(state, lag=lag_of_owned, owned=report.owned, rebalances=report.rebalances)
 
 
 def lag_after(available: Mapping[TopicPartition, Span], planned: SourceOffset) -> dict[TopicPartition, int]:
@@ -153,13 +180,23 @@ def attach(spark: SparkSession) -> QueryMonitor:
     monitor = None if reference is None else reference()
     if monitor is None:
         expose(_all_states)
-        monitor = QueryMonitor()
+        session = weakref.ref(spark)
+        monitor = QueryMonitor(lambda: _parallelism(session()))
         _monitors[spark] = weakref.ref(monitor)
         spark.streams.addListener(monitor)
     elif _is_connect(spark):
         spark.streams.removeListener(monitor)
         spark.streams.addListener(monitor)
     return monitor
+
+
+def _parallelism(spark: SparkSession | None) -> int | None:
+    """How many tasks the cluster runs at a time now: executors come and go."""
+    try:
+        return None if spark is None else spark.sparkContext.defaultParallelism
+    except Exception as error:  # noqa: BLE001  Spark's and py4j's: Spark Connect has no context, another one has ended
+        _log.debug("the parallelism of the cluster is unknown: %s", error)
+        return None
 
 
 def _is_connect(spark: SparkSession) -> bool:

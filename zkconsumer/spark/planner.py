@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
@@ -19,6 +19,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rangeplan import require_leaders
 from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
 from zkconsumer.spark.rules.microbatch import cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
@@ -39,7 +40,7 @@ class BatchPlanner:
 
     Args:
         settle_s: limit of the wait for the end of a rebalance, in seconds.
-        earlier: consumer ids of the members that the group had before this query joined.
+        view: the cluster and the group before this query joined.
         accept: called with the state before each plan; raises if the query must not use its assignment.
 
     Attributes:
@@ -56,7 +57,7 @@ class BatchPlanner:
         ends: LogEnds,
         *,
         settle_s: float,
-        earlier: Collection[str],
+        view: ClusterView,
         accept: Callable[[QueryState], None],
     ) -> None:
         self._options = options
@@ -67,7 +68,8 @@ class BatchPlanner:
         self._ends = ends
         self._settle_s = settle_s
         self._accept = accept
-        self._positions = QueryPositions(options, control, ends, earlier)
+        self._view = view
+        self._positions = QueryPositions(options, control, ends, view.members)
         self._not_ours: list[TopicPartition] = []
         self._idle_until = 0.0
         self._planned_at = float("-inf")
@@ -87,7 +89,10 @@ class BatchPlanner:
                 broker cannot be reached.
             MalformedZnode: AvailableNow has read everything but a partition whose stored offset cannot be read.
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
+            UsageError: the first plan of a query has to start partitions that do not exist.
         """
+        if finished.is_initial:
+            self._view.require(self._options)
         while True:
             query = self._positions.find(self._await_assignment(), finished, is_first=self.available is None)
             self._commit(query, finished)

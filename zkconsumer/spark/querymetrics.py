@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ class SourceState:
         rows: rows read since this monitor first saw the query.
         lag: for each owned partition, the number of offsets after the batch when it was planned. Partitions without a
             leader at that time are missing.
+        owned: the owned partitions.
+        rebalances: how many this run of the query has seen, with that of its joining.
     """
 
     query: str
@@ -28,6 +30,8 @@ class SourceState:
     batch: int
     rows: int
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
+    owned: Set[TopicPartition] = frozenset()
+    rebalances: int = 0
 
 
 class StateCollector:
@@ -54,12 +58,16 @@ class StateCollector:
         )
         owned = GaugeMetricFamily("zkconsumer_spark_owned_partitions", "Partitions that the query owns.", labels=labels)
         rows = CounterMetricFamily("zkconsumer_spark_rows", "Rows read.", labels=labels)
+        rebalances = CounterMetricFamily(
+            "zkconsumer_spark_rebalances", "Rebalances that this run of the query has seen.", labels=labels
+        )
         for state in self._states():
-            owned.add_metric([state.query, state.group], len(state.lag))
+            owned.add_metric([state.query, state.group], len(state.owned))
+            rebalances.add_metric([state.query, state.group], state.rebalances)
             rows.add_metric([state.query, state.group], state.rows)
             for partition, offsets in state.lag.items():
                 lag.add_metric([state.query, state.group, partition.topic, str(partition.partition)], offsets)
-        yield from (lag, owned, rows)
+        yield from (lag, owned, rows, rebalances)
 
 
 @functools.cache

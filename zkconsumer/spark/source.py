@@ -7,8 +7,9 @@ connection (notes.md#sparks-data-source-api). Driver side: :mod:`zkconsumer.spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -19,14 +20,35 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from zkconsumer.errors import ConfigError, UsageError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from zkconsumer.errors import ConfigError
     from zkconsumer.spark.driver import QueryDriver
     from zkconsumer.spark.rules.microbatch import RangePartition
     from zkconsumer.spark.rules.options import SourceOptions
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _brief(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Raise errors that the user's options cause without the way through this package.
+
+    Spark prints the whole traceback up to three times, and the sentence that helps is at its end.
+    """
+
+    @functools.wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(*args, **kwargs)
+        except (ConfigError, UsageError) as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class ZkConsumerDataSource(DataSource):
@@ -42,6 +64,7 @@ class ZkConsumerDataSource(DataSource):
         ConfigError: at ``load()``, naming every option that cannot be used.
     """
 
+    @_brief
     def __init__(self, options: MutableMapping[str, str]) -> None:
         from zkconsumer.spark.rules.options import parse_options
 
@@ -59,6 +82,7 @@ class ZkConsumerDataSource(DataSource):
 
         return spark_schema(self._options.include_headers)
 
+    @_brief
     def reader(self, schema: StructType) -> ZkConsumerReader:
         """Create the reader for ``spark.read``.
 
@@ -77,7 +101,6 @@ class ZkConsumerDataSource(DataSource):
         An error raised here does not reach the user: PySpark 4.2 then stops a reader that it does not have, and the
         query fails with an UnboundLocalError.
         """
-        from zkconsumer.errors import ConfigError
         from zkconsumer.spark.rows import choose_columns
         from zkconsumer.spark.rules.options import check_streaming
 
@@ -96,12 +119,13 @@ class _RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of one task; runs on an executor."""
+        from zkconsumer.spark.javastores import with_pem_files
         from zkconsumer.spark.taskreading import read_ranges
 
         task: RangePartition | None = partition.value
         if task is None:  # Spark passes None if there is no partition
             return iter(())
-        return read_ranges(self._options, task, self._columns)
+        return read_ranges(with_pem_files(self._options), task, self._columns)
 
 
 class ZkConsumerReader(_RangeReader, DataSourceReader):
@@ -111,11 +135,13 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @_brief
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
         from zkconsumer.spark.batchplan import plan_batch_read
+        from zkconsumer.spark.javastores import with_pem_files
 
-        return [InputPartition(task) for task in plan_batch_read(self._options)]
+        return [InputPartition(task) for task in plan_batch_read(with_pem_files(self._options))]
 
 
 class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -127,6 +153,7 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         self._refusal = refusal
         self._driver: QueryDriver | None = None
 
+    @_brief
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The start of a query without checkpoint, which depends on the group only.
 
@@ -147,10 +174,12 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @_brief
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """Join the group, and fix the offsets up to which this run reads."""
         self._query().prepare_available_now()
 
+    @_brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Commit ``start``, the end of the last finished batch, and plan the next one.
 
@@ -165,6 +194,7 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         """Position and log end of every owned partition, for the query's progress."""
         return self._query().report()
 
+    @_brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of the batch that ends at ``end``."""
         return [InputPartition(task) for task in self._query().partitions(start, end)]
@@ -185,6 +215,7 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         self._require_usable()
         if self._driver is None:
             from zkconsumer.spark.driver import QueryDriver
+            from zkconsumer.spark.javastores import with_pem_files
 
-            self._driver = QueryDriver(self._options)
+            self._driver = QueryDriver(with_pem_files(self._options))
         return self._driver

@@ -1,5 +1,6 @@
 """Acknowledgements over a real Unix socket."""
 
+import json
 import socket
 import stat
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.threads import threads_refused
-from zkconsumer.spark.acknowledge import AcknowledgementServer, acknowledge, open_server
+from zkconsumer.spark.acknowledge import AcknowledgementServer, acknowledge, open_server, request_report
 
 
 @pytest.fixture
@@ -17,15 +18,21 @@ def received():
 
 @pytest.fixture
 def server(received):
-    made = AcknowledgementServer(received.append)
+    made = AcknowledgementServer(lambda *arrived: received.append(arrived), lambda: received)
     yield made
     made.close()
 
 
 def test_a_number_arrives_before_the_sender_continues(server, received):
     acknowledge(server.path, 17)
-    acknowledge(server.path, 18)
-    assert received == [17, 18]
+    acknowledge(server.path, 18, 300)
+    assert received == [(17, None), (18, 300)]
+
+
+def test_a_report_is_made_when_it_is_requested(server, received):
+    assert json.loads(request_report(server.path)) == []
+    acknowledge(server.path, 17)
+    assert json.loads(request_report(server.path)) == [[17, None]]
 
 
 def test_only_this_user_may_send(server):
@@ -41,11 +48,11 @@ def test_malformed_acknowledgements_are_ignored(server, received, nonsense):
         connection.shutdown(socket.SHUT_WR)
         connection.recv(1)
     acknowledge(server.path, 19)
-    assert received == [19]
+    assert received == [(19, None)]
 
 
 def test_after_closing_no_files_remain_and_senders_fail(received):
-    server = AcknowledgementServer(received.append)
+    server = AcknowledgementServer(lambda *arrived: received.append(arrived), lambda: received)
     server.close()
     server.close()
     assert not Path(server.path).parent.exists()
@@ -56,12 +63,12 @@ def test_after_closing_no_files_remain_and_senders_fail(received):
 def test_a_path_that_is_too_long_disables_only_acknowledgements(tmp_path, caplog):
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
-    assert open_server(lambda _: None, deep) is None
+    assert open_server(lambda *_: None, dict, deep) is None
     assert "set TMPDIR to a short path" in caplog.text
     assert list(deep.iterdir()) == []
 
 
 def test_without_a_thread_nothing_is_left_in_the_temporary_directory(tmp_path):
     with threads_refused(lambda name: name == "zkconsumer-acknowledgements"):
-        assert open_server(lambda _: None, tmp_path) is None
+        assert open_server(lambda *_: None, dict, tmp_path) is None
     assert list(tmp_path.iterdir()) == []

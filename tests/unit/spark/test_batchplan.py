@@ -30,7 +30,8 @@ VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), 
 
 
 def options(starting="group", **more):
-    given = {"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t", "startingOffsets": starting}
+    chosen = {} if more.keys() & {"assign", "subscribePattern"} else {"subscribe": "t"}
+    given = {"zookeeper.connect": "unused:1", "group.id": "g", "startingOffsets": starting, **chosen}
     return parse_options({**given, "refresh.leader.backoff.ms": "10", **more})
 
 
@@ -48,8 +49,9 @@ def plan(stub_broker):
     """Plan a read of one partition that ends at 60, for which the group has committed an offset or none."""
     stub_broker.log(T0).end = 60
 
-    def plan(committed, outdated=frozenset(), **given):
-        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset(), outdated)
+    def plan(committed, outdated=frozenset(), also=frozenset(), **given):
+        partitions = frozenset({T0}) | also  # the group's offsets of the others cannot be parsed
+        view = ClusterView((stub_broker.broker,), partitions, {T0: committed}, frozenset(), frozenset(), outdated)
         asked = options(**given)
         ends = LogEnds(asked.config, lambda: view.brokers, "group g")
         try:
@@ -136,6 +138,26 @@ def test_without_a_broker_a_read_is_not_empty(chosen):
 def test_an_offset_beyond_a_log_that_stays_short_is_data_loss(plan):
     with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 70, the log has \[0, 60\)"):
         plan(70)
+
+
+def test_an_assigned_read_needs_no_other_partition(plan, stub_broker):
+    stub_broker.log(T1).end = 70
+    assert plan(50, also=frozenset({T1}), assign='{"t":[0]}') == {T0: Span(50, 60)}
+    assert plan(50, also=frozenset({T1}), starting="earliest", assign='{"t":[1]}') == {T1: Span(0, 70)}
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"assign": '{"t":[0,7],"u":[0]}'}, "topic u, partition t-7 does"),
+        ({"starting": '{"t":{"0":1,"7":1}}'}, "partition t-7 does"),
+        ({"endingOffsetsByTimestamp": '{"t":{"7":1}}'}, "partition t-7 does"),
+        ({"subscribePattern": "t|u", "starting": '{"u":{"0":1}}'}, "partition u-0 does"),
+    ],
+)
+def test_partitions_that_do_not_exist_are_refused(plan, given, missing):
+    with pytest.raises(UsageError, match=f"^{missing} not exist in the cluster of unused:1"):
+        plan(50, **given)
 
 
 @pytest.mark.parametrize("committed", [None, -1])

@@ -563,6 +563,44 @@ def test_an_offset_that_the_store_refuses_does_not_stop_the_query(stub_broker, l
     assert ours.member.commits[-1] == {A: 15}
 
 
+@pytest.mark.parametrize(("parallelism", "tasks"), [(None, 1), (2, 2), (8, 3)])
+def test_tasks_are_as_many_as_the_cluster_runs_at_a_time(stub_broker, log, query, parallelism, tasks):
+    for partition in (A, B, C):
+        log(partition, 0, 400_000)
+    ours = query({A: 0, B: 0, C: 0}, numStreams="1")
+    start = ours.offset
+    ours.trigger()
+    ours.member.acknowledge(1, parallelism)
+    assert len(ours.driver.partitions(start, ours.offset)) == tasks
+    assert ours.member.subscription.topics == {"t": 1}, "the weight in the group is numStreams"
+
+
+def test_a_query_warns_once_that_most_of_the_cluster_is_idle(stub_broker, log, query, caplog):
+    ours, start = query({A: 0}), initial_offset("g")
+    for end, warnings in ((9, 0), (400_009, 1), (800_009, 1)):
+        log(A, 0, end)
+        ours.trigger()
+        ours.member.acknowledge(1, 200)
+        ours.driver.partitions(start, ours.offset)
+        assert caplog.text.count("has 1 tasks, one for each partition with data, but the cluster runs 200") == warnings
+
+
+def test_the_report_follows_a_rebalance_before_the_next_plan(stub_broker, log, query):
+    log(A, 0, 9)
+    log(B, 0, 9)
+    ours = query({A: 0, B: 4})
+    assert ours.driver.report() is None
+    ours.trigger()
+
+    def report():
+        encoded = ours.driver.report()
+        return encoded["topics"], encoded["owned"], encoded["rebalances"]
+
+    assert report() == ({"t": {"0": [0, 9], "1": [4, 9]}}, {"t": [0, 1]}, 1)
+    ours.own({B: 4, C: 0})
+    assert report() == ({"t": {"1": [4, 9]}}, {"t": [1, 2]}, 2)
+
+
 def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
     for partition, end in ((A, 6), (B, 3), (C, 2)):
         log(partition, 0, end)
@@ -651,6 +689,16 @@ def test_starting_offsets_are_for_the_first_plan_only(stub_broker, log, query):
     assert ours.trigger() == {A: Span(10, 11)}
     ours.rebalance({A: 11, B: 7})
     assert ours.trigger() == {B: Span(7, 20)}, "the group's offset"
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "startingOffsetsByTimestamp"])
+def test_a_new_query_is_refused_a_start_of_partitions_that_do_not_exist(stub_broker, log, query, name):
+    log(A, 0, 10)
+    given = {"subscribe": "t,u", name: '{"t":{"0":4,"7":1},"u":{"0":1}}'}
+    with pytest.raises(UsageError, match="partition t-7, partition u-0 does not exist in the cluster of unused:1"):
+        query({A: 4}, **given).trigger()
+    restarted = query({A: 4}, **given).after({A: Span(0, 4)}, known=1)
+    assert restarted.trigger() == {A: Span(4, 10)}, "the option is for the first plan only"
 
 
 def test_growth_after_the_first_plan_is_read_from_the_beginning(stub_broker, log, query):

@@ -10,12 +10,12 @@ from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark import acknowledge
 from zkconsumer.spark.acknowledge import AcknowledgementServer
 from zkconsumer.spark.monitor import QueryMonitor, lag_after, planned_offset
-from zkconsumer.spark.rules.offsetsjson import encode_offset, encode_report
+from zkconsumer.spark.rules.offsetsjson import Report, encode_offset, encode_report
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 A, B = (TopicPartition("t", n) for n in range(2))
 AVAILABLE = {A: Span(60, 100), B: Span(5, 5)}
-REPORT = encode_report("g", AVAILABLE, None)
+REPORT = encode_report(Report("g", AVAILABLE, None, AVAILABLE.keys(), 1))
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,35 @@ def progress(number, acknowledge):
 def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
     received, slow = [], threading.Event()
 
-    def commit(number):
-        received.append(number)
+    def commit(number, parallelism):
+        received.append((number, parallelism))
         if number == 1:
             slow.wait(30)
 
     monkeypatch.setattr(acknowledge, "_TIMEOUT_S", 0.05)
-    server, monitor = AcknowledgementServer(commit), QueryMonitor()
+    server, monitor = AcknowledgementServer(commit, lambda: REPORT), QueryMonitor(lambda: 8)
     try:
         monitor.onQueryProgress(progress(1, server.path))
         slow.set()
         monitor.onQueryProgress(progress(2, server.path))
     finally:
         server.close()
-    assert received == [1, 2]
+    assert received == [(1, 8), (2, 8)]
+
+
+def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
+    reports = [None, encode_report(Report("g", {}, None, {B}, 2)), REPORT]
+    server, monitor = AcknowledgementServer(lambda *_: None, lambda: reports[0]), QueryMonitor()
+    try:
+        monitor.onQueryProgress(progress(1, server.path))
+        for lag, owned, rebalances in (({A: 10, B: 0}, {A, B}, 1), ({B: 0}, {B}, 2), ({A: 10, B: 0}, {A, B}, 1)):
+            (state,) = monitor.snapshot()
+            assert (state.lag, state.owned, state.rebalances) == (lag, owned, rebalances)
+            reports.pop(0)
+    finally:
+        server.close()
+    (state,) = monitor.snapshot()
+    assert state.owned == {A, B}, "a source that does not answer any more"
 
 
 def test_a_source_that_is_gone_costs_its_acknowledgements_only(tmp_path):

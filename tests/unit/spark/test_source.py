@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+import traceback
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -8,6 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import StringType, StructField, StructType
 
 from zkconsumer.errors import ConfigError
+from zkconsumer.spark.rows import spark_schema
 from zkconsumer.spark.source import ZkConsumerDataSource
 
 OPTIONS = {"zookeeper.connect": "h:1", "group.id": "g", "subscribe": "t"}
@@ -20,6 +22,25 @@ def source(**more: str) -> ZkConsumerDataSource:
 def test_options_are_checked_at_load():
     with pytest.raises(ConfigError, match="numStreams must be a positive integer"):
         source(numStreams="0")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: source(numStreams="0", no="1"),
+        lambda: source(startingOffsets="latest").reader(spark_schema(False)),
+        lambda: source(endingOffsets="latest").streamReader(spark_schema(False)).initialOffset(),
+        lambda: source(endingOffsets="latest").streamReader(spark_schema(False)).prepareForTriggerAvailableNow(),
+    ],
+)
+def test_a_failing_option_ends_in_a_traceback_of_few_lines(call):
+    with pytest.raises(ConfigError) as caught:
+        call()
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames][-1] == "call"
+    assert sum("zkconsumer/spark" in frame.filename and "tests" not in frame.filename for frame in frames) == 1
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("kind", ["reader", "streamReader"])

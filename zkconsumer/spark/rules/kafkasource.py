@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_TOKENS = (
+    "executors run no code of Kafka's clients; set sasl.oauthbearer.token.provider=module:function, a function in "
+    "Python that returns the token"
+)
+
 INSTEAD: Mapping[str, str] = {
     "kafka.bootstrap.servers": (
         "is not an option of this source, which finds the brokers in ZooKeeper: set zookeeper.connect "
         "(host:port[,...][/chroot]) and group.id instead, and bootstrap.servers for brokers without ZooKeeper; with "
         "group.protocol=kafka bootstrap.servers is enough"
-    ),
-    "assign": (
-        "cannot be used: the group assigns the partitions; set topics with subscribe or subscribePattern, and limit a "
-        "batch read with startingOffsets and endingOffsets"
     ),
     "kafka.group.id": "is not an option of this source: use group.id; members of one group share its partitions",
     "groupIdPrefix": "cannot be used: this source joins the specified group; set group.id",
@@ -41,6 +42,13 @@ INSTEAD: Mapping[str, str] = {
     "kafka.max.partition.fetch.bytes": "is not an option of this source: use fetch.message.max.bytes",
     "kafka.fetch.max.wait.ms": "is not an option of this source: use fetch.wait.max.ms",
     "kafka.request.timeout.ms": "is not an option of this source: use socket.timeout.ms",
+    "kafka.sasl.login.callback.handler.class": "cannot be used: " + _TOKENS,
+    "kafka.sasl.oauthbearer.token.endpoint.url": "cannot be used: " + _TOKENS,
+    "kafka.ssl.truststore.certificates": "cannot be used: write the certificates to a file, and set ssl.ca.location",
+    "kafka.ssl.keystore.certificate.chain": (
+        "cannot be used: write the certificates to a file, and set ssl.certificate.location"
+    ),
+    "kafka.ssl.keystore.key": "cannot be used: write the key to a file, and set ssl.key.location",
     "kafka.receive.buffer.bytes": "is not an option of this source: use socket.receive.buffer.bytes",
 }
 """Option, in the spelling of Spark's documentation, and the predicate of the sentence about it."""

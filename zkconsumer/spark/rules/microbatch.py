@@ -6,11 +6,16 @@ Pure: values in, values out. The driver passes the state read from ZooKeeper and
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges.rules.spans import OffsetRange, Span
+
+_FAR_MORE: Final = 4
+_WORTH_SPLITTING: Final = 200_000
+"""Offsets of a task that takes several times as long as what Spark does for each task (spark.md#making-it-fast)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +76,33 @@ def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> 
     return {partition: Span(span.start, span.start + shares[partition]) for partition, span in spans.items()}
 
 
-def group_by_thread(
-    spans: Mapping[TopicPartition, Span], threads: Mapping[TopicPartition, int], streams: int
+def make_tasks(
+    spans: Mapping[TopicPartition, Span], streams: int, parallelism: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """One task for each consumer thread; ranges of partitions without a thread go to the smallest task.
+    """Tasks of about equal size: as many as the query has streams, or as the cluster runs at a time if that is more.
+
+    A partition is in one task, so there are at most as many tasks as partitions with data.
 
     Args:
         spans: offsets to read; empty spans are excluded.
-        threads: number of the consumer thread of each owned partition. A replayed batch or a batch read may hold
-            partitions that are not in it.
-        streams: number of tasks over which partitions without a thread are spread, at least 1.
+        streams: number of the query's streams, at least 1.
+        parallelism: how many tasks the cluster runs at a time; None if unknown.
     """
-    tasks: dict[int, list[OffsetRange]] = {}
-    homeless = []
-    for partition, span in spans.items():
-        if span.size <= 0:
-            continue
-        piece = OffsetRange(*partition, *span)
-        thread = threads.get(partition)
-        if thread is None:
-            homeless.append(piece)
-        else:
-            tasks.setdefault(thread, []).append(piece)
-    loads = [(sum(piece.size for piece in tasks.get(n, ())), n) for n in {*range(streams), *tasks}]
-    heapq.heapify(loads)
-    for piece in sorted(homeless, key=lambda offset_range: (-offset_range.size, offset_range)):
+    pieces = [OffsetRange(*partition, *span) for partition, span in spans.items() if span.size > 0]
+    count = min(len(pieces), max(streams, parallelism or 0))
+    tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
+    loads = [(0, number) for number in range(count)]
+    for piece in sorted(pieces, key=lambda offset_range: (-offset_range.size, offset_range)):
         load, number = loads[0]
-        tasks.setdefault(number, []).append(piece)
+        tasks[number].append(piece)
         heapq.heapreplace(loads, (load + piece.size, number))
-    return [tuple(sorted(tasks[number])) for number in sorted(tasks)]
+    return [tuple(sorted(task)) for task in tasks]
+
+
+def leaves_cores_idle(tasks: Sequence[tuple[OffsetRange, ...]], parallelism: int) -> bool:
+    """True if a batch is large, and has far fewer tasks than the cluster runs at a time."""
+    large = sum(map(_size, tasks)) >= _WORTH_SPLITTING * len(tasks)
+    return bool(tasks) and large and parallelism >= _FAR_MORE * len(tasks)
 
 
 def stream_counts(

@@ -8,7 +8,7 @@ Spark compares two offsets by their text, so equal offsets must have equal text:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import UsageError
@@ -29,11 +29,15 @@ class Report(NamedTuple):
         group: consumer group of the query.
         available: position of each owned partition, and up to where its log can be read.
         acknowledge: path of the socket that takes acknowledgements of finished batches; None if there is none.
+        owned: each owned partition, also those whose position or log end is not known.
+        rebalances: how many this run of the query has seen, with that of its joining.
     """
 
     group: str
     available: Mapping[TopicPartition, Span]
     acknowledge: str | None
+    owned: Set[TopicPartition] = frozenset()
+    rebalances: int = 0
 
 
 def initial_offset(group: str) -> dict[str, Any]:
@@ -84,11 +88,19 @@ def decode_offset(offset: Mapping[str, Any]) -> SourceOffset:
         ) from None
 
 
-def encode_report(group: str, available: Mapping[TopicPartition, Span], acknowledge: str | None) -> dict[str, Any]:
-    """The JSON of a :class:`Report`."""
-    topics = _by_topic({partition: list(span) for partition, span in available.items()})
-    socket = {} if acknowledge is None else {"acknowledge": acknowledge}
-    return {**socket, "group": group, "topics": topics, "v": _REPORT_VERSION}
+def encode_report(report: Report) -> dict[str, Any]:
+    """The JSON of a report."""
+    owned: dict[str, list[int]] = {}
+    for topic, partition in sorted(report.owned):
+        owned.setdefault(topic, []).append(partition)
+    return {
+        **({} if report.acknowledge is None else {"acknowledge": report.acknowledge}),
+        "group": report.group,
+        "owned": owned,
+        "rebalances": report.rebalances,
+        "topics": _by_topic({partition: list(span) for partition, span in report.available.items()}),
+        "v": _REPORT_VERSION,
+    }
 
 
 def decode_report(text: str | None) -> Report | None:
@@ -101,7 +113,8 @@ def decode_report(text: str | None) -> Report | None:
         if report["v"] != _REPORT_VERSION or not isinstance(report["group"], str):
             return None
         available = {partition: Span(*_integers(span, 2)) for partition, span in _partitions(report["topics"])}
-        return Report(report["group"], available, report.get("acknowledge"))
+        owned = {TopicPartition(topic, n) for topic, numbers in report["owned"].items() for n in numbers}
+        return Report(report["group"], available, report.get("acknowledge"), owned, report["rebalances"])
     except (KeyError, AttributeError, TypeError, ValueError):
         return None
 
@@ -183,11 +196,31 @@ def decode_timestamps(text: str) -> dict[TopicPartition, int]:
     return _numbers_by_partition(text, "timestamp", 0)
 
 
-def _numbers_by_partition(text: str, what: str, minimum: int) -> dict[TopicPartition, int]:
+def decode_assignment(text: str) -> frozenset[TopicPartition]:
+    """Parse ``assign``: ``{"t":[0,1]}``.
+
+    Raises:
+        ValueError: as :func:`decode_positions`.
+    """
+    topics = _parse(text)
+    if not isinstance(topics, dict) or not topics or not all(map(_are_partitions, topics.values())):
+        raise ValueError('must look like {"topic":[0,1]}')
+    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
+
+
+def _are_partitions(numbers: object) -> bool:
+    return isinstance(numbers, list) and bool(numbers) and all(type(n) is int and n >= 0 for n in numbers)
+
+
+def _parse(text: str) -> object:
     try:
-        topics = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error}") from None
+
+
+def _numbers_by_partition(text: str, what: str, minimum: int) -> dict[TopicPartition, int]:
+    topics = _parse(text)
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ValueError('must look like {"topic":{"0":23,"1":42}}')
     numbers: dict[TopicPartition, int] = {}

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.consumerproperties import RENAMED
-from zkconsumer.errors import ConfigError
+from zkconsumer.errors import ConfigError, name_some
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.model import TopicPartition
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
 from zkconsumer.spark.rules import kafkasource
-from zkconsumer.spark.rules.offsetsjson import decode_positions, decode_timestamps
+from zkconsumer.spark.rules.kafkasecurity import UNDERSTOOD, JavaStore, read_security
+from zkconsumer.spark.rules.offsetsjson import decode_assignment, decode_positions, decode_timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ Position = Literal["group", "earliest", "latest"] | Mapping[TopicPartition, int]
 """A start or end: by name, by time, or by offsets of some partitions (the others follow the default)."""
 
 OPTION_NAMES = (
+    "assign",
     "subscribe",
     "subscribePattern",
     "startingOffsets",
@@ -84,7 +86,7 @@ class SourceOptions:
 
     Attributes:
         config: the consumer's properties.
-        topics: names given by ``subscribe``; empty with a pattern.
+        topics: names given by ``subscribe`` or in ``assign``; empty with a pattern.
         pattern: ``subscribePattern``, None with names.
         starting: start of the partitions in the first batch.
         ending: end of a batch read; None for the ends of the logs.
@@ -98,6 +100,9 @@ class SourceOptions:
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
         checkpoint_group: another group whose checkpoint this query may continue; None for no other.
         member_name: distinguishes readers of one group under one driver; None: there must be no other.
+        assigned: the only partitions that a batch read reads; None: all of its topics.
+        trust: a store of Java in place of ``ssl.ca.location``.
+        key: a store of Java in place of ``ssl.certificate.location`` and ``ssl.key.location``.
     """
 
     config: ConsumerConfig
@@ -115,6 +120,14 @@ class SourceOptions:
     num_streams: int | None = None
     checkpoint_group: str | None = None
     member_name: str | None = None
+    assigned: frozenset[TopicPartition] | None = None
+    trust: JavaStore | None = None
+    key: JavaStore | None = None
+
+    @property
+    def named_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that options name one by one; all of them have to exist."""
+        return (self.assigned or frozenset()).union(*map(_given, (self.starting, self.ending)))
 
     @property
     def starting_option(self) -> str:
@@ -143,8 +156,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ConfigError: naming *every* option that is unknown, malformed, missing or contradicts another.
     """
     given = {name.lower(): value for name, value in options.items()}
-    reader = _OptionReader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN})
-    reader.violations += [_unknown(name, value) for name, value in given.items() if name not in _KNOWN]
+    reader = _OptionReader({_KNOWN[name]: value for name, value in given.items() if name in _KNOWN}, given)
+    reader.violations += [
+        _unknown(name, value) for name, value in given.items() if name not in UNDERSTOOD.union(_KNOWN)
+    ]
     parsed = reader.source_options()
     if parsed is None or reader.violations:
         raise ConfigError(reader.violations)
@@ -157,11 +172,19 @@ def check_streaming(options: SourceOptions) -> None:
     Raises:
         ConfigError: naming the options.
     """
+    refused = []
+    if options.assigned is not None:
+        refused.append(
+            "assign only applies to spark.read: in a stream the group assigns the partitions. Set subscribe="
+            f"{','.join(options.topics)} instead, and group.share=false for a query that has to read all partitions"
+        )
     if options.ending is not None:
-        raise ConfigError(
+        refused.append(
             "endingOffsets, endingTimestamp and endingOffsetsByTimestamp only apply to spark.read: a stream has no "
             "end; use trigger(availableNow=True)"
         )
+    if refused:
+        raise ConfigError(refused)
 
 
 def check_batch(options: SourceOptions) -> None:
@@ -178,17 +201,20 @@ def check_batch(options: SourceOptions) -> None:
 class _OptionReader:
     """Collects values and violations of one set of options; used once, by one thread."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self.violations: list[str] = []
+    def __init__(self, values: Mapping[str, str], given: Mapping[str, str]) -> None:
+        self._security = read_security(given)
+        twice = sorted(self._security.replaced & values.keys())
+        self._values = {**self._security.properties, **values}
+        self.violations = [f"{name} is given twice, also by an option kafka.*: remove one of them" for name in twice]
+        self.violations += self._security.violations
 
     def source_options(self) -> SourceOptions | None:
-        topics, pattern = self._what_to_read()
+        topics, pattern, assigned = self._what_to_read()
         starting = self._begin_or_end("starting", ("group", "earliest", "latest"))
         ending = self._begin_or_end("ending", ("latest",))
         if isinstance(ending, Mapping) and EARLIEST in ending.values():
             self.violations.append("endingOffsets cannot be earliest (-2): there would be nothing to read")
-        self._known_topics(topics, starting, ending)
+        self._refuse_strangers(topics, assigned, _given(starting) | _given(ending))
         most, least, delay = self._trigger_limits()
         tasks = self._positive("minPartitions"), self._positive("maxRecordsPerPartition")
         flags = self._flag("failOnDataLoss", True), self._flag("includeHeaders", False)
@@ -198,9 +224,9 @@ class _OptionReader:
         if config is None:
             return None
         limits = (most, least, delay, *tasks)
-        return SourceOptions(
-            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group, member
-        )
+        stores = self._security.trust, self._security.key
+        values = (ending, *limits, *flags, streams, checkpoint_group, member, assigned, *stores)
+        return SourceOptions(config, topics, pattern, starting or "group", *values)
 
     def _trigger_limits(self) -> tuple[int | None, int | None, int]:
         most, least = self._positive("maxOffsetsPerTrigger"), self._positive("minOffsetsPerTrigger")
@@ -225,10 +251,11 @@ class _OptionReader:
             self.violations += error.violations
             return None
 
-    def _what_to_read(self) -> tuple[tuple[str, ...], str | None]:
-        names, pattern = self._values.get("subscribe"), self._values.get("subscribePattern")
-        if (names is None) == (pattern is None):
-            self.violations.append("set exactly one of subscribe and subscribePattern")
+    def _what_to_read(self) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition] | None]:
+        names, pattern, text = map(self._values.get, ("subscribe", "subscribePattern", "assign"))
+        if [names, pattern, text].count(None) != 2:
+            self.violations.append("set exactly one of subscribe and subscribePattern (a batch read: or assign)")
+        assigned = None if text is None else self._assignment(text)
         topics = tuple(sorted({name.strip() for name in (names or "").split(",")} - {""}))
         try:
             if pattern is not None:
@@ -237,9 +264,19 @@ class _OptionReader:
                 Subscription.static(dict.fromkeys(topics, 1))
                 if not topics:
                     self.violations.append("subscribe names no topic")
+            elif assigned:
+                topics = tuple(sorted({partition.topic for partition in assigned}))
+                Subscription.static(dict.fromkeys(topics, 1))
         except ConfigError as error:
             self.violations += error.violations
-        return topics, pattern
+        return topics, pattern, assigned
+
+    def _assignment(self, text: str) -> frozenset[TopicPartition] | None:
+        try:
+            return decode_assignment(text)
+        except ValueError as error:
+            self.violations.append(f"assign {error}")
+            return None
 
     def _check_pattern(self, pattern: str) -> None:
         if "," in pattern:
@@ -292,12 +329,16 @@ class _OptionReader:
             self.violations.append(f"{name} {error}")
             return None
 
-    def _known_topics(self, topics: tuple[str, ...], *positions: Position | None) -> None:
-        given = [position.given if isinstance(position, Timestamps) else position for position in positions]
-        named = {p.topic for position in given if isinstance(position, Mapping) for p in position}
-        strangers = sorted(named - set(topics))
+    def _refuse_strangers(
+        self, topics: Collection[str], assigned: Set[TopicPartition] | None, given: Set[TopicPartition]
+    ) -> None:
+        """Refuse positions of partitions that are not read."""
+        strangers = sorted({partition.topic for partition in given}.difference(topics))
         if topics and strangers:
             self.violations.append(f"offsets are given for topics that are not subscribed: {', '.join(strangers)}")
+        unassigned = [str(p) for p in sorted(given - assigned) if p.topic in topics] if assigned else []
+        if unassigned:
+            self.violations.append(f"offsets are given for partitions that are not in assign: {name_some(unassigned)}")
 
     def _number(self, name: str, minimum: int = 0, kind: str = "a number of milliseconds") -> int | None:
         text = self._values.get(name)
@@ -331,6 +372,12 @@ class _OptionReader:
         return text == "true"
 
 
+def _given(position: Position | None) -> Set[TopicPartition]:
+    """The partitions that a position names."""
+    by_partition = position.given if isinstance(position, Timestamps) else position
+    return by_partition.keys() if isinstance(by_partition, Mapping) else frozenset()
+
+
 def _unknown(name: str, value: str) -> str:
     """One sentence about an option that this source does not have, with the likely remedy."""
     answer = kafkasource.answer(name, value)
@@ -343,5 +390,7 @@ def _unknown(name: str, value: str) -> str:
     if name in RENAMED:
         return f"{name} is not an option of this source: use {RENAMED[name]}"
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
+    if name.startswith("kafka.") and not near:
+        return f"{name} is of Kafka's Java client, and has no counterpart here: remove it"
     hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
     return f"{name} is neither an option of this source nor a property of the consumer{hint}"

@@ -36,6 +36,7 @@ class QueryState:
         batch: the newest one; None before the first.
         stamp: of the offsets that may be committed.
         gone: topics of the checkpoint that were deleted; None until the starts of this generation are chosen.
+        rebalances: how many have ended.
     """
 
     generation: int = 0
@@ -46,6 +47,7 @@ class QueryState:
     batch: Batch | None = None
     stamp: Stamp | None = None
     gone: Set[str] | None = None
+    rebalances: int = 0
 
     @property
     def owned(self) -> dict[TopicPartition, QueryPartition]:
@@ -197,6 +199,7 @@ class QueryState:
             is_stopped=False,
             partitions={**lost, **gained},
             gone=None,
+            rebalances=self.rebalances + 1,
         )
 
     # -- events of Spark's thread -----------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from zkconsumer.ranges.rules.spans import OffsetRange, Span
 from zkconsumer.spark.rules.microbatch import (
     RangePartition,
     cap_offsets,
-    group_by_thread,
+    leaves_cores_idle,
+    make_tasks,
     split_tasks,
     stream_counts,
     with_epochs,
@@ -49,17 +50,39 @@ def test_a_cap_below_the_number_of_partitions_reads_one_offset_each():
     }
 
 
-def test_each_consumer_thread_is_a_task_and_others_balance_them():
-    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
-    assert group_by_thread(spans, {T0: 0, T1: 1}, 2) == [
-        (OffsetRange("t", 0, 0, 10),),
-        (OffsetRange("t", 1, 0, 4), OffsetRange("t", 2, 0, 5)),
-    ]
+@pytest.mark.parametrize(
+    ("partitions", "streams", "parallelism", "tasks"),
+    [
+        (1000, 2, None, 2),
+        (1000, 2, 300, 300),
+        (1000, 400, 300, 400),
+        (100, 2, 300, 100),
+        (1, 8, 8, 1),
+        (0, 8, 8, 0),
+    ],
+)
+def test_there_are_as_many_tasks_as_the_cluster_or_the_streams_can_run(partitions, streams, parallelism, tasks):
+    spans = {TopicPartition("t", number): Span(0, 1 + number) for number in range(partitions)}
+    made = make_tasks({**spans, TopicPartition("empty", 0): Span(7, 7)}, streams, parallelism)
+    assert len(made) == tasks
+    assert sorted(piece for task in made for piece in task) == [OffsetRange(*p, *span) for p, span in spans.items()]
+    sizes = [sum(piece.size for piece in task) for task in made]
+    assert not sizes or max(sizes) - min(sizes) <= partitions, "they differ by one partition at most"
 
 
-def test_without_threads_the_load_is_spread_over_the_streams():
-    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
-    assert [sum(r.size for r in task) for task in group_by_thread(spans, {}, 2)] == [10, 9]
+@pytest.mark.parametrize(
+    ("ranges", "parallelism", "idle"),
+    [
+        ([200_000], 4, True),
+        ([200_000, 200_000], 8, True),
+        ([200_000], 3, False),
+        ([199_999], 100, False),
+        ([], 100, False),
+    ],
+)
+def test_a_large_batch_of_few_tasks_leaves_most_of_a_cluster_idle(ranges, parallelism, idle):
+    tasks = [(OffsetRange("t", number, 0, size),) for number, size in enumerate(ranges)]
+    assert leaves_cores_idle(tasks, parallelism) is idle
 
 
 def test_the_largest_task_is_halved_first():
@@ -93,26 +116,22 @@ def test_tasks_keep_the_limit_and_reach_the_minimum_number():
     assert split_tasks(tasks, None, None) == sorted(tasks)
 
 
-def test_partitions_without_a_thread_are_spread_the_largest_first():
+def test_partitions_are_spread_the_largest_first():
     spans = {T0: Span(0, 4), T1: Span(0, 4), T2: Span(0, 8)}
-    assert group_by_thread(spans, {}, 2) == [
+    assert make_tasks(spans, 2, None) == [
         (OffsetRange("t", 2, 0, 8),),
         (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 4)),
     ]
 
 
-def test_tasks_and_their_ranges_are_sorted():
-    assert group_by_thread({T1: Span(0, 10), T0: Span(0, 4)}, {}, 1) == [
+def test_ranges_of_a_task_are_sorted():
+    assert make_tasks({T1: Span(0, 10), T0: Span(0, 4)}, 1, None) == [
         (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 10))
-    ]
-    assert group_by_thread({T0: Span(0, 4), T1: Span(0, 4)}, {T0: 1, T1: 0}, 2) == [
-        (OffsetRange("t", 1, 0, 4),),
-        (OffsetRange("t", 0, 0, 4),),
     ]
 
 
 def test_a_single_offset_is_read_and_an_empty_span_is_not():
-    assert group_by_thread({T0: Span(0, 1), T1: Span(3, 3)}, {}, 2) == [(OffsetRange("t", 0, 0, 1),)]
+    assert make_tasks({T0: Span(0, 1), T1: Span(3, 3)}, 2, None) == [(OffsetRange("t", 0, 0, 1),)]
 
 
 def test_a_single_offset_is_not_halved():

@@ -67,18 +67,19 @@ def test_the_initial_offset_is_a_constant_without_partitions():
     assert decode_offset(initial_offset("g")).is_initial
 
 
-def test_a_report_has_the_socket_only_if_there_is_one():
-    report = encode_report("g", {TopicPartition("t", 0): Span(3, 9)}, None)
-    assert report == {"group": "g", "topics": {"t": {"0": [3, 9]}}, "v": 1}
-    assert encode_report("g", {}, "/s") == {"acknowledge": "/s", "group": "g", "topics": {}, "v": 1}
+def test_the_text_of_a_report_is_a_contract():
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    text = {"group": "g", "owned": {"t": [0, 1]}, "rebalances": 3, "topics": {"t": {"0": [3, 9]}}, "v": 1}
+    report = Report("g", {t0: Span(3, 9)}, None, {t1, t0}, 3)
+    assert encode_report(report) == text
+    assert encode_report(report._replace(acknowledge="/s")) == text | {"acknowledge": "/s"}
 
 
 def test_a_report_is_sorted_and_read_back():
     spans = {TopicPartition("t", number): Span(number, 9) for number in (3, 1, 2, 0)}
-    report = encode_report("g", spans, None)
-    assert list(report["topics"]["t"]) == ["0", "1", "2", "3"]
-    assert decode_report(json.dumps(report)) == Report("g", spans, None)
-    assert decode_report(json.dumps(report | {"acknowledge": "/s", "new": 1})) == Report("g", spans, "/s")
+    encoded = encode_report(Report("g", spans, "/s", spans.keys(), 2))
+    assert list(encoded["topics"]["t"]) == ["0", "1", "2", "3"]
+    assert decode_report(json.dumps(encoded | {"new": 1})) == Report("g", spans, "/s", spans.keys(), 2)
 
 
 @pytest.mark.parametrize(

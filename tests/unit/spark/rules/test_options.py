@@ -7,6 +7,7 @@ from zkconsumer.config.consumerconfig import PROPERTIES
 from zkconsumer.errors import ConfigError
 from zkconsumer.group.rules.subscription import Whitelist
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.rules.kafkasecurity import JavaStore
 from zkconsumer.spark.rules.kafkasource import INSTEAD
 from zkconsumer.spark.rules.options import (
     OPTION_NAMES,
@@ -184,16 +185,45 @@ def test_bootstrap_servers_get_the_hint():
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "(6) exceeds maxOffsetsPerTrigger (5)"),
         ({"minOffsetsPerTrigger": "6", "maxTriggerDelay": "1 week"}, "must be a duration such as 30s"),
         ({"maxTriggerDelay": "1m"}, "only applies together with minOffsetsPerTrigger"),
-        ({"assign": '{"t":[0]}'}, "assign cannot be used: the group assigns"),
+        ({"assign": '{"t":[0]}'}, "set exactly one of subscribe and subscribePattern (a batch read: or assign)"),
         ({"groupidprefix": "p"}, "groupIdPrefix cannot be used"),
         ({"kafka.group.id": "p"}, "use group.id"),
         ({"kafkaconsumer.polltimeoutms": "1"}, "use socket.timeout.ms"),
         ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled cannot be used"),
-        ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is neither an option of this source"),
+        ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is of Kafka's Java client, and has no counterpart here"),
+        ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config must end with a semicolon"),
+        ({"kafka.ssl.truststore.location": "/t", "ssl.ca.location": "/ca"}, "ssl.ca.location is given twice"),
+        ({"kafka.security.protocol": "SSL", "security.protocol": "SSL"}, "security.protocol is given twice"),
+        ({"kafka.ssl.keystore.key": "hunter2"}, "set ssl.key.location"),
+        ({"kafka.sasl.oauthbearer.token.endpoint.url": "u"}, "set sasl.oauthbearer.token.provider=module:function"),
     ],
 )
 def test_contradicting_options_are_refused(more, expected):
     assert expected in violations(GOOD | more)
+
+
+def test_a_job_with_the_security_options_of_sparks_kafka_source_is_understood():
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required username='u' password='hunter2';"
+    options = parse_options(
+        GOOD
+        | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
+        | {"kafka.sasl.jaas.config": login, "kafka.ssl.truststore.location": "/t.jks"}
+    )
+    config = options.config
+    assert (config.security_protocol, config.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (config.sasl_username, config.sasl_password) == ("u", "hunter2")
+    assert (options.trust, options.key) == (JavaStore("/t.jks"), None)
+    assert "hunter2" not in repr(options)
+
+
+def test_a_token_is_the_one_that_python_provides():
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    assert "needs either sasl.oauthbearer.token or sasl.oauthbearer.token.provider" in violations(GOOD | given)
+    options = parse_options(GOOD | given | {"sasl.oauthbearer.token.provider": "tokens:newest"})
+    assert options.config.sasl_mechanism == "OAUTHBEARER"
 
 
 def test_a_secret_that_spark_would_show_is_refused():
@@ -234,6 +264,35 @@ def test_a_pattern_selects_topics_and_is_registered_as_a_whitelist():
 def test_names_are_registered_with_their_own_number_of_threads():
     options = parse_options(GOOD | {"subscribe": "a,b"})
     assert options.subscription({"a": 2, "b": 1}, 2).topics == {"a": 2, "b": 1}
+
+
+ASSIGNED = {name: value for name, value in GOOD.items() if name != "subscribe"}
+
+
+def test_a_batch_read_may_name_its_partitions():
+    options = parse_options(ASSIGNED | {"ASSIGN": '{"u":[0],"t":[1,0]}', "startingOffsets": '{"t":{"1":5}}'})
+    assert options.topics == ("t", "u")
+    assert options.assigned == {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)}
+    check_batch(options)
+    with pytest.raises(ConfigError, match=r"assign only applies to spark.read: .* Set subscribe=t,u instead"):
+        check_streaming(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"assign": "t:0"}, "assign is not JSON"),
+        ({"assign": '{"t":{"0":1}}'}, 'assign must look like {"topic":[0,1]}'),
+        ({"assign": '{"t":[]}'}, "assign must look like"),
+        ({"assign": "{}"}, "assign must look like"),
+        ({"assign": '{"t":[-1]}'}, "assign must look like"),
+        ({"assign": '{"a/b":[0]}'}, "cannot be the name of a topic"),
+        ({"assign": '{"t":[0]}', "startingOffsets": '{"u":{"0":1}}'}, "topics that are not subscribed: u"),
+        ({"assign": '{"t":[0]}', "endingOffsets": '{"t":{"0":7,"3":1}}'}, "partitions that are not in assign: t-3"),
+    ],
+)
+def test_an_assignment_that_cannot_be_read_is_refused(given, expected):
+    assert expected in violations(ASSIGNED | given)
 
 
 def test_options_of_the_other_kind_of_read_are_refused():
