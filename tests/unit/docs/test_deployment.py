@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.fixtures.documents import ROOT, examples, table
+from tests.fixtures.documents import ROOT, examples, prose, table
 from tests.unit.docs.test_examples import resolve
 from zkconsumer import ConsumerConfig
 from zkconsumer.cli.main import command
@@ -72,13 +72,14 @@ def test_commands_and_properties_of_the_manifest_exist(tmp_path):
     assert (config.group_id, config.metrics_host, config.max_stream_idle_ms) == ("orders", "0.0.0.0", 600_000)
 
 
-def test_the_memory_is_that_of_the_benchmarks():
+def test_memory_and_rates_are_those_of_the_benchmarks():
     benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     waiting, reading = ([float(cell.split()[0]) for cell in row[1:]] for row in table(PAGE, "Sizing"))
     measured = re.findall(
         r"^\| .*\| zkconsumer, (?:records|Arrow batches) \|.* ([\d.]+) \| [\d.]+ \| MiB", benchmarks, re.M
     )
     assert waiting == [float(f"{float(value):.0f}") for value in measured]
+    assert [figure for figure in re.findall(r"\d[\d,]{6,}", prose(PAGE)) if f"| {figure} |" not in benchmarks] == []
     assert reading == [
         float(re.search(rf"\d+ to (\d+)(?: MiB)? for {kind}", benchmarks.replace("\n", " "))[1])
         for kind in ("records", "batches")
