@@ -24,7 +24,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
-_LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)]*)\)")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]*)\)")
 _FLAGS = (
     "-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-sanitize=undefined", "-Wall", "-Wextra",
     "-Werror", "-s",
@@ -36,8 +36,9 @@ _PLATFORM = "manylinux2014"  # which means this release of glibc
 def description(readme: str, project_url: str, version: str) -> str:
     """The README as an index shows it."""
     if not project_url:
-        return _LINK.sub(r"\1", readme)
-    return _LINK.sub(rf"[\1]({project_url}/blob/v{version}/\2)", readme)
+        return _LINK.sub(r"\2", readme)
+    kinds = {"!": "raw", "": "blob"}
+    return _LINK.sub(lambda link: f"{link[1]}[{link[2]}]({project_url}/{kinds[link[1]]}/v{version}/{link[3]})", readme)
 
 
 def urls(project_url: str, version: str) -> dict[str, str]:

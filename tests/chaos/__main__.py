@@ -17,7 +17,19 @@ from tests.chaos.everyrow import EVERY_ROW
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Schedule
 from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
-from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, merged, publish, published, table, write_page
+from tests.chaos.store import (
+    PUBLISHED,
+    README,
+    Trial,
+    TrialStore,
+    code_identity,
+    merged,
+    publish,
+    published,
+    summary,
+    table,
+    write_page,
+)
 from tests.chaos.trial import run_trial, shrink_schedule
 from tests.chaos.verdicts import Verdict
 from zkconsumer.sandbox.cache import cache_directory
@@ -162,7 +174,8 @@ def report(store: Path | None) -> None:
 def publish_trials(store: Path | None) -> None:
     """Add the stored trials to benchmarks/results/trials.jsonl, and write the table of docs/reliability.md."""
     publish(merged(_store(store)))
-    write_page(published())
+    write_page(table(published()))
+    write_page(summary(published()), README)
     click.echo(f"{PUBLISHED}\n{table(published())}")
 
 

@@ -1,4 +1,4 @@
-"""Stored trials: one JSON file each; the published ones, a line each; and the table of docs/reliability.md of these."""
+"""Stored trials, one JSON file each; the published ones, a line each; what two pages have of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.chaos.everyrow import EVERY_ROW
 _ROOT: Final = Path(__file__).parents[2]
 PUBLISHED: Final = _ROOT / "benchmarks" / "results" / "trials.jsonl"
 PAGE: Final = _ROOT / "docs" / "reliability.md"
+README: Final = _ROOT / "README.md"
 BEGIN: Final = "<!-- trials: made by `python -m tests.chaos publish` -->"
 END: Final = "<!-- end of trials -->"
 
@@ -110,12 +111,12 @@ def merged(store: Iterable[Trial]) -> list[Trial]:
     return [*(one for one in former if (one.row, one.members) not in renewed), *trials.values()]
 
 
-def write_page(trials: Iterable[Trial], page: Path = PAGE) -> None:
-    """Replace the table of docs/reliability.md."""
+def write_page(content: str, page: Path = PAGE) -> None:
+    """Replace what a page has of the trials: the table of docs/reliability.md, the sentences of README.md."""
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(trials)}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
 
 
 def publish(trials: Iterable[Trial], file: Path = PUBLISHED) -> None:
@@ -181,6 +182,21 @@ def table(trials: Iterable[Trial]) -> str:
         if (name, members) in found
     ]
     return "\n".join(lines)
+
+
+def summary(trials: Sequence[Trial]) -> str:
+    """The sums of all trials, in sentences."""
+
+    def total(figure: str) -> int:
+        return round(sum(trial.figures.get(figure) or 0 for trial in trials))
+
+    passed = sum(not trial.failures for trial in trials)
+    mixed = sum("+jvm" in trial.members for trial in trials)
+    return (
+        f"**{len(trials):,} trials with injected faults**, {mixed:,} of them with a JVM member in the group: "
+        f"{passed:,} passed.\nOf {total('produced'):,} records {total('lost'):,} were lost; "
+        f"{total('stale commits'):,} stale commits were accepted."
+    )
 
 
 def _line(name: str, members: str, trials: Sequence[Trial]) -> str:

@@ -7,7 +7,6 @@ restart while ZooKeeper is away would end the session, and the new process could
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 _GAUGES: Final = {
@@ -51,13 +50,13 @@ def health_of(exposition: str) -> Health:
         group = f"group {sample.labels.get('group_id', '')}"
         if sample.name in _GAUGES and sample.value != 1:
             notes.append(f"{group}: {_GAUGES[sample.name]}")
-        if _is_closed(sample.name, sample.labels, sample.value):
-            problems.append(f"{group}: has left the group, and delivers nothing more")
+        if sample.name == _MEMBER_STATE and sample.value == 1:
+            match sample.labels.get("state"):
+                case "closed":
+                    problems.append(f"{group}: has left the group, and delivers nothing more")
+                case "latent" | "rebalancing":
+                    notes.append(f"{group}: joins the group or rebalances")
     missing = [name for name in _GAUGES if name not in names]
     if missing:
         problems.append(f"no metric {', '.join(missing)}; check that metrics.port is the port of a consumer")
     return Health(problems, notes)
-
-
-def _is_closed(name: str, labels: Mapping[str, str], value: float) -> bool:
-    return name == _MEMBER_STATE and labels.get("state") == "closed" and value == 1

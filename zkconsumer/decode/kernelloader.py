@@ -38,5 +38,5 @@ def kernels() -> Kernels:
     except Exception as error:
         raise DecoderUnavailable(
             f"the decoder's library cannot be loaded: {type(error).__name__}: {error}; install zkconsumer again (in a "
-            "checkout: make venv)"
+            "checkout: make venv, or start Python in another directory)"
         ) from error

@@ -56,6 +56,13 @@ def test_exit_codes_distinguish_healthy_from_unhealthy(serve):
     assert (ill.exit_code, ill.output) == (3, "group g: has left the group, and delivers nothing more\n")
 
 
+def test_a_consumer_is_ready_when_it_waits_for_nothing(serve):
+    assert run("--ready", "--port", serve(page())).exit_code == 0
+    for waiting in (page(rebalancing=1.0), page(connected=0.0), page(delivering=0.0)):
+        refused = run("--ready", "--port", serve(waiting))
+        assert (refused.exit_code, refused.output.startswith("group g: ")) == (3, True)
+
+
 def test_json_and_the_port_from_the_environment(serve):
     ill = run("--json", ZKCONSUMER_METRICS_PORT=str(serve(page(delivering=0.0, closed=1.0))))
     document = json.loads(ill.output)

@@ -3,7 +3,7 @@
 from zkconsumer.connector.processhealth import health_of
 
 
-def page(connected=1.0, delivering=1.0, closed=0.0, group="g"):
+def page(connected=1.0, delivering=1.0, closed=0.0, group="g", rebalancing=0.0):
     labels = f'client_id="c",group_id="{group}"'
     return (
         "# TYPE zkconsumer_zookeeper_connected gauge\n"
@@ -11,7 +11,8 @@ def page(connected=1.0, delivering=1.0, closed=0.0, group="g"):
         "# TYPE zkconsumer_delivering gauge\n"
         f"zkconsumer_delivering{{{labels}}} {delivering}\n"
         "# TYPE zkconsumer_member_state gauge\n"
-        f'zkconsumer_member_state{{{labels},state="joined"}} {1 - closed}\n'
+        f'zkconsumer_member_state{{{labels},state="joined"}} {1 - closed - rebalancing}\n'
+        f'zkconsumer_member_state{{{labels},state="rebalancing"}} {rebalancing}\n'
         f'zkconsumer_member_state{{{labels},state="closed"}} {closed}\n'
     )
 
@@ -24,6 +25,10 @@ def test_a_consumer_that_waits_for_zookeeper_is_healthy():
     problems, notes = health_of(page(connected=0.0, delivering=0.0, group="orders"))
     assert problems == []
     assert [note.split(" ")[:3] for note in notes] == [["group", "orders:", "not"], ["group", "orders:", "delivers"]]
+
+
+def test_a_consumer_that_rebalances_is_healthy():
+    assert health_of(page(rebalancing=1.0)) == ([], ["group g: joins the group or rebalances"])
 
 
 def test_a_consumer_that_has_left_its_group_is_unhealthy():

@@ -13,11 +13,14 @@ from zkconsumer.connector.consumermetrics import METRICS
 PAGES = (
     "README",
     "docs/delivery",
+    "docs/deployment",
     "docs/migration",
     "docs/operations",
     "docs/quickstart",
     "docs/security",
     "docs/streams",
+    "docs/troubleshooting",
+    "docs/upgrades",
 )
 # Settings of brokers, ZooKeeper servers, JVM clients and Spark.
 OTHERS = {
@@ -25,6 +28,9 @@ OTHERS = {
     "connections.max.reauth.ms",
     "controller.quorum.voters",
     "enable.auto.commit",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "jute.maxbuffer",
     "kerberos.removeHostFromPrincipal",
     "kerberos.removeRealmFromPrincipal",
     "offsets.retention.minutes",

@@ -189,6 +189,14 @@ def test_links_of_the_description_lead_to_the_repository(wheel):
     assert f"Source, {PROJECT_URL}" in described.get_all("Project-URL")
 
 
+def test_pictures_of_the_description_lead_to_their_bytes():
+    description = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["description"]
+    assert description("![a](docs/a.png) [b](docs/b)", "https://h", "1") == (
+        "![a](https://h/raw/v1/docs/a.png) [b](https://h/blob/v1/docs/b)"
+    )
+    assert description("![a](docs/a.png)", "", "1") == "a"
+
+
 def test_without_a_repository_a_link_becomes_its_text():
     description = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["description"]
     assert description("see [a](docs/a#b) and [c](https://c)", "", "1") == "see a and [c](https://c)"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.chaos.store import published, table
+from tests.chaos.store import README, published, summary, table
 from tests.rounds import store as rounds
 
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
@@ -10,6 +10,18 @@ PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 def test_the_table_is_made_of_the_published_trials():
     assert table(published()) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_the_sums_of_the_published_trials():
+    assert summary(published()) in README.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_the_sums_of_the_published_rounds():
+    runs = rounds.published()
+    assert all(run.passed and run.figures["lost"] == 0 and run.rounds == 50 for run in runs)
+    assert len(runs) == 4
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert "Four kinds of groups moved there and back under load, 50 rounds each, and no record was lost" in text
 
 
 def test_the_table_of_rounds_is_made_of_the_published_runs():
