@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs clean distclean
+.PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs site release clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,12 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 docs: $(STAMP) ## write what is generated: docs/cli.md, docs/config.md, docs/metrics.md
 	@for page in config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
 	@$(BIN)/python -m tests.reference.commands > docs/cli.md
+
+site: $(STAMP) ## build the site in build/site, to be opened at index.html; a warning is an error
+	@$(BIN)/python -m tests.release.site build/site
+
+release: $(STAMP) ## rehearse a release of HEAD, or of TAG, whose distributions are kept in dist/; nothing is published
+	@$(BIN)/python -m tests.release $(if $(TAG),--tag $(TAG))
 
 clean: ## remove the virtual environment, caches and build files of this checkout
 	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz \
