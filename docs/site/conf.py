@@ -4,6 +4,7 @@ The source directory is the root of the checkout. The lists of pages are here an
 shows as well; a page that no list has gives a warning, and warnings are errors.
 """
 
+import builtins
 import configparser
 import re
 from pathlib import Path
@@ -12,7 +13,6 @@ from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**", "docker/*.md", "examples/*.md")
 NAVIGATION = {
     "docs/index": {
         "Start": ("README", "docs/quickstart", "docs/demo", "examples/README", "docs/reliability", "docs/benchmarks"),
@@ -53,7 +53,7 @@ version = release = setup_cfg("metadata", "version")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 source_suffix = {".md": "markdown"}
-include_patterns = [*PAGES]
+include_patterns = ["*.md", "docs/**", "docker/*.md", "examples/*.md"]
 exclude_patterns = [
     *(path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "docker", "examples")),
     "docs/site",
@@ -66,6 +66,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_additional_pages = {"index": "first.html"}
 templates_path = ["."]
+html_search_scorer = "scorer.js"
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 
@@ -77,10 +78,8 @@ python_maximum_signature_line_length = 88
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 nitpicky = True
-nitpick_ignore_regex = [
-    (r"py:(class|data|obj)", r".*"),  # types of signatures, of the standard library among others
-    (r"py:exc", r"[A-Z]\w*(Error|Iteration)"),
-]
+nitpick_ignore = [("py:exc", name) for name in dir(builtins)]
+nitpick_ignore_regex = [("py:(class|data|obj)", ".*")]  # types of signatures, of the standard library among others
 
 _CITED = re.compile(r"(?<![\w/.`-])(?:docs/)?((?:[\w-]+/)*[\w-]+)\.md(#[\w-]+)?(?!`)")
 
@@ -93,12 +92,12 @@ def add_navigation(_app, page, source):
 
 
 def prepare_docstring(_app, what, _name, _obj, _options, lines):
-    """Link the pages that a docstring cites, and keep a colon in the first line of an attribute's from being syntax."""
+    """Link the pages that a docstring cites, and hide the first line of an attribute's from napoleon.
+
+    Napoleon takes what is before a colon in that line for the attribute's type.
+    """
     if what in ("attribute", "property", "data"):
-        lines[:0] = [
-            "..",
-            "",
-        ]  # napoleon takes the text before the colon for a type, unless it is not in the first line
+        lines[:0] = ["..", ""]
     lines[:] = [_CITED.sub(_link, line) for line in lines]
 
 

@@ -40,10 +40,13 @@ def test_a_section_that_is_missing_or_empty(tmp_path, changelog):
 
 
 def test_a_bill_of_materials_has_names_and_versions(tmp_path):
-    from importlib.metadata import version
-
-    write_bill(sys.executable, tmp_path / "bill.json")
-    assert components(tmp_path / "bill.json")["kazoo"] == version("kazoo")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment"], check=True)
+    (packages,) = (tmp_path / "environment/lib").glob("python*/site-packages")
+    (packages / "installed-1.2.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: installed\nVersion: 1.2\n"
+    (packages / "installed-1.2.dist-info/METADATA").write_text(metadata, encoding="utf-8")
+    write_bill(tmp_path / "environment/bin/python", tmp_path / "bill.json")
+    assert components(tmp_path / "bill.json") == {"installed": "1.2"}
 
 
 @pytest.mark.skipif(shutil.which("git") is None or not (ROOT / ".git").exists(), reason="not a clone")
