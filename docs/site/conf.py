@@ -25,7 +25,7 @@ NAVIGATION = {
         "Migrate": ("docs/migration",),
         "Security": ("docs/security", "SECURITY"),
         "Reference": (
-            "docs/api/consumer", "docs/api/errors", "docs/api/spark", "docs/api/testing", "docs/cli", "docs/config",
+            "docs/api/consumer", "docs/api/errors", "docs/api/spark-api", "docs/api/testing-api", "docs/cli", "docs/config",
             "docs/metrics", "CHANGELOG",
         ),
         "Internals": (
