@@ -107,25 +107,26 @@ def check_descriptions(release: Release) -> str:
 
 
 def install(release: Release) -> str:
-    """The wheel for this machine is installed for each interpreter, with dependencies from an index, and works."""
+    """The wheel for this machine is installed for each interpreter, with dependencies from an index, and works.
+
+    It is installed by name, so that the bill of materials has no path of this machine, and without the index, which may
+    have this version already.
+    """
     pythons = {minor: python for minor in MINORS if (python := find_python(minor))}
-    wheel = _wheel_of_this_machine(release)
+    name = f"zkconsumer=={release.version}"
     for minor, python in pythons.items():
         environment = release.environment(minor)
         run([python, "-m", "venv", environment], release.work)
         own = environment / "bin" / "python"
-        run([own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel], release.work)
+        pip: list[str | Path] = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", name]
+        run([*pip, "--no-deps", "--no-index", "--find-links", release.built], release.work)
+        run(pip, release.work)
         printed = run([own, "-c", _SMOKE], release.work).strip()
         if printed != f"{release.version} NativeKernels":
             raise StepFailed(f"Python 3.{minor}: the version and the decoder are {printed}")
         run([environment / "bin" / "zkconsumer", "--help"], release.work)
     missing = "".join(f"; no Python 3.{minor} was found" for minor in MINORS if minor not in pythons)
     return ", ".join(f"Python 3.{minor}" for minor in pythons) + missing
-
-
-def _wheel_of_this_machine(release: Release) -> Path:
-    (wheel,) = release.built.glob(f"*_{os.uname().machine}.whl")
-    return wheel
 
 
 def audit(release: Release) -> str:
