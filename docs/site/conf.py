@@ -58,7 +58,7 @@ exclude_patterns = [
     *(path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "docker", "examples")),
     "docs/site",
 ]
-smartquotes_action = "D"  # dashes only
+smartquotes = False  # two hyphens begin an option
 myst_heading_anchors = 6
 lexers["mermaid"] = TextLexer()  # drawn by code forges; shown here as text, which needs no program of another site
 
@@ -66,7 +66,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_additional_pages = {"index": "first.html"}
 templates_path = ["."]
-html_search_scorer = "scorer.js"
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 

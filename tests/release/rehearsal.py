@@ -125,6 +125,8 @@ def install(release: Release) -> str:
         if printed != f"{release.version} NativeKernels":
             raise StepFailed(f"Python 3.{minor}: the version and the decoder are {printed}")
         run([environment / "bin" / "zkconsumer", "--help"], release.work)
+        # What is audited and listed next is what the package needs.
+        run([own, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], release.work)
     missing = "".join(f"; no Python 3.{minor} was found" for minor in MINORS if minor not in pythons)
     return ", ".join(f"Python 3.{minor}" for minor in pythons) + missing
 
@@ -132,15 +134,29 @@ def install(release: Release) -> str:
 def audit(release: Release) -> str:
     """Known vulnerabilities of what was installed. They are reported, and are no failure: an operator judges them."""
     (packages,) = (release.environment(_newest(release)) / "lib").glob("python*/site-packages")
-    command = [sys.executable, "-m", "pip_audit", "--progress-spinner", "off", "--path", str(packages)]
+    options = ("--progress-spinner", "off", "--format", "json", "--path", str(packages))
+    command = [sys.executable, "-m", "pip_audit", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_AUDIT_S)
     except subprocess.TimeoutExpired:
         return f"NOT CHECKED: pip-audit had no answer for {_AUDIT_S} s; it needs a network"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    if done.returncode and not done.stdout.strip():
-        return f"NOT CHECKED: pip-audit failed, as it does without a network: {lines[-1] if lines else 'no output'}"
-    return "\n".join(lines)
+    if not done.stdout.strip():
+        return f"NOT CHECKED: pip-audit failed, as it does without a network: {done.stderr.strip()[-200:]}"
+    return audited(done.stdout)
+
+
+def audited(report: str) -> str:
+    """What a report of pip-audit has found, and which packages it could not ask about."""
+    packages = [package for package in json.loads(report)["dependencies"] if package["name"] != "zkconsumer"]
+    found = [
+        f"{package['name']} {package['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'none'}"
+        for package in packages
+        for known in package.get("vulns", ())
+    ]
+    unchecked = [package["name"] for package in packages if "skip_reason" in package]
+    counts = f"{len(packages) - len(unchecked)} packages checked, {len(found)} known vulnerabilities"
+    missing = [f"NOT CHECKED, the index has no advisories for them: {', '.join(unchecked)}"] if unchecked else []
+    return "\n".join([counts, *found, *missing])
 
 
 def _newest(release: Release) -> int:

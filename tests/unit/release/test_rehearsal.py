@@ -1,5 +1,6 @@
 """The rehearsal of a release: what is checked before something is built, and the bill of materials."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from tests.fixtures.documents import ROOT
-from tests.release.rehearsal import Release, StepFailed, check_version, components, write_bill
+from tests.release.rehearsal import Release, StepFailed, audited, check_version, components, write_bill
 
 
 def release(directory, changelog, tag=None):
@@ -37,6 +38,17 @@ def test_a_tag_of_another_version(tmp_path):
 def test_a_section_that_is_missing_or_empty(tmp_path, changelog):
     with pytest.raises(StepFailed, match="no section"):
         check_version(release(tmp_path, changelog))
+
+
+def test_an_audit_names_what_was_found_and_what_was_not_checked():
+    packages = [
+        {"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"], "aliases": []}]},
+        {"name": "b", "version": "1", "vulns": []},
+        {"name": "c", "skip_reason": "Dependency not found"},
+    ]
+    lines = audited(json.dumps({"dependencies": packages})).splitlines()
+    assert lines[:2] == ["2 packages checked, 1 known vulnerabilities", "a 1: CVE-1, fixed in 2"]
+    assert lines[2] == "NOT CHECKED, the index has no advisories for them: c"
 
 
 def test_a_bill_of_materials_has_names_and_versions(tmp_path):
