@@ -25,8 +25,8 @@ NAVIGATION = {
         "Migrate": ("docs/migration",),
         "Security": ("docs/security", "SECURITY"),
         "Reference": (
-            "docs/api/consumer", "docs/api/errors", "docs/api/spark-api", "docs/api/testing-api", "docs/cli", "docs/config",
-            "docs/metrics", "CHANGELOG",
+            "docs/api/consumer", "docs/api/errors", "docs/api/spark-api", "docs/api/testing-api", "docs/cli",
+            "docs/config", "docs/metrics", "CHANGELOG",
         ),
         "Internals": (
             "docs/internals/architecture", "docs/internals/jvm-consumer", "docs/internals/notes", "CONTRIBUTING",
