@@ -15,7 +15,10 @@ from sphinx.highlighting import lexers
 ROOT = Path(__file__).parents[2]
 NAVIGATION = {
     "docs/index": {
-        "Start": ("README", "docs/quickstart", "docs/demo", "examples/README", "docs/reliability", "docs/benchmarks"),
+        "Start": (
+            "README", "docs/quickstart", "docs/demo", "examples/README", "docs/compatibility", "docs/reliability",
+            "docs/benchmarks",
+        ),
         "Consume": ("docs/streams", "docs/delivery", "docs/testing"),
         "Spark": ("docs/spark",),
         "Operate": (
