@@ -12,7 +12,7 @@ from pathlib import Path
 def build_site(checkout: Path, target: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of a checkout, whose package it imports; warnings are on standard error."""
     with tempfile.TemporaryDirectory(prefix="zkconsumer-site-") as parsed:
-        options = ("-q", "-E", "-j", "auto", "--fail-on-warning", "--keep-going", "-c", "docs/site", "-d", parsed)
+        options = ("-q", "-E", "--fail-on-warning", "--keep-going", "-c", "docs/site", "-d", parsed)
         return subprocess.run(
             [sys.executable, "-m", "sphinx", *options, ".", target.absolute()],
             cwd=checkout,
