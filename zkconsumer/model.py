@@ -19,8 +19,8 @@ class TopicPartition(NamedTuple):
 class ConsumerThreadId(NamedTuple):
     """Identity of one consumer thread, that is one stream, inside its group (jvm-consumer.md#identifiers).
 
-    Its text is what an owner znode holds. Order among thread ids is that of the *text*, see
-    :func:`zkconsumer.java.javastring.java_order`; do not rely on the tuple order.
+    Its text is what an owner znode holds. Order among thread ids is that of the *text*, as Java compares
+    strings; do not rely on the tuple order.
     """
 
     consumer_id: str

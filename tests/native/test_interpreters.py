@@ -2,13 +2,12 @@
 
 import configparser
 import os
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.fixtures.documents import ROOT
+from tests.fixtures.interpreters import find_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -16,14 +15,6 @@ MINORS = (12, 13, 14)
 FOR_TESTS = ("pytest", "pytest-timeout", "hypothesis", "confluent-kafka", "aiokafka", "psutil", "trustme")
 TESTS = ("tests/unit/decode", "tests/property/test_kernels.py", "--ignore", "tests/unit/decode/test_schema.py")
 """Without the file that needs Spark."""
-
-
-def find_python(minor):
-    """An interpreter that a variable names, that pyenv has, or that is on the path, where pyenv has stubs only."""
-    if named := os.environ.get(f"ZKCONSUMER_PYTHON_3_{minor}"):
-        return named
-    of_pyenv = map(str, (Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/python"))
-    return next(of_pyenv, None) or shutil.which(f"python3.{minor}")
 
 
 def requirements():

@@ -219,8 +219,8 @@ class SimpleConsumer:
 
         Args:
             partition: which one.
-            timestamp_ms: ms since the epoch, or :attr:`LATEST`, which puts the log end offset first, or
-                :attr:`EARLIEST`, which returns the log start offset only.
+            timestamp_ms: ms since the epoch, or ``SimpleConsumer.LATEST``, which puts the log end offset first, or
+                ``SimpleConsumer.EARLIEST``, which returns the log start offset only.
             max_offsets: maximum number of offsets.
 
         Raises: the same as :meth:`earliest`.

@@ -74,18 +74,20 @@ class MessageStream(Generic[M]):
 
     Only one thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked
     child every request raises UsageError, also with an iterator that was created before the fork.
-
-    Args:
-        queue: the queue that the fetchers fill.
-        name: consumer thread id, for messages.
-        kind: class of the messages.
-        timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
-        reader: reads the queue; None for one with the default settings.
     """
 
     def __init__(
         self, queue: ChunkQueue, *, name: str, kind: type[M], timeout_ms: int = -1, reader: ChunkReader | None = None
     ) -> None:
+        """For the connector, which alone makes streams.
+
+        Args:
+            queue: the queue that the fetchers fill.
+            name: consumer thread id, for messages.
+            kind: class of the messages.
+            timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
+            reader: reads the queue; None for one with the default settings.
+        """
         self.queue = queue
         self._reader = reader or ChunkReader(queue)
         self.name = name

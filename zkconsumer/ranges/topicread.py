@@ -57,8 +57,8 @@ def read(
 
     Returns:
         A reader of batches, each with records of one partition, in the order of offsets within a partition. Its
-        methods raise what :meth:`.RangeReading.records` raises, such as OffsetOutOfRange where the log has lost
-        records of the range since the call; through Arrow's C interface (polars, DuckDB) the text of that.
+        methods raise a ZkConsumerError, such as OffsetOutOfRange where the log has lost records of the range since the
+        call; through Arrow's C interface (polars, DuckDB) the text of that.
 
     Raises:
         UsageError: the topic, a partition or a column does not exist, or a position is none.
