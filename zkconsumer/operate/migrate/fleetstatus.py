@@ -92,7 +92,7 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
         partitions = {p for known in planned.values() for p in known}.union(
             *(znodes.offsets for znodes in reads.groups.values()), *(answer.found for answer in committed.values())
         )
-        existing = cluster.offsets.existing({p.topic for p in partitions}).found
+        existing = cluster.existing({p.topic for p in partitions}).found
     except ZkConsumerError as error:  # a further question would wait for silent brokers once more
         described, committed = dict.fromkeys(planned, error), {}
         existing = ExistingTopics(set(), {})

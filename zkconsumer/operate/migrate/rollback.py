@@ -45,7 +45,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     if run.snapshot is not None:  # first, so that what is written meanwhile is seen by the guards
         undo = plan_restore(ends.session, ends.cluster, run.snapshot, overwrite=True, outside="keep", forceable=False)
     partitions = [row.partition for row in plan.partitions]
-    topics = ends.cluster.offsets.existing({partition.topic for partition in partitions}).found
+    topics = ends.cluster.existing({partition.topic for partition in partitions}).found
     existing = {partition for partition in partitions if topics.may_exist(partition)}
     if plan.source.kind in ("zookeeper", "kafka"):
         source = ends.offsets_of_source(partitions)

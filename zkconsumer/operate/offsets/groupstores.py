@@ -22,7 +22,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
-from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer
+from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
@@ -236,21 +236,27 @@ class Cluster:
         """
         return self._ask(lambda client: client.ask_any(lambda connection: fetch_metadata(connection, ()).cluster_id))
 
-    def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
-        """Every partition of the topics; those of a topic that does not exist are absent.
+    def existing(self, topics: Collection[str]) -> BrokersAnswer[ExistingTopics]:
+        """Which of these topics exist; those that brokers do not describe are a problem of the answer.
 
         A broker that has just started denies topics: while ZooKeeper describes one, brokers are asked again.
-
-        Raises:
-            ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
         """
         described = set() if self._session is None else GroupReader(self._session).partitions(topics).keys()
         until = time.monotonic() + DENIED_S
         while True:
-            existing = self._asked().existing(topics).required().partitions
-            if described <= {partition.topic for partition in existing} or time.monotonic() >= until:
-                return existing
+            answer = self._asked().existing(topics)
+            denied = described - answer.found.undescribed.keys() - {one.topic for one in answer.found.partitions}
+            if not denied or time.monotonic() >= until:
+                return answer
             time.sleep(_DENIED_PAUSE_S)
+
+    def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
+        """Every partition of the topics; those of a topic that does not exist are absent.
+
+        Raises:
+            ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
+        """
+        return self.existing(topics).required().partitions
 
     def releases(self) -> dict[int, tuple[int, ...]]:
         """The release of each live broker, by its id; one that does not answer is absent.
