@@ -241,14 +241,16 @@ class Cluster:
 
         A broker that has just started denies topics: while ZooKeeper describes one, brokers are asked again.
         """
-        described = set() if self._session is None else GroupReader(self._session).partitions(topics).keys()
         until = time.monotonic() + DENIED_S
         while True:
             answer = self._asked().existing(topics)
-            denied = described - answer.found.undescribed.keys() - {one.topic for one in answer.found.partitions}
-            if not denied or time.monotonic() >= until:
+            denied = {*topics} - answer.found.undescribed.keys() - {one.topic for one in answer.found.partitions}
+            if not denied or time.monotonic() >= until or not self._has_znodes_of(denied):
                 return answer
             time.sleep(_DENIED_PAUSE_S)
+
+    def _has_znodes_of(self, topics: Collection[str]) -> bool:
+        return self._session is not None and bool(GroupReader(self._session).partitions(topics))
 
     def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
         """Every partition of the topics; those of a topic that does not exist are absent.
