@@ -14,14 +14,13 @@ from tests.fixtures.coordinatedgroupmodel import (
     MixedGroupModel,
     PolledCoordinatedGroupModel,
 )
-from tests.fixtures.groupmodel import PATHS
+from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, play
 from tests.fixtures.kazooinmemory import Loss
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules import coordinatorplan
 from zkconsumer.group.coordinator.unclaimedcommands import UnclaimedCommands
-from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 
 SETTINGS = settings(
@@ -33,7 +32,6 @@ SETTINGS = settings(
 FOR_PLANTED_BUGS = settings(
     SETTINGS, max_examples=1000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
 )
-SUBSCRIPTION = Subscription.static({"t": 1})
 
 TestCoordinatedGroupModel = CoordinatedGroupModel.TestCase
 TestMixedGroupModel = MixedGroupModel.TestCase
@@ -127,15 +125,6 @@ def one_hangs_in_a_rebalance(model):
 
 def one_hangs_before_its_first_claim(model):
     model.the_others_own_everything_while_a_member_hangs(number=1, steps=7, joins=True)
-
-
-def play(model, course):
-    """Play a course in a group of two members that have shared a topic."""
-    try:
-        model.begin("range", [SUBSCRIPTION, SUBSCRIPTION], partitions=3, settled=True)
-        course(model)
-    finally:
-        model.teardown()
 
 
 BUGS = [

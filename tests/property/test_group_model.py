@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.clusterinturns import ClusterInTurns
-from tests.fixtures.groupmodel import PATHS, GroupModel
+from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, GroupModel, play
 from tests.fixtures.polledgroupmodel import PolledGroupModel
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 from zkconsumer.group.zookeeper.rules.clusterchanges import ClusterChanges
 from zkconsumer.group.zookeeper.sessionlease import SessionLease
@@ -27,7 +26,6 @@ SETTINGS = settings(
 FOR_PLANTED_BUGS = settings(
     SETTINGS, max_examples=1000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
 )
-SUBSCRIPTION = Subscription.static({"t": 1})
 
 TestGroupModel = GroupModel.TestCase
 TestGroupModel.settings = SETTINGS
@@ -121,15 +119,6 @@ def one_is_cut_off(model):
 
 def a_topic_grows(model):
     model.change_topic("t", 4)
-
-
-def play(model, course):
-    """Play a course in a group of two members that have shared a topic."""
-    try:
-        model.begin("range", [SUBSCRIPTION, SUBSCRIPTION], partitions=3, settled=True)
-        course(model)
-    finally:
-        model.teardown()
 
 
 BUGS = [

@@ -66,7 +66,7 @@ def test_what_waiting_does_not_cure_ends_the_mirror_of_a_group(job, copies, erro
 
 @pytest.mark.parametrize(("error", "rounds"), [(ChrootMissing("no chroot"), 3), (BrokerUnavailable("away"), 5)])
 def test_servers_that_refuse_to_connect_end_the_mirror_of_their_groups(job, error, rounds):
-    """As for a single mirror: otherwise it would go on for all of its time, and copy nothing."""
+    """As a single mirror does: otherwise it would run until its time is over, and copy nothing."""
     seen = []
 
     def connect():

@@ -259,10 +259,9 @@ def evaluate_group(
     """Evaluate the samples of each partition; those without a sample are ignored.
 
     The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
-    partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. With
-    the mark of a migration it is MIGRATED without members, and so are its partitions, whatever they show, since nobody
-    consumes at these offsets; with members, or where the migration or the way back is not complete, it is WARN at
-    least.
+    partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. A
+    group that was migrated and has no members is MIGRATED, and so is each of its partitions, since nobody consumes at
+    these offsets. With members, or where the migration or the way back is not complete, it is WARN at least.
 
     Args:
         partitions: samples of each, oldest first.
