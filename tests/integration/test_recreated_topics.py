@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from tests.fixtures.consumers import collect
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
+from tests.fixtures.scriptedserver import SilentServer, running
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
-from zkconsumer.errors import RetriableError
+from zkconsumer.errors import BrokerUnavailable, RetriableError
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
@@ -69,6 +70,27 @@ def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_aga
         member.commit_offsets()
     create_again(new)
     eventually(lambda: set(received) >= set(new))
+
+
+def test_assign_uses_no_stored_offset_before_a_broker_has_described_the_topic(
+    connect, create_again, sandbox, unique_name
+):
+    """The stored offset may be of an earlier topic; who assigns again when brokers answer reads from the start."""
+    old, new = values(OLD), values(NEW, start=OLD)
+    stored = {TopicPartition(unique_name, 0): None}
+    create_again(old)
+    reader = connect(**settings("zookeeper"))
+    first = reader.create_message_streams({unique_name: 1})[unique_name][0]
+    reader.commit_offsets({TopicPartition(unique_name, 0): OLD})
+    first.close()
+    reader.shutdown()
+    create_again(new)
+    with running(SilentServer) as silent:
+        address = f"{silent.broker.host}:{silent.broker.port}"
+        with pytest.raises(BrokerUnavailable, match="check that brokers run"):
+            connect(**settings("zookeeper", bootstrap_servers=address)).assign(stored)
+    received = collect([connect(**settings("zookeeper", bootstrap_servers=sandbox.bootstrap_servers)).assign(stored)])
+    eventually(lambda: received == new)
 
 
 def test_a_topic_that_is_created_again_while_a_listener_runs_is_read_from_its_start(

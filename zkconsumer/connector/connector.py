@@ -205,6 +205,8 @@ class ConsumerConnector:
 
         Raises:
             UsageError: streams have been created already.
+            BrokerUnavailable: no broker of ``bootstrap.servers`` has described the topics, so it is not known whether a
+                stored offset is of the present topic or of an earlier one.
             GroupAuthorizationFailed, TopicAuthorizationFailed: Kafka stores the offsets, and a permission is missing.
         """
         self._start_pool(1)

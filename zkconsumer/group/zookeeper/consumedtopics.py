@@ -46,8 +46,14 @@ class ConsumedTopics:
         return frozenset(partition for partition in partitions if partition.topic in gone)
 
     def consume(self, topics: Collection[str], recreated: Collection[str]) -> dict[str, TopicOrigin]:
-        """See :meth:`.GroupProtocol.consume`."""
-        now = self._identities(topics)
+        """See :meth:`.GroupProtocol.consume`.
+
+        Raises:
+            BrokerUnavailable: no broker has described the topics, so an offset of an earlier topic would be used: 1. a
+                group has consumed a topic, which is created again while no member runs; 2. a member starts, and brokers
+                are silent; 3. it begins at the stored offset of the former topic, and skips the records before it.
+        """
+        now = self._identities(topics, required=True)
         begun = {topic: identity for topic, identity in now.items() if identity is not None}
         try:
             self._fetched.begin(begun, recreated)
@@ -74,8 +80,12 @@ class ConsumedTopics:
         self.noticed = bool(changed) or (self.noticed and None in now.values())
         return changed
 
-    def _identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
-        """The present identity of each topic, None if it does not exist; without those of which nothing is known."""
+    def _identities(self, topics: Iterable[str], *, required: bool = False) -> dict[str, TopicIdentity | None]:
+        """The present identity of each topic, None if it does not exist; without those of which nothing is known.
+
+        Raises:
+            BrokerUnavailable: nothing is known although it is required.
+        """
         names = sorted(set(topics))
         if not names:
             return {}
@@ -84,5 +94,7 @@ class ConsumedTopics:
         try:
             described = read_known(self._cluster, names).describe_topics(names)
         except BrokerUnavailable:
+            if required:
+                raise
             return {}
         return {name: described[name].identity if name in described else None for name in names}

@@ -6,8 +6,9 @@ from kazoo.protocol.serialization import Create, Delete
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
+from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ShareChanged
+from zkconsumer.errors import BrokerUnavailable, ShareChanged
 from zkconsumer.group.zookeeper.consumedtopics import ConsumedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
@@ -63,3 +64,19 @@ def test_an_attempt_that_finds_it_out_at_its_end_fails_and_the_next_one_looks(to
     with pytest.raises(ShareChanged):
         topics.consume({"t"}, ())
     assert topics.changed([], [P1]) == {"t"}
+
+
+class SilentBrokers:
+    """A cluster none of whose brokers has answered."""
+
+    def read(self, topics):
+        return ClusterSnapshot()
+
+
+def test_nothing_is_begun_before_a_broker_has_described_the_topics():
+    """An offset of an earlier topic would be used, and the first records of the present one skipped."""
+    topics = ConsumedTopics(None, None, SilentBrokers())
+    with pytest.raises(BrokerUnavailable, match="no broker of bootstrap"):
+        topics.consume({"t"}, ())
+    assert topics.changed([P0], [P0, P1]) == set()
+    assert topics.recreated([P0]) == frozenset()
