@@ -279,6 +279,7 @@ def test_assign_reads_without_a_group(connect, topic_factory, produce, zookeeper
     connector = connect()
     stream = connector.assign({TopicPartition(topic, 1): 6})
     assert take(stream, 4) == values(4, start=6)
+    assert connector.describe().owned.keys() == {TopicPartition(topic, 1)}
     assert zookeeper.exists(f"/consumers/{connect.group}/ids") is None
     connector.commit_offsets()
     assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/1")[0] == b"10"

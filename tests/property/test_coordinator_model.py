@@ -7,6 +7,7 @@ courses that lead to them.
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from kazoo.protocol.serialization import Delete
 
 from tests.fixtures.coordinatedgroupmodel import (
     CoordinatedGroupModel,
@@ -14,8 +15,9 @@ from tests.fixtures.coordinatedgroupmodel import (
     MixedGroupModel,
     PolledCoordinatedGroupModel,
 )
-from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, play
+from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, GroupModel, play
 from tests.fixtures.kazooinmemory import Loss
+from tests.fixtures.membersinturns import SESSION_S
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.leaderview import LeaderView
@@ -127,6 +129,16 @@ def one_hangs_before_its_first_claim(model):
     model.the_others_own_everything_while_a_member_hangs(number=1, steps=7, joins=True)
 
 
+def its_session_node_is_deleted_while_its_lease_has_lapsed(model):
+    """1. A member is not scheduled until its lease has lapsed; 2. its session node is deleted; 3. it continues."""
+    model.settle()
+    member = model.members[-1]
+    model.freeze(len(model.members) - 1)
+    model.pass_time(0.9 * SESSION_S)
+    model.server.perform(model.outsider, Delete(member.group._membership.fence, -1))
+    model.thaw(len(model.members) - 1)
+
+
 BUGS = [
     (CoordinatedGroupModel, one_joins, grants_what_another_member_owns, "'g_m2', 'g_m0'"),
     (CoordinatedGroupModel, one_joins, releases_nothing, "not settled"),
@@ -146,6 +158,11 @@ BUGS = [
         "has no owner",
     ),
 ]
+
+
+@pytest.mark.parametrize("model", [GroupModel, CoordinatedGroupModel])
+def test_a_member_registers_again_whose_session_node_was_deleted_while_its_lease_had_lapsed(model):
+    play(model(), its_session_node_is_deleted_while_its_lease_has_lapsed)
 
 
 @pytest.mark.parametrize(("model", "course", "plant", "found"), BUGS)

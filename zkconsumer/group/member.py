@@ -256,8 +256,8 @@ class GroupMember:
         return self._protocol.release_s
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The partitions that this member owns; an immutable snapshot."""
-        return self._protocol.held.partitions
+        """The partitions that this member owns, or reads without a group; an immutable snapshot."""
+        return self._committer.without_group or self._protocol.held.partitions
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The live brokers of the cluster."""

@@ -178,7 +178,15 @@ class ZooKeeperBase(ABC):
         return False
 
     def _report_lease(self) -> None:
+        """On the lease's thread: the lease has lapsed, or holds again, or the session node is missing.
+
+        A member without its session node has to register again, and nothing else may tell it: 1. it is not scheduled
+        until its lease has lapsed; 2. another client deletes its session node, and the watch that fires for that starts
+        an attempt which has no connection; 3. no probe finds the node, so the lease never holds again.
+        """
         self._lease_changed()
+        if self.zk.connected and self._lease.misses(self._probed()):  # a new connection raises the flag by itself
+            self._signal.raise_flag()
 
     def _registered(self) -> int:
         return self._membership.registered_session
