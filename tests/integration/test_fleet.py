@@ -262,7 +262,7 @@ def test_a_killed_run_whose_consumers_have_continued_is_repeated(fleet):
     runs.write_text(runs.read_text().replace('"complete"', '"writing"', 1))
     fleet.consume(0, 2)
     (row,) = json.loads(fleet.run("status", *of_group, "--json", code=3).stdout)["groups"]
-    assert (row["state"], "run it again to complete it" in row["reason"]) == ("gone wrong", True)
+    assert (row["state"], "run it again to complete the migration" in row["reason"]) == ("gone wrong", True)
     assert "have committed beyond the plan since" in fleet.run("run", *of_group, "--execute").stderr
     assert fleet.states()[0] == "consumed"
     fleet.run("reverse", *of_group, "--execute")

@@ -150,6 +150,10 @@ class Model:
         if judged.state in (FleetState.WRITTEN, FleetState.CONSUMED, FleetState.MIRRORED):
             assert not refused["reverse"], seen
             assert bool(refused["rollback"]) is (judged.state is not FleetState.WRITTEN), seen
+        if "a rollback has begun" in judged.reason and judged.only == {"plan"}:
+            stored, rows = self.servers.brokers.stored("g"), self.files.plan().partitions
+            undone = [row for row in rows if stored.get(row.partition, -1) < (row.new or 0)]
+            assert undone or former_is_later(rows), seen  # otherwise a new plan moves consumers back that go on there
         if "is not complete" in judged.reason and judged.only:
             again = "reverse" if "way back" in judged.reason else "run"
             closed = {"rollback", *(() if "a rollback" in judged.reason else (again,))} - judged.only
@@ -157,6 +161,11 @@ class Model:
         if not self.has_read_in_zookeeper:
             assert "zookeeper:g have moved since" not in f"{judged.reason}; {refused.get('reverse')}", seen
             assert self.has_consumed or "have continued" not in judged.reason, seen
+
+
+def former_is_later(rows: Any) -> bool:
+    """True if Kafka had a later offset than the planned one, so consumers may have begun there."""
+    return any((row.before or 0) > (row.new or 0) for row in rows)
 
 
 KILLS = st.none() | st.integers(1, 14)
@@ -181,6 +190,8 @@ REVERSED_AGAIN = [*MIGRATED, ("command", "reverse", None), ("in_kafka", P0, 40)]
 @example({P0: 30}, [("command", "run", None), ("in_kafka", P0, 30), ("command", "rollback", None)])
 @example({P0: 30}, [("command", "run", None), ("plan_back",), ("command", "rollback", None)])
 @example({}, [("command", "run", 2), ("command", "run", None)])
+@example({}, [("command", "run", None), ("command", "rollback", 8), ("in_kafka", P0, 30)])
+@example({}, [("command", "run", None), ("command", "rollback", 6), ("in_kafka", P0, 30)])
 def test_what_a_status_names_is_what_the_commands_accept(tmp_path_factory, former, events):
     model = Model(tmp_path_factory.mktemp("fleet"))
     model.servers.brokers.store("g", former)

@@ -41,8 +41,9 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 _LOST: Final = "{} had lost its offsets of {}, which an earlier run wrote; what was read since then is read once more"
 
 _CONTINUED: Final = (
-    "an earlier run was killed, and consumers of {} have committed beyond the plan since: {}; nothing is written. "
-    "If they were started before that run wrote, they began at auto.offset.reset: compare with the plan"
+    "an earlier run or rollback was killed, and consumers of {} have committed beyond the plan since: {}; nothing is "
+    "written. If they were started while the planned offsets were not there, they began at auto.offset.reset: compare "
+    "with the plan"
 )
 _MARKED: Final = "an earlier run wrote everything, and was killed before the mark of group {} showed it; now it does"
 
@@ -110,10 +111,13 @@ def run_plan(
             writes = replace(_plan_writes(ends, plan, file), begins=marked.begin)
             report = execute(ends.session, ends.cluster, writes, file, long_hold=long_hold, advance=advance)
             marked.report(report)
-            if marked.is_void and before is not None:  # what was true before the run still is
-                file.mark(before)
+            if marked.is_void:
+                # Otherwise: 1. a consumer joins the target before the first write, so all writes are refused; 2. it
+                # begins at auto.offset.reset, commits and is stopped; 3. the next run takes it for one that has
+                # continued after a run that was killed.
+                file.restore(before)
     return RunReport(
-        snapshot=None if plan.target.kind == "spark-options" else report.snapshot,
+        snapshot=None if plan.target.kind == "spark-options" or file.snapshot is None else report.snapshot,
         written=_written(plan, report),
         found=found,
         faults=report.faults,

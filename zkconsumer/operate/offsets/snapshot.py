@@ -200,6 +200,18 @@ class SnapshotFile:
             with self._on_disk(snapshot) as put:
                 self._put(snapshot, put)
 
+    def restore(self, state: WriteState | None) -> None:
+        """Nothing was written since the write had come as far as ``state``: the file is what it was then.
+
+        Raises:
+            OSError: as :meth:`begin`.
+        """
+        if state is not None:
+            self.mark(state)
+        elif self.snapshot is not None:
+            self.path.unlink()
+            self.snapshot = None
+
     def _on_disk(self, snapshot: Snapshot) -> AbstractContextManager[Callable[[], None]]:
         return prepared(self.path, "".join(_lines(snapshot)), mode=0o600)
 

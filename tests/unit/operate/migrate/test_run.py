@@ -75,7 +75,7 @@ def test_no_file_is_written_after_a_hold_that_lasted_too_long(servers, tmp_path,
     monkeypatch.setattr(hold, "LONGEST_S", -1.0)
     report = servers.run()
     assert "run the plan again with --long-hold" in report.faults[0]
-    assert (file.exists(), report.written, servers.state()) == (False, [], WriteState.WRITING)
+    assert (file.exists(), report.written, servers.state()) == (False, [], None)
 
 
 @pytest.mark.parametrize("there", [3, 5])
@@ -323,7 +323,19 @@ def test_a_coordinator_that_refuses_a_commit_is_reported(servers):
     report = servers.run()
     assert "UNKNOWN_MEMBER_ID" in report.faults[0]
     assert (report.written, servers.brokers.groups) == ([], {})
-    assert servers.left_over() == []
+    assert (report.snapshot, servers.state(), servers.left_over()) == (None, None, [])
+
+
+def test_consumers_that_began_before_a_run_that_wrote_nothing_are_not_taken_for_migrated_ones(servers):
+    """1. A consumer joins, so all commits are refused; 2. it begins at the end of the logs, and is stopped as asked."""
+    servers.begin(*TO_KAFKA)
+    servers.brokers.before_commit = servers.brokers.live.add
+    servers.run()
+    servers.brokers.before_commit = lambda _group: None
+    servers.brokers.live.clear()
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, 100))
+    with pytest.raises(WriteRefused, match="another client has written offsets of kafka:g"):
+        servers.run()
 
 
 def test_a_missing_permission_is_refused(servers):

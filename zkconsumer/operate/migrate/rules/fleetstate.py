@@ -195,7 +195,9 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     # what a command would see, as far as the facts go: servers and logs as they were planned, and no members
     seen = Observation(plan.place, judge_offsets({}, unmarked(source)), judge_offsets({}, unmarked(target)), logs)
     check = recheck(plan, seen, state)
-    may_run = lacks_mark_alone(plan, seen, state, facts.mark) or not (state.is_rolled_back or check.refusals)
+    # What was rolled back is not run again by itself, unless consumers have continued where the run wrote.
+    is_left = bool(check.later) or not state.is_rolled_back
+    may_run = lacks_mark_alone(plan, seen, state, facts.mark) or (is_left and not check.refusals)
     plan = _existing(plan, facts)
     may_go_back = not decide_rollback(plan, plan.place, target, source, (), state, facts.beyond)
     at_source, _ = moved(plan, source, target, state)
@@ -205,7 +207,8 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
         otherwise = f"; if that is refused, roll it back, and {verb if is_back else 'plan'} it then"
         return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
-        how = f"{begun}, and consumers of {plan.target} have continued: {verb} it again to complete it"
+        to_do = f"{verb} it again to complete the {'way back' if is_back else 'migration'}"
+        how = f"{begun}, and consumers of {plan.target} have continued: {to_do}"
         if check.later:
             return _wrong(f"{how}{stop}", verb)
         return _wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")

@@ -52,7 +52,7 @@ def recheck(plan: MigrationPlan, now: Observation, run: WriteState | None) -> Re
     """
     offsets = {p: one.offset for p, one in now.target.items() if one.offset is not None}
     existing = plan_of_existing(plan, now.logs)
-    later = tuple(continued(existing, offsets)) if run is WriteState.WRITING else ()
+    later = tuple(continued(existing, offsets)) if run in (WriteState.WRITING, WriteState.UNDOING) else ()
     guards = [guard for guard in now.guards if not (later and guard.name == plan.target.kind)]
     refusals = [*changed_place(plan, now.place), *(guard.text for guard in guards if not guard.holds)]
     refusals += plan.lasting_refusals
@@ -76,11 +76,12 @@ def recheck(plan: MigrationPlan, now: Observation, run: WriteState | None) -> Re
 
 
 def continued(plan: MigrationPlan, target: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """The partitions of which consumers of the target have committed since a run that was killed.
+    """The partitions of which consumers of the target have committed since a run or a rollback that was killed.
 
-    1. A run has written everything; 2. it is killed before its file shows that; 3. consumers continue, and commit. Then
-    each offset of the target is the planned one or a later one. If one is not, a part may not be written, and the
-    result is empty; so it is if one was later before, and consumers may have continued from there.
+    1. A run has written everything; 2. it is killed before its file shows that; or a rollback is killed before it has
+    undone anything; 3. consumers continue, and commit. Then each offset of the target is the planned one or a later
+    one. If one is not, a part may not be written, or is undone, and the result is empty; so it is if one was later
+    before, and consumers may have continued from there.
 
     Args:
         plan: a run of which has begun.

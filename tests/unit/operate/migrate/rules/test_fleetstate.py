@@ -113,7 +113,7 @@ STATES = [
     (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
     (facts(WriteState.WRITING, in_kafka={T0: 4}, in_zookeeper={T0: 4}, gone={T1}), FleetState.WRONG, "complete: roll"),
     (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
-    (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "plan it again"),
+    (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "run it again to complete"),
     (facts(WriteState.UNDOING, in_kafka={}, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it"),
     (facts(WriteState.UNDOING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
     (facts(WriteState.UNDONE, mark=None), FleetState.ROLLED_BACK, "rolled back"),
@@ -254,8 +254,8 @@ def test_members_that_a_run_accepts_are_not_to_be_stopped():
     """Consumers of its target have continued, so it writes nothing."""
     there = facts(WriteState.WRITING, in_kafka=LATER, kafka=STABLE, members=("a",))
     back = facts(back=WriteState.WRITING, in_zookeeper={T0: 4, T1: 9}, kafka=STABLE, members=("a",))
-    for known, stopped in ((there, "a in ZooKeeper"), (back, "those of kafka:g")):
-        assert judge(known).reason.endswith(f"again to complete it; members are to be stopped: {stopped}")
+    for known, what, stopped in ((there, "migration", "a in ZooKeeper"), (back, "way back", "those of kafka:g")):
+        assert judge(known).reason.endswith(f"again to complete the {what}; members are to be stopped: {stopped}")
 
 
 NAMED = {
