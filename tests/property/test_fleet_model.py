@@ -25,8 +25,9 @@ from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
 from zkconsumer.operate.migrate.mirror import Mirror
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import FleetState, Judged, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.snapshot import SnapshotFile

@@ -40,7 +40,7 @@ def _row_document(row: FleetRow) -> dict[str, Any]:
 
 
 def _totals(rows: Iterable[FleetRow]) -> dict[str, int]:
-    from zkconsumer.operate.migrate.rules.fleetstate import ORDER
+    from zkconsumer.operate.migrate.rules.fleetfacts import ORDER
 
     counts = Counter(row.state for row in rows)
     return {state.value: counts[state] for state in ORDER if counts[state]}

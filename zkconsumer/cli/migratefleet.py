@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleetmirror import Part
     from zkconsumer.operate.migrate.fleetstatus import FleetRow
     from zkconsumer.operate.migrate.fleetsteps import Step
-    from zkconsumer.operate.migrate.rules.fleetstate import Verb
+    from zkconsumer.operate.migrate.rules.fleetfacts import Verb
 
 
 @click.group()
@@ -124,7 +124,7 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
     consumers have continued there), mirrored, done (and its znodes are deleted), rolled back, came back, gone wrong
     (why), or unknown. The exit code is 3 if a group has gone wrong or is unknown.
     """
-    from zkconsumer.operate.migrate.rules.fleetstate import FleetState
+    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")

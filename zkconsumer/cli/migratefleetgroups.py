@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleet import GroupOutcome
     from zkconsumer.operate.migrate.fleetfiles import Job
     from zkconsumer.operate.migrate.fleetsteps import Step
+    from zkconsumer.operate.migrate.rules.fleetfacts import Verb
     from zkconsumer.operate.migrate.rules.fleetfile import FleetFile
-    from zkconsumer.operate.migrate.rules.fleetstate import Verb
 
 _SINGLE = re.compile("`(?:zkconsumer )?migrate (plan|run|verify|rollback|reverse|mirror)`")
 """A command that a guard names, whose plan a fleet knows."""

@@ -14,8 +14,9 @@ from zkconsumer.operate.migrate.fleetfiles import Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import Step
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
+from zkconsumer.operate.migrate.rules.fleetfacts import Verb
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import Verb, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, usable_offset
 from zkconsumer.operate.groups.groupznodes import GroupReads, read_groups
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, Judged, judge
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
+from zkconsumer.operate.migrate.rules.fleetstate import judge
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -119,6 +120,11 @@ def _read_files(files: GroupFiles) -> _Files:
         return _Files(problem=str(error))
 
 
+def _added(plan: MigrationPlan, existing: ExistingTopics) -> list[TopicPartition]:
+    topics = {row.partition.topic for row in plan.partitions}
+    return beyond_plan(plan, (p for p in existing.partitions if p.topic in topics))
+
+
 def _row(
     job: Job,
     files: _Files,
@@ -138,7 +144,7 @@ def _row(
     problems += () if stored is None else stored.problems
     if znodes is not None:
         problems += (str(znodes.unreadable[p]) for p in sorted({*files.planned}) if p in znodes.unreadable)
-    in_zookeeper = {} if znodes is None else {p: node.offset for p, node in znodes.offsets.items()}
+    in_zookeeper = {} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()}
     in_kafka = {} if stored is None else offsets_of(stored.found)
     facts = FleetFacts(
         plan=files.plan,
@@ -148,6 +154,7 @@ def _row(
         back_plan=files.back_plan,
         beyond=files.beyond,
         gone={p for p in files.planned if not existing.may_exist(p)},
+        added=() if files.plan is None else _added(files.plan, existing),
         mirrored=files.mirrored,
         exists=znodes is not None,
         members=() if znodes is None else tuple(sorted(znodes.live)),

@@ -13,7 +13,8 @@ from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
-from zkconsumer.operate.migrate.rules.fleetstate import FleetState, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
+from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan

@@ -16,8 +16,8 @@ from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark
 from zkconsumer.operate.migrate.mirror import Mirror
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import FleetState
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -67,6 +67,31 @@ def kill_way_back(do, monkeypatch, step, of=ZnodeWrites):
         patch.setattr(of, step, killed)
         with pytest.raises(Killed):
             do(reverse_step(execute=True), TO_ZOOKEEPER)
+
+
+def test_a_negative_offset_counts_as_none_wherever_it_is_asked(servers, job, do):
+    """The JVM writes -1 where it knows no offset."""
+    for file in job.files.directory.iterdir():
+        file.unlink()
+    with closing(session_in_memory(servers.server)) as session:
+        remove_mark(session, "g")
+    servers.brokers.groups.clear()
+    servers.begin(*TO_KAFKA, {**OFFSETS, PARTITIONS[1]: -1}, missing="earliest")
+    assert (status(do).state, status(do).reason) == (FleetState.PLANNED, "")
+    do(RUN, TO_KAFKA)
+    assert (status(do).state, status(do).reason) == (FleetState.WRITTEN, "")
+
+
+def test_partitions_that_were_added_before_new_consumers_start_are_planned(servers, job, do):
+    servers.brokers.store("g", OFFSETS)
+    added = TopicPartition("t", 5)
+    servers.brokers.logs[added] = log()
+    assert "plan it again before they start" in status(do).reason
+    do.group = replace(GROUP, missing="earliest")
+    do(plan_step, TO_KAFKA)
+    do(RUN, TO_KAFKA)
+    assert (status(do).state, status(do).reason) == (FleetState.WRITTEN, "")
+    assert servers.brokers.stored("g").keys() == {*PARTITIONS, added}
 
 
 def test_a_way_back_that_cannot_go_on_is_rolled_back_and_planned_again(servers, job, do, monkeypatch):

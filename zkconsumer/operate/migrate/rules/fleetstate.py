@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -13,108 +11,15 @@ from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked, usable_offset
 from zkconsumer.offsets.rules.topicorigins import judge_offsets
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged, Verb, wrong
+from zkconsumer.operate.migrate.rules.fleetwritten import judge_written, moved_since_run
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, plan_of_existing, planning
 from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, moved, recheck
-from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored, moved_since
 from zkconsumer.operate.migrate.rules.planfile import is_mark_of
-from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.wire.rules.describedgroup import KafkaGroup
-from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
-
-
-class FleetState(StrEnum):
-    """How far it has come."""
-
-    NOT_STARTED = "not started"
-    PLANNED = "planned"
-    REFUSED = "refused"
-    """Its plan has a refusal that no run of it can cure; what has to be decided is the reason."""
-    WRITTEN = "written"
-    """Its offsets are in Kafka, and no new consumer has committed."""
-    CONSUMED = "consumed"
-    """New consumers are members of the group in Kafka, or have committed there."""
-    MIRRORED = "mirrored"
-    """The same, and a mirror has copied offsets back to ZooKeeper."""
-    DONE = "done"
-    """The same, and its znodes were deleted."""
-    ROLLED_BACK = "rolled back"
-    """A rollback is complete: its consumers are to run in ZooKeeper."""
-    CAME_BACK = "came back"
-    """A way back from where the new consumers were is complete: its consumers are to run in ZooKeeper."""
-    WRONG = "gone wrong"
-    UNKNOWN = "unknown"
-    """What decides it cannot be read."""
-
-    @property
-    def of_group(self) -> str:
-        """The state in a sentence about its group."""
-        match self:
-            case FleetState.CAME_BACK:
-                return f"it {self}"
-            case FleetState.WRONG:
-                return f"it has {self}"
-        return f"it is {self}"
-
-
-ORDER: Final = tuple(FleetState)
-
-Verb = Literal["plan", "run", "verify", "rollback", "reverse", "mirror"]
-"""A command about the groups of a wave."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetFacts:
-    """What is known of one group.
-
-    Attributes:
-        plan: that was made; None if there is none.
-        target: what the file of the fleet has; None if that is not to be compared.
-        run: how far runs of it have come; None if there was none.
-        back: how far the run of the plan of the way back has come; None if there was none, or if it was rolled back.
-        back_plan: that plan, also if it was not run, or was rolled back; None if there is none.
-        mirrored: what a mirror has copied; empty without one.
-        exists: True if it has znodes.
-        members: ids of its members in ZooKeeper.
-        mark: in ZooKeeper; None if there is none.
-        in_zookeeper: its offsets there.
-        kafka: the group in Kafka.
-        in_kafka: its offsets there, also of partitions that the plan does not have.
-        beyond: the target's offsets that the plan does not have, when its run began; of the way back, if that was run.
-        gone: partitions of the plans that do not exist any more; the offsets of both stores are without them.
-        problems: why some of this is unknown, one sentence each.
-    """
-
-    plan: MigrationPlan | None = None
-    target: End | None = None
-    run: WriteState | None = None
-    back: WriteState | None = None
-    back_plan: MigrationPlan | None = None
-    mirrored: Mirrored = field(default_factory=dict)
-    exists: bool = True
-    members: tuple[str, ...] = ()
-    mark: MigrationMark | None = None
-    in_zookeeper: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    kafka: KafkaGroup | None = None
-    in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
-    beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
-    gone: Collection[TopicPartition] = ()
-    problems: tuple[str, ...] = ()
-
-
-class Judged(NamedTuple):
-    """A state.
-
-    Attributes:
-        state: how far it has come.
-        reason: why it is that, in words; empty where nothing has to be said.
-        only: the commands that are of use now, besides those that skip the group; None if all are.
-    """
-
-    state: FleetState
-    reason: str = ""
-    only: frozenset[Verb] | None = None
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 def judge(facts: FleetFacts) -> Judged:
@@ -130,7 +35,7 @@ def judge(facts: FleetFacts) -> Judged:
         return _without_plan(facts)
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
         reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: complete that one"
-        return _wrong(f"{reason}, or plan it again", "plan")
+        return wrong(f"{reason}, or plan it again", "plan")
     if facts.back is WriteState.COMPLETE and facts.mark is None:
         return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
@@ -142,7 +47,7 @@ def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if facts.run is None:
         return _planned(facts, plan)
     if facts.run is WriteState.COMPLETE:
-        return _written(facts, _existing(plan, facts))
+        return judge_written(facts, _existing(plan, facts))
     if facts.run is WriteState.UNDONE and facts.mark is None:
         return _back_again(facts, plan, FleetState.ROLLED_BACK, "it was rolled back")
     return _begun(facts, plan, facts.run, "run")
@@ -170,7 +75,7 @@ def _aimed_elsewhere(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     """After a run, consumers may be at the former target, and ZooKeeper's offsets may be old."""
     differ = f"its file has the target {facts.target}, and its plan {plan.target}"
     if facts.run is None:
-        return _wrong(f"{differ}: plan it again", "plan")
+        return wrong(f"{differ}: plan it again", "plan")
     return Judged(FleetState.WRONG, f"{differ}, which was run: set the file back", frozenset())
 
 
@@ -205,18 +110,18 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     stop = _to_be_stopped(facts, plan.source if is_back else plan.target, but=plan.target if check.later else None)
     if may_run and may_go_back:
         otherwise = f"; if that is refused, roll it back, and {verb if is_back else 'plan'} it then"
-        return _wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
+        return wrong(f"{begun}: {verb} it again{otherwise}{stop}", verb, "rollback")
     if may_run:
         to_do = f"{verb} it again to complete the {'way back' if is_back else 'migration'}"
         how = f"{begun}, and consumers of {plan.target} have continued: {to_do}"
         if check.later:
-            return _wrong(f"{how}{stop}", verb)
-        return _wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")
+            return wrong(f"{how}{stop}", verb)
+        return wrong(f"{how}; if that is refused, plan it again{stop}", verb, "plan")
     if may_go_back:
         why = f", and consumers have continued: {ends}; roll it back" if at_source else ": roll it back"
         why += " again" if state.is_rolled_back else ""
-        return _wrong(f"{begun}{why}{stop}", "rollback")
-    return _wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
+        return wrong(f"{begun}{why}{stop}", "rollback")
+    return wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
 
 
 def _name_begun(facts: FleetFacts, state: WriteState, *, is_back: bool) -> str:
@@ -237,16 +142,12 @@ def _to_be_stopped(facts: FleetFacts, kafka: End, *, but: End | None = None) -> 
     return f"; members are to be stopped: {'; '.join(members)}" if members else ""
 
 
-def _wrong(reason: str, *only: Verb) -> Judged:
-    return Judged(FleetState.WRONG, reason, frozenset(only) if only else None)
-
-
 def _without_plan(facts: FleetFacts) -> Judged:
     if facts.mark is not None:
         reason = f"it has the mark of a migration to {facts.mark.where}, and there is no plan"
-        return _wrong(f"{reason}; plan it again if it is to be migrated once more", "plan")
+        return wrong(f"{reason}; plan it again if it is to be migrated once more", "plan")
     if not facts.exists:
-        return _wrong(_NO_GROUP, "plan")
+        return wrong(_NO_GROUP, "plan")
     return Judged(FleetState.NOT_STARTED, only=frozenset({"plan"}))
 
 
@@ -255,16 +156,23 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if mark is not None and mark.at_ms > plan.created_ms:
         reason = f"it has the mark of a migration to {mark.where}, and no run of the plan has begun"
         if is_mark_of(mark, plan):  # 1. the run has marked the group; 2. it is killed before its file is written
-            return _wrong(f"{reason}: run it again; if that is refused, plan it again", "run", "plan")
-        return _wrong(f"{reason}; plan it again", "plan")
+            return wrong(f"{reason}: run it again; if that is refused, plan it again", "run", "plan")
+        return wrong(f"{reason}; plan it again", "plan")
     if not facts.exists:
-        return _wrong(_NO_GROUP)
+        return wrong(_NO_GROUP)
     if plan.lasting_refusals:
         return Judged(FleetState.REFUSED, "; ".join(plan.lasting_refusals), _BEFORE_RUN)
     at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, None)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
     reason += _to_be_stopped(facts, plan.target)
+    if mark is not None:
+        group = shlex.quote(plan.source.group)
+        reason += (
+            f"; its mark, which an earlier plan has left, is {mark.state}, so consumers of ours do not start in "
+            f"ZooKeeper: run the plan, or remove the mark with `zkconsumer migrate unmark --group {group}` if it is to "
+            "stay there"
+        )
     return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
 
 
@@ -279,21 +187,21 @@ def _members_in_kafka(facts: FleetFacts, end: End) -> list[str]:
 def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: str) -> Judged:
     """Its consumers are to run in ZooKeeper, and nowhere else."""
     if _members_in_kafka(facts, plan.target):
-        return _wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
+        return wrong(f"{how}, and {plan.target} has members, which read the same records: stop them", "plan")
     if not facts.exists:
         if facts.back is None:
-            return _wrong(f"{how}, and {_NO_GROUP}", "plan")
+            return wrong(f"{how}, and {_NO_GROUP}", "plan")
         reason = f"{how}, and its znodes were deleted since: reverse it again to write those of {plan.target}"
-        return _wrong(f"{reason}; if they were deleted on purpose, remove it from the file", "reverse")
+        return wrong(f"{reason}; if they were deleted on purpose, remove it from the file", "reverse")
     if moved_on := _moved_on(facts, plan):
         known = [records for records in moved_on.values() if records is not None]
         reason = (
             f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; "
             f"{f'{sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
         )
-        if facts.back is None or _moved_at_source(facts, plan):
-            return _wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
-        return _wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
+        if facts.back is None or moved_since_run(facts, plan):
+            return wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
+        return wrong(f"{reason}, unless you reverse it again before the old consumers start", "reverse", "plan")
     return Judged(state, f"{how}; to migrate it, plan it again", frozenset({"plan"}))
 
 
@@ -319,63 +227,6 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
         elif here is None and partition not in left:
             found[partition] = None
     return found
-
-
-def _written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
-    if facts.members:
-        return _wrong(
-            f"members are registered in ZooKeeper, though it was migrated: {name_some(facts.members)}; stop them"
-        )
-    if lost := [r.partition for r in plan.partitions if r.new is not None and r.partition not in facts.in_kafka]:
-        return _wrong(_how_to_replace(facts, plan, lost))
-    is_consumed = _is_consumed(facts, plan)
-    if not facts.exists:
-        if is_consumed:
-            return Judged(FleetState.DONE)
-        return Judged(
-            FleetState.WRITTEN,
-            f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
-        )
-    if others := _moved_at_source(facts, plan):
-        return _wrong(
-            f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
-            "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
-            f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
-            "--store zookeeper`"
-        )
-    if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
-        return _wrong(f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back", *_ENDING)
-    unmarked = "" if facts.mark is not None else "it has no mark, so old consumers that are started would join"
-    if not is_consumed:
-        return Judged(FleetState.WRITTEN, unmarked)
-    return Judged(FleetState.MIRRORED if facts.mirrored else FleetState.CONSUMED, unmarked)
-
-
-def _moved_at_source(facts: FleetFacts, plan: MigrationPlan) -> list[TopicPartition]:
-    """As mirror and reverse ask it: also of topics that began since, if consumers have read them in Kafka."""
-    topics = {p.topic for p in (*(row.partition for row in plan.partitions), *facts.in_kafka)}
-    known = known_at_source(facts.mirrored, facts.back_plan, facts.back)
-    return moved_since(plan, known, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})
-
-
-def _how_to_replace(facts: FleetFacts, plan: MigrationPlan, lost: Sequence[TopicPartition]) -> str:
-    """What writes the lost offsets: the run, a new plan, or a reset, by what the guards of the first two accept."""
-    gone = f"{plan.target} has lost its offsets of {name_some(lost)}: they have expired, or were deleted"
-    at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, WriteState.COMPLETE)
-    others = (p for p in at_target if facts.in_kafka.get(p) != facts.in_zookeeper.get(p))
-    if not facts.exists or any(others):  # consumers have read on, or ZooKeeper has nothing
-        how = "reset them to where consumers are to begin (`zkconsumer offsets reset --store kafka`)"
-        return f"{gone}; {how}, before one begins elsewhere"
-    if facts.mirrored:
-        return f"{gone}; plan it again, before a consumer begins elsewhere: ZooKeeper has what the mirror copied last"
-    how = "plan it again" if at_source or at_target else "run it again (plan it again if that is refused)"
-    return f"{gone}; {how}, before a consumer begins elsewhere. What was read since it was migrated is read once more"
-
-
-def _is_consumed(facts: FleetFacts, plan: MigrationPlan) -> bool:
-    if facts.kafka is not None and facts.kafka.has_members:
-        return True
-    return bool(moved_at_target(plan, facts.in_kafka, facts.beyond, WriteState.COMPLETE))
 
 
 # -- before a step ----------------------------------------------------------------------------------------------------
@@ -404,7 +255,6 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
 """By command, the states in which it has nothing to do."""
 
 _BEFORE_RUN: Final[frozenset[Verb]] = frozenset({"plan", "run"})
-_ENDING: Final[tuple[Verb, ...]] = ("run", "rollback", "reverse")
 _NO_GROUP: Final = (
     "there is no such group in ZooKeeper; check its name and the chroot; if it was deleted, remove it from the file"
 )

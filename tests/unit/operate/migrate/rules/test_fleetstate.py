@@ -8,7 +8,8 @@ import pytest
 
 from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.migrate.rules.fleetstate import FleetFacts, FleetState, judge, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState
+from zkconsumer.operate.migrate.rules.fleetstate import judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
@@ -64,6 +65,9 @@ MIGRATING, UNDOING_OF_BACK = MARK._replace(state="migrating"), UNDOING._replace(
 BOTH = {"in_kafka": LATER, "in_zookeeper": LATER}
 
 
+T5 = TopicPartition("t", 5)
+
+
 def facts(run=WriteState.COMPLETE, **others):
     kafka = KafkaGroup("Empty", "", 0)
     known = {"mark": MARK, "in_kafka": OFFSETS, "kafka": kafka} if run else {}
@@ -95,7 +99,13 @@ STATES = [
         FleetState.WRONG,
         "kafka:g, and the fleet migrates it to kafka:h",
     ),
-    (facts(None, mark=MARK), FleetState.PLANNED, ""),
+    (
+        facts(added=[T5]),
+        FleetState.WRONG,
+        "partitions were added since it was planned: t-5, at which new consumers begin",
+    ),
+    (facts(added=[T5], in_kafka={**OFFSETS, T5: 1}), FleetState.CONSUMED, ""),
+    (facts(None, mark=MARK), FleetState.PLANNED, "remove the mark with `zkconsumer migrate unmark --group g`"),
     (facts(WriteState.WRITING), FleetState.WRONG, "run it again; if that is refused, roll it back, and plan it then"),
     (
         facts(WriteState.WRITING, in_kafka={}),
