@@ -1,6 +1,6 @@
 """RetryPolicy: decides whether a coordinator is asked again after a failure, and what has to be waited for (adr/0034).
 
-This is the only place of that rule for operations on a group's offsets: neither those that call an operation nor what
+This is the only place of that rule for a member's operations on offsets: neither those that call an operation nor what
 it calls repeats a request for one of these reasons.
 """
 
