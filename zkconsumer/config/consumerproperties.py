@@ -245,8 +245,17 @@ class ConsumerProperties:
     commit_on: str = declare(
         "next",
         "Which records commits by timer, at a rebalance and at shutdown cover. next: those that the application "
-        "released by requesting the next record; delivery: all that were handed out, as in the JVM.",
-        ("next", "delivery"),
+        "released by requesting the next record; delivery: all that were handed out, as in the JVM; done: those that "
+        "the application has declared done, with stream.done(), in each partition up to the first one that is not done "
+        "(docs/delivery.md).",
+        ("next", "delivery", "done"),
+        ours=True,
+    )
+    max_unfinished_records: int = declare(
+        10_000,
+        "With commit.on=done, how many records of one partition may be handed out and not done: then its next records "
+        "wait until half of them are done, and other partitions continue. A batch is not divided for it.",
+        minimum=1,
         ours=True,
     )
     dual_read: str = declare(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
@@ -221,6 +222,9 @@ class ConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
         """Commit everything that was handed out, or the given offsets; not those of a topic that was deleted.
 
+        With ``commit.on=done``, everything that is done instead of what was handed out, in each partition up to the
+        first record that is not.
+
         Args:
             offsets: next offset to consume by partition. They do not move the streams' positions.
             force: allow partitions that this consumer does not own.
@@ -268,7 +272,7 @@ class ConsumerConnector:
         For operators and tests; any thread may call it, and it sends no request.
         """
         self._owner.require(self._name())
-        return self._member.describe()
+        return replace(self._member.describe(), unfinished=self._fetch.unfinished())
 
     def partition_states(self) -> list[PartitionState]:
         """Positions of every owned partition, sorted."""
@@ -349,6 +353,7 @@ class ConsumerConnector:
                 max_bytes=self._config.queued_max_bytes,
                 max_chunks=self._config.queued_max_message_chunks,
                 may_deliver=self._member.may_deliver,
+                max_unfinished=self._config.max_unfinished_records if self._config.commit_on == "done" else None,
             )
             for _ in range(count)
         ]
@@ -359,9 +364,13 @@ class ConsumerConnector:
                 kind=kind,
                 timeout_ms=self._config.consumer_timeout_ms,
                 reader=ChunkReader(queue, DecoderSettings.from_config(self._config), pool=self._pool),
+                commit=partial(self._commit_queue, queue),
             )
             for number, queue in enumerate(self._queues[topic])
         ]
+
+    def _commit_queue(self, queue: ChunkQueue) -> None:
+        self._member.commit(only=lambda: self._fetch.partitions_of(queue))
 
     def _start_pool(self, streams: int) -> None:
         threads = threads_for(self._config.decode_threads, available_cpus(), streams)

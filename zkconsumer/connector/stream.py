@@ -19,6 +19,7 @@ from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.handedout import HandOver
+from zkconsumer.fetch.unfinished import NOTHING, unfinished_batch, unfinished_messages
 from zkconsumer.model import Message
 from zkconsumer.process.forks import Owner, call_in_child
 
@@ -70,14 +71,21 @@ class MessageStream(Generic[M]):
     stream can be iterated again: refused requests are repeated meanwhile, and other topics continue (docs/streams.md).
 
     Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,
-    delivery.md#what-a-commit-covers).
+    delivery.md#what-a-commit-covers). With ``commit.on=done`` they cover what :meth:`done` declares done.
 
     Only one thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked
     child every request raises UsageError, also with an iterator that was created before the fork.
     """
 
     def __init__(
-        self, queue: ChunkQueue, *, name: str, kind: type[M], timeout_ms: int = -1, reader: ChunkReader | None = None
+        self,
+        queue: ChunkQueue,
+        *,
+        name: str,
+        kind: type[M],
+        timeout_ms: int = -1,
+        reader: ChunkReader | None = None,
+        commit: Callable[[], None] = lambda: None,
     ) -> None:
         """For the connector, which alone makes streams.
 
@@ -87,6 +95,7 @@ class MessageStream(Generic[M]):
             kind: class of the messages.
             timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
             reader: reads the queue; None for one with the default settings.
+            commit: commits the positions of the queue's partitions.
         """
         self.queue = queue
         self._reader = reader or ChunkReader(queue)
@@ -97,6 +106,7 @@ class MessageStream(Generic[M]):
         self._owner = Owner()
         self._thread: threading.Thread | None = None
         self._begun: HandOver[M] | None = None
+        self._commit = commit
         self._messages = successive(self._next_records)
         call_in_child(self)
 
@@ -210,6 +220,42 @@ class MessageStream(Generic[M]):
         self._owner.require(f"stream {self.name}")
         self.queue.finish()
 
+    def done(self, item: M | pa.RecordBatch) -> None:
+        """Declare a record or batch done, with ``commit.on=done``; any thread may, and in any order.
+
+        Commits then cover it, once everything before it in its partition is done, too. Declared a second time, or after
+        its partition was lost, it has no effect: the next owner reads the record again.
+
+        Args:
+            item: the object that this stream has handed out; neither a copy nor a part of it.
+
+        Raises:
+            UsageError: this stream has not handed it out; ``commit.on`` is not ``done``; or this process is a forked
+                child.
+        """
+        unfinished = self.queue.unfinished
+        if unfinished is None or not self._owner.is_here():
+            self._owner.require(f"stream {self.name}")
+            raise UsageError(
+                f"stream {self.name}: done() needs the property commit.on=done; with the present one the next request "
+                "releases a record"
+            )
+        unfinished.finish(item)
+
+    def commit(self) -> None:
+        """Commit what this stream has handed out, or with ``commit.on=done`` what is done of it; from any thread.
+
+        Other streams are not affected. With ``commit.on=done`` the commit covers, in each partition, everything before
+        the first record that is not done.
+
+        Raises:
+            NotOwner, RetriableError, MembershipLost, CommitRefused, OffsetsNotStored, GroupAuthorizationFailed: as
+                :meth:`ConsumerConnector.commit_offsets <zkconsumer.ConsumerConnector.commit_offsets>` without offsets.
+            ConsumerClosed: the connector was shut down.
+        """
+        self._owner.require(f"stream {self.name}")
+        self._commit()
+
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done."""
         if self._owner.spares(f"stream {self.name}"):
@@ -238,8 +284,11 @@ class MessageStream(Generic[M]):
         self._begun = None
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._patience_s))) is not None:
-            records = _records(chunk).slice(0, MOST_AT_ONCE)
-            handover = HandOver(chunk, build(self._kind, records), records.offsets)
+            room = self.queue.room_for(chunk.info)
+            records = _records(chunk).slice(0, MOST_AT_ONCE if room is None else min(room, MOST_AT_ONCE))
+            messages = build(self._kind, records)
+            unfinished = NOTHING if room is None else unfinished_messages(messages)
+            handover = HandOver(chunk, messages, records.offsets, unfinished=unfinished)
             if self.queue.begin(handover):
                 self._begun = handover
                 return handover.claims
@@ -257,8 +306,10 @@ class MessageStream(Generic[M]):
         while (chunk := self._arrived(self._reader.request(self._patience_s))) is not None:
             records, last = _first_rows(chunk, max_rows, max_bytes)
             # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
-            handover = HandOver(chunk, [0], [last], records.num_rows)
             parts = [made(records)]
+            first = records.offsets[0]
+            unfinished = unfinished_batch(parts[0], records.num_rows, first, last) if self.queue.unfinished else NOTHING
+            handover = HandOver(chunk, [0], [last], records.num_rows, unfinished)
             if self.queue.begin(handover):
                 return map(parts.__getitem__, handover.claims)  # in C, for the reason that successive() gives
         return None

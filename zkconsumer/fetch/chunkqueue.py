@@ -25,6 +25,7 @@ from zkconsumer.fetch.queueroom import QueueRoom
 from zkconsumer.fetch.rules.idlestreams import Reading
 from zkconsumer.fetch.rules.streamerrors import StreamErrors
 from zkconsumer.fetch.streamfaults import StreamFaults
+from zkconsumer.fetch.unfinished import BACKSTOP_S, UnfinishedItems
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.process.wakeup import WakeUp
 
@@ -72,13 +73,22 @@ class ChunkQueue:
         max_chunks: likewise.
         may_deliver: called under the lock before each hand-over. False withholds the chunks until :meth:`deliver` (the
             lease has lapsed). It must be quick and must not block.
+        max_unfinished: where ``commit.on=done``, see :class:`~zkconsumer.fetch.unfinished.UnfinishedItems`.
 
     Attributes:
         room: what fetchers may put into the queue, and how they wait for it.
         faults: the errors that the stream has to raise.
+        unfinished: what was handed out and is not done; None unless ``commit.on=done``.
     """
 
-    def __init__(self, *, max_bytes: int, max_chunks: int, may_deliver: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        max_chunks: int,
+        may_deliver: Callable[[], bool] = lambda: True,
+        max_unfinished: int | None = None,
+    ) -> None:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
         self._changed = WakeUp()  # the user's thread waits
@@ -92,6 +102,9 @@ class ChunkQueue:
         self.room = QueueRoom(
             self._lock, self._waiting, self._damages.keys(), max_bytes=max_bytes, max_chunks=max_chunks
         )
+        self.unfinished: UnfinishedItems | None = None
+        if max_unfinished is not None:
+            self.unfinished = UnfinishedItems(max_unfinished, self._waiting, self.room, self._changed)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -166,7 +179,7 @@ class ChunkQueue:
 
     def look(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
         """The result that :meth:`request` would return next; drops and releases nothing."""
-        return self._wait_for(self._waiting.first, timeout)
+        return self._wait_for(self._first_records, timeout)
 
     def begin(self, handover: HandOver[Any]) -> bool:
         """Start handing out the chunk that :meth:`request` returned, which leaves the queue.
@@ -181,6 +194,8 @@ class ChunkQueue:
                 return False
             self.room.made += 1
             self._handed_out.begin(handover)  # from now on the chunk is found there
+            if self.unfinished is not None:
+                self.unfinished.add(chunk.info, handover.unfinished)
             waiting.drop_front()
             handover.is_out = True
         self.room.announce()
@@ -191,6 +206,9 @@ class ChunkQueue:
     def admit(self, infos: Iterable[QueuedPartition]) -> None:
         """Accept chunks of these partitions from now on."""
         with self._lock:
+            infos = list(infos)
+            if self.unfinished is not None:
+                self.unfinished.admit(infos)
             self._admitted = self._admitted.union(infos)
 
     def release(self, infos: Collection[QueuedPartition]) -> None:
@@ -209,6 +227,13 @@ class ChunkQueue:
             for info in infos:
                 self._damages.pop(info, None)
         self.room.announce()
+
+    def discard(self, infos: Iterable[QueuedPartition]) -> None:
+        """These partitions have ended, after their release: what is done of them from now on has no effect."""
+        with self._lock:
+            for info in infos:
+                if info.unfinished is not None:
+                    info.unfinished.discard()
 
     def release_all(self) -> None:
         """Release all partitions, and forget the fetchers and every failure."""
@@ -299,6 +324,19 @@ class ChunkQueue:
         with self._lock:
             return self._handed_out.position(info, handed_out=handed_out)
 
+    def count_unfinished(self, info: QueuedPartition) -> int:
+        """Number of records of a partition that were handed out and are not done; 0 unless ``commit.on=done``."""
+        with self._lock:
+            if info.unfinished is None:
+                return 0
+            current = self._handed_out.of(info)
+            count = info.unfinished.count()
+            return count if current is None else max(0, count - current.unclaimed_messages())
+
+    def room_for(self, info: QueuedPartition) -> int | None:
+        """How many single records of a partition may be handed out now; None without a limit."""
+        return None if self.unfinished is None else self.unfinished.room(info)
+
     def reading(self) -> Reading:
         """The reader's progress, and the partitions of which records could be handed out now."""
         with self._lock:
@@ -336,6 +374,8 @@ class ChunkQueue:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
+            if self.unfinished is not None and self.unfinished.is_holding_back():
+                left = BACKSTOP_S if left is None else min(left, BACKSTOP_S)
             self._changed.wait(left)
 
     # -- under the lock -----------------------------------------------------------------------------------------
@@ -343,8 +383,10 @@ class ChunkQueue:
     def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
         """The result that ends a wait, None if there is none yet; may raise, see :meth:`request`."""
         closed, chunk = self._errors.closed, None
-        if not closed and len(self._waiting) and self._may_deliver():
+        if not closed and self._has_chunks() and self._may_deliver():
             chunk = first()
+            while chunk is None and self.unfinished is not None and self.unfinished.review():
+                chunk = first()
             if chunk is None:
                 self.room.review()
                 self._waiting.see()
@@ -353,10 +395,28 @@ class ChunkQueue:
             raise error
         return END if closed else chunk
 
+    def _has_chunks(self) -> bool:
+        """True if a chunk waits that is not paused; partitions of which enough is done continue first."""
+        if self.unfinished is not None:
+            self.unfinished.review()
+        return len(self._waiting) > 0
+
+    def _holds_back(self, chunk: Chunk) -> bool:
+        """True if its partition was paused now, since too much of it is unfinished."""
+        return self.unfinished is not None and self.unfinished.holds_back(chunk.info)
+
+    def _first_records(self) -> Chunk | None:
+        """The first chunk with records; drops nothing."""
+        while (chunk := self._waiting.first()) is not None and self._holds_back(chunk):
+            pass
+        return chunk
+
     def _skip_to_records(self) -> Chunk | None:
         """The first chunk with records; those before it, which only move positions, are dropped."""
         while (chunk := self._waiting.front()) is not None:
             if chunk.has_records:
+                if self._holds_back(chunk):
+                    continue
                 return chunk
             self.room.made += 1
             chunk.info.consumed = chunk.next_offset

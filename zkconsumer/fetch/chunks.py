@@ -10,6 +10,7 @@ from zkconsumer.model import TopicPartition
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import PreparedChunk, ScannedChunk
     from zkconsumer.decode.records import Records
+    from zkconsumer.fetch.unfinished import Unfinished
 
 
 @dataclass(slots=True, eq=False)
@@ -23,10 +24,12 @@ class QueuedPartition:
 
     Attributes:
         consumed: the offset after all consumed chunks, or None. Written by the user's thread.
+        unfinished: what was handed out and is not done; None unless ``commit.on=done``. Set before its queue admits it.
     """
 
     partition: TopicPartition
     consumed: int | None = field(default=None, init=False)
+    unfinished: Unfinished | None = field(default=None, init=False)
 
 
 class Chunk(NamedTuple):

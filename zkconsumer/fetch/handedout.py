@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
+from zkconsumer.fetch.unfinished import NOTHING, Items
 
 T = TypeVar("T")
 
@@ -32,17 +34,22 @@ class HandOver(Generic[T]):
         items: the items to hand out; the queue refers to each only until it is claimed. No item may equal None.
         lasts: offset of the last record of each item.
         rows: number of records in each item.
+        unfinished: the objects that the user gets for the items, where ``commit.on=done``.
 
     Attributes:
         claims: iterator over ``items``. Each step gives the next item to the user; it ends when none is left.
         is_out: True while the queue does not hold the chunk. False: the queue may hold the chunk, or its rest.
         messages_before: messages of the topic that were handed out before this chunk. The queue writes both.
+        unfinished: as above.
     """
 
-    def __init__(self, chunk: Chunk, items: Iterable[T], lasts: Sequence[int], rows: int = 1) -> None:
+    def __init__(
+        self, chunk: Chunk, items: Iterable[T], lasts: Sequence[int], rows: int = 1, unfinished: Items = NOTHING
+    ) -> None:
         self.chunk = chunk
         self.is_out = False
         self.messages_before = 0
+        self.unfinished = unfinished
         self._lasts = lasts
         self._rows = rows
         self._waiting: deque[T | None] = deque(items)
@@ -74,6 +81,10 @@ class HandOver(Generic[T]):
         """Number of records that the user has claimed."""
         return self.handed_out() * self._rows
 
+    def unclaimed_messages(self) -> int:
+        """Number of records of the items that wait to be claimed."""
+        return 0 if self._left is not None else self._unclaimed() * self._rows
+
     def has_more(self) -> bool:
         """True if the chunk has records that were neither claimed nor taken back."""
         return self.is_out and self._left is None and self.messages() < self.chunk.num_rows
@@ -90,6 +101,12 @@ class HandOver(Generic[T]):
             self._rest = self._after(len(self._lasts) - left)
             self._left = left
         return self._rest
+
+    def withdraw(self) -> None:
+        """The unclaimed items, which were taken back, are not unfinished. Idempotent."""
+        unfinished = self.chunk.info.unfinished
+        if unfinished is not None:
+            unfinished.withdraw(dict(islice(self.unfinished.items(), self.handed_out(), None)))
 
     def abandon(self) -> None:
         """End the claims and forget the rest; for a forked child, where no thread takes it back."""
@@ -145,7 +162,12 @@ class HandedOut:
 
     def take_back(self) -> Chunk | None:
         """End the claims, and return the unclaimed records; None if there are none."""
-        return None if self._current is None else self._current.take_back()
+        current = self._current
+        if current is None:
+            return None
+        rest = current.take_back()
+        current.withdraw()
+        return rest
 
     def finish(self) -> None:
         """Count what was handed out as consumed; the rest was taken back."""
@@ -162,7 +184,12 @@ class HandedOut:
     def position(self, info: QueuedPartition, *, handed_out: bool) -> int | None:
         """See :meth:`ChunkQueue.position <zkconsumer.fetch.chunkqueue.ChunkQueue.position>`."""
         current = self.of(info)
-        position = None if current is None else current.position(handed_out=handed_out)
+        if current is None:
+            position = None
+        elif info.unfinished is not None:  # then it bounds the position; the rest of the chunk has no records
+            position = current.final_position()
+        else:
+            position = current.position(handed_out=handed_out)
         return info.consumed if position is None else position
 
     def held(self) -> QueuedPartition | None:

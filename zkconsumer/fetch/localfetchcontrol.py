@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -91,6 +91,7 @@ class LocalFetchControl:
             finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
             start_thread(finder)
             self._finder = finder
+        self._discard({**kept, **gained})
         for queue, infos in by_queue(gained.values()).items():
             self._queues.add(queue)
             queue.admit(infos)
@@ -124,6 +125,8 @@ class LocalFetchControl:
             assigned.earliest,
         )
         old, start = self._infos.get(partition), assigned.offset
+        if old is not None and self._continues(old, assigned):
+            info.unfinished = old.unfinished
         if old is not None and start is not None and old.fetched is not None and start <= old.fetched:
             info.epochs = old.epochs  # otherwise another member read what is before the start
         return info
@@ -131,10 +134,24 @@ class LocalFetchControl:
     def _still_held(self, partition: TopicPartition, assigned: AssignedPartition) -> PartitionInfo | None:
         """The released partition, if the new one continues right after a record or batch that the user still holds."""
         old = self._infos.get(partition)
-        if old is None or assigned.moved or old.position(handed_out=True) != assigned.offset:
+        if old is None or not self._continues(old, assigned):
             return None
         holder = old if old.is_held() else old.previous
         return holder if holder is not None and holder.is_held() else None
+
+    def _continues(self, old: PartitionInfo, assigned: AssignedPartition) -> bool:
+        """True if the released partition goes on after what was handed out of it, and no other member wrote it."""
+        return not assigned.moved and old.position(handed_out=True) == assigned.offset
+
+    def _discard(self, following: Mapping[TopicPartition, PartitionInfo]) -> None:
+        """Forget what is unfinished of partitions that end; ``following`` are those that are fetched from now on."""
+        ended = [
+            info
+            for partition, info in self._infos.items()
+            if partition not in following or following[partition].unfinished is not info.unfinished
+        ]
+        for queue, infos in by_queue(ended).items():
+            queue.discard(infos)
 
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
         """See ``FetchControl``; the connections stay, for the other partitions."""
@@ -215,6 +232,15 @@ class LocalFetchControl:
     def _is_current(self, info: PartitionInfo) -> bool:
         current = self._infos.get(info.partition)
         return current is not None and info in (current, current.previous)
+
+    def unfinished(self) -> dict[TopicPartition, int]:
+        """How many records of each partition were handed out and are not done, where there are any."""
+        counts = {partition: info.queue.count_unfinished(info) for partition, info in self._infos.items()}
+        return {partition: count for partition, count in counts.items() if count}
+
+    def partitions_of(self, queue: ChunkQueue) -> set[TopicPartition]:
+        """The partitions of the newest assignment that fill a queue."""
+        return {partition for partition, info in self._infos.items() if info.queue is queue}
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaderfinder.LeaderFinder.fetch_requests>`."""

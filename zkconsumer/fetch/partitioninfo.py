@@ -168,12 +168,19 @@ class PartitionInfo(QueuedPartition):
         after that record, but only the user's next request releases it: until then the old position may be committed.
 
         Args:
-            handed_out: True for the position after all records that were handed out, False for those consumed.
+            handed_out: True for the position after all records that were handed out, False for those that the user
+                released: by asking for more, or where ``commit.on=done`` by declaring them done.
         """
-        if not handed_out and self.previous is not None and self.previous.is_held():
+        unfinished = self.unfinished
+        if unfinished is None and not handed_out and self.previous is not None and self.previous.is_held():
             return self.previous.position(handed_out=False)
         position = self.queue.position(self, handed_out=handed_out)
-        return self.start if position is None else position
+        if position is None:
+            position = self.start
+        if handed_out or unfinished is None or position is None:
+            return position
+        lowest = unfinished.lowest()  # after the position, which covers no item that is recorded after this
+        return position if lowest is None else min(position, lowest)
 
 
 def by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionInfo]]:

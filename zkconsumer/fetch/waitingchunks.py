@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
 
 Line = deque[Chunk]
 P = TypeVar("P", bound=QueuedPartition)
+
+
+class PausedBy(Enum):
+    """Why a partition is paused. It continues when there is no reason any more."""
+
+    USER = "user"
+    UNFINISHED = "unfinished"
+    """Too many of its records are unfinished (``max.unfinished.records``)."""
 
 
 class _Lines(NamedTuple):
@@ -63,6 +72,7 @@ class WaitingChunks:
 
     def __init__(self) -> None:
         self._lines = _Lines(deque(), {})
+        self._reasons: dict[TopicPartition, frozenset[PausedBy]] = {}
         self._sums: _Sums | None = None
 
     def __len__(self) -> int:
@@ -135,17 +145,24 @@ class WaitingChunks:
         """Drop all chunks of these partitions, and forget whether they are paused."""
         active, paused = self._lines
         still_paused = {key: line for key, line in paused.items() if key not in partitions}
+        self._reasons = {key: reasons for key, reasons in self._reasons.items() if key not in partitions}
         self._sums = None
         self._lines = _Lines(deque(chunk for chunk in active if chunk.info.partition not in partitions), still_paused)
 
     def clear(self) -> None:
         """Drop all chunks, and forget which partitions are paused."""
+        self._reasons = {}
         self._sums = None
         self._lines = _Lines(deque(), {})
 
-    def pause(self, partition: TopicPartition) -> bool:
+    def paused_by(self, reason: PausedBy) -> list[TopicPartition]:
+        """The partitions that are paused for a reason, and perhaps for another one, too."""
+        return [partition for partition, reasons in self._reasons.items() if reason in reasons]
+
+    def pause(self, partition: TopicPartition, reason: PausedBy = PausedBy.USER) -> bool:
         """Set the chunks of a partition aside, also those added later; False if it is paused already."""
         active, paused = self._lines
+        self._reasons[partition] = self._reasons.get(partition, frozenset()) | {reason}
         if partition in paused:
             return False
         set_aside = deque(chunk for chunk in active if chunk.info.partition == partition)
@@ -154,13 +171,20 @@ class WaitingChunks:
         self._lines = _Lines(remaining, {**paused, partition: set_aside})
         return True
 
-    def resume(self, partition: TopicPartition) -> None:
-        """Undo :meth:`pause`: the chunks that were set aside come after all others. Idempotent."""
+    def resume(self, partition: TopicPartition, reason: PausedBy = PausedBy.USER) -> None:
+        """Undo :meth:`pause`: the chunks that were set aside come after all others. Idempotent.
+
+        The partition stays paused while there is another reason.
+        """
+        if others := self._reasons.get(partition, frozenset()) - {reason}:
+            self._reasons[partition] = others
+            return
         active, paused = self._lines
         if partition in paused:
             still_paused = {key: line for key, line in paused.items() if key != partition}
             self._sums = None
             self._lines = _Lines(active + paused[partition], still_paused)
+        self._reasons.pop(partition, None)  # last: an interrupt before it leaves a reason, and resuming is repeated
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Replace a chunk by ``parts``; False, without any effect, if the chunk is not in the queue any more."""

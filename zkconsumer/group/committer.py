@@ -64,6 +64,7 @@ class OffsetCommitter:
     ) -> None:
         self._group = config.group_id
         self._commits_deliveries = config.commit_on == "delivery"
+        self._requests_cover_deliveries = config.commit_on != "done"
         self._consumer_id = consumer_id
         self._protocol = protocol
         self._fetch = fetch
@@ -182,11 +183,20 @@ class OffsetCommitter:
             )
         return not lost
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool, by_listener: bool = False) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None,
+        *,
+        force: bool,
+        by_listener: bool = False,
+        only: Collection[TopicPartition] | None = None,
+    ) -> None:
         """Commit what the user asks for.
 
         Args:
-            offsets: next offset to consume, by partition; None commits everything that was handed out.
+            offsets: next offset to consume, by partition; None commits everything that was handed out, or with
+                ``commit.on=done`` that is done.
+            only: without ``offsets``, the partitions to commit; None for all.
             force: also commit partitions that this member does not own.
             by_listener: a listener asks, in the middle of a rebalance. What an attempt before has released is no error
                 then: 1. the listener raises, so the partitions are released; 2. the next attempt calls it, and it
@@ -194,15 +204,16 @@ class OffsetCommitter:
 
         Raises:
             NotOwner: this member does not own one of them, and ``force`` is False; without ``offsets``: records that
-                the user holds are of partitions that were taken away. All other offsets are committed.
-            OwnershipAwaited: records of partitions that are not owned at the moment were handed out; all other offsets
-                are committed.
+                the user holds are of partitions that were taken away, unless ``commit.on=done``. All other offsets are
+                committed.
+            OwnershipAwaited: records of partitions that are not owned at the moment were handed out, or done; all other
+                offsets are committed.
             RetriableError, MembershipLost: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
             OffsetsNotStored: the store rejected some offsets; the others are stored.
         """
         if offsets is None:
-            self._commit_everything(by_listener=by_listener)
+            self._commit_everything(only, by_listener=by_listener)
             return
         partitions = self.owned()
         if by_listener and not force:
@@ -216,9 +227,13 @@ class OffsetCommitter:
         self.store.invalidate(foreign)
         self._commit_confirmed(offsets)
 
-    def _commit_everything(self, *, by_listener: bool) -> None:
-        positions = self._positions(handed_out=True)
-        missing, taken = self._uncommittable(), self._taken()
+    def _commit_everything(self, only: Collection[TopicPartition] | None, *, by_listener: bool) -> None:
+        positions = self._positions(handed_out=self._requests_cover_deliveries)
+        missing = self._uncommittable()
+        taken = self._taken() if self._requests_cover_deliveries else []
+        if only is not None:
+            positions = {partition: offset for partition, offset in positions.items() if partition in only}
+            missing, taken = ([p for p in partitions if p in only] for partitions in (missing, taken))
         self._commit_confirmed(positions)
         if taken:
             raise NotOwner(
@@ -314,8 +329,11 @@ class OffsetCommitter:
         return {p: self.partitions[p].released(released[p], n) for p, n in delivered.items() if p in released}
 
     def _uncommittable(self) -> list[TopicPartition]:
-        """Partitions of which records were handed out and which cannot be committed, since they are not owned now."""
-        positions = self._fetch.positions(handed_out=True)
+        """Partitions of which records were handed out and which cannot be committed, since they are not owned now.
+
+        With ``commit.on=done``, of which records are done.
+        """
+        positions = self._fetch.positions(handed_out=self._requests_cover_deliveries)
         return sorted(self.partitions.unstored(positions).keys() - self.owned().fetched(positions).keys())
 
     def _taken(self) -> list[TopicPartition]:

@@ -175,11 +175,14 @@ class GroupMember:
         *,
         force: bool = False,
         generation: int | None = None,
+        only: Callable[[], Collection[TopicPartition]] | None = None,
     ) -> None:
         """Commit offsets now.
 
         Args:
-            offsets: next offset to consume by partition; None commits everything that was handed out.
+            offsets: next offset to consume by partition; None commits everything that was handed out, or with
+                ``commit.on=done`` that is done.
+            only: without ``offsets``, returns the partitions to commit; called on the rebalance thread.
             force: also commit partitions that this member does not own.
             generation: number of the assignment in which ``offsets`` were read; None if they belong to no assignment.
 
@@ -196,7 +199,7 @@ class GroupMember:
         def commit() -> None:
             if generation is not None:
                 self._rebalancer.require_generation(generation, copy or ())
-            self._committer.commit(copy, force=force, by_listener=by_listener)
+            self._committer.commit(copy, force=force, by_listener=by_listener, only=None if only is None else only())
 
         self._thread.do(commit)
 

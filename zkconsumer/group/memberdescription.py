@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from zkconsumer.errors import name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.group.rules.memberstate import Entered
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
@@ -36,6 +37,8 @@ class MemberDescription:
         strategy: by which partitions are assigned; "" if unknown.
         coordinator: the broker that coordinates the group, as ``host:port (id 3)``; "" in ZooKeeper, or if unknown.
         leads: True if it assigns the partitions of all members, as far as it knows.
+        unfinished: with ``commit.on=done``, the number of records of each partition that were handed out and are not
+            done, where there are any.
     """
 
     group: str
@@ -57,6 +60,7 @@ class MemberDescription:
     strategy: str = ""
     coordinator: str = ""
     leads: bool = False
+    unfinished: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -74,4 +78,9 @@ class MemberDescription:
             f"{'delivering' if self.delivering else 'not delivering'}; strategy {self.strategy or 'unknown'}"
             f"{', leads the group' if self.leads else ''}"
             f"{f', member {self.member_id} at {self.coordinator}' if self.coordinator else ''}"
+            f"{f'; not done: {_counts(self.unfinished)}' if self.unfinished else ''}"
         )
+
+
+def _counts(unfinished: Mapping[TopicPartition, int]) -> str:
+    return name_some([f"{count} of {partition}" for partition, count in sorted(unfinished.items())])
