@@ -15,6 +15,7 @@ from tests.fixtures.consumers import (
     take_over_from_killed,
 )
 from tests.fixtures.fetch import brokers_of
+from tests.fixtures.finishing import lose_nothing_in_a_rebalance, stop_below_what_is_not_done
 from tests.fixtures.peers import Confluent
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -200,6 +201,14 @@ def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group
 
 def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory, produce):
     continue_at_offsets(member, topic_factory(2), produce)
+
+
+def test_commits_stop_below_what_is_not_done(member, topic_factory, produce):
+    stop_below_what_is_not_done(member, topic_factory(1), produce)
+
+
+def test_a_rebalance_loses_nothing_that_is_not_done(member, topic_factory, produce):
+    lose_nothing_in_a_rebalance(member, topic_factory(4), produce)
 
 
 def test_partitions_of_a_member_that_is_killed_are_taken_over(box, member, group, topic_factory, produce):
