@@ -66,6 +66,8 @@ if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.config.consumerconfig import ConsumerConfig as ConsumerConfig
     from zkconsumer.connector.connector import ConsumerConnector as ConsumerConnector, PartitionState as PartitionState
     from zkconsumer.connector.decoder import DecodedMessage as DecodedMessage
+    from zkconsumer.connector.handlerrun import run as run
+    from zkconsumer.connector.rules.retry import Retry as Retry
     from zkconsumer.connector.stream import MessageStream as MessageStream
     from zkconsumer.group.rules.memberstate import MemberState as MemberState
     from zkconsumer.java.producerpartitioner import DefaultPartitioner as DefaultPartitioner
@@ -79,6 +81,8 @@ _LAZY = {
     "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
     "zkconsumer.connector.connector": ("ConsumerConnector", "PartitionState"),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
+    "zkconsumer.connector.handlerrun": ("run",),
+    "zkconsumer.connector.rules.retry": ("Retry",),
     "zkconsumer.connector.stream": ("MessageStream",),
     "zkconsumer.group.rules.memberstate": ("MemberState",),
     "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),

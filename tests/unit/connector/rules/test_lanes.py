@@ -1,0 +1,58 @@
+import pytest
+
+from zkconsumer.connector.rules.lanes import Lanes, lane_by
+from zkconsumer.errors import UsageError
+from zkconsumer.model import Message
+
+
+def lanes(*items):
+    made = Lanes()
+    for item in items:
+        made.put(item[0], item)
+    return made
+
+
+def message(offset, key, partition=0):
+    return Message("t", partition, offset, 0, 0, key, b"")
+
+
+def test_items_of_one_lane_come_one_by_one():
+    made = lanes("a1", "a2", "b1")
+    assert [made.take(), made.take(), made.take()] == [("a", "a1"), ("b", "b1"), None]
+    made.finish("a")
+    assert made.take() == ("a", "a2")
+    made.put("b", "b2")
+    assert made.take() is None
+    made.finish("b")
+    assert made.take() == ("b", "b2")
+
+
+def test_lanes_take_turns():
+    made, order = lanes("a1", "a2", "a3", "b1", "b2"), []
+    while (taken := made.take()) is not None:
+        order.append(taken[1])
+        made.finish(taken[0])
+    assert order == ["a1", "b1", "a2", "b2", "a3"]
+
+
+def test_its_length_is_what_waits_or_is_worked_on():
+    made = lanes("a1", "a2")
+    lane, _ = made.take()
+    assert len(made) == 2
+    made.finish(lane)
+    assert len(made) == 1
+    made.take()
+    made.finish(lane)
+    assert (len(made), made.take()) == (0, None)
+
+
+def test_a_lane_is_a_partition_or_a_key():
+    same_key = message(0, b"k"), message(1, b"k")
+    without_key = message(2, None), message(3, None)
+    by_partition, by_key = lane_by("partition"), lane_by("key")
+    assert len({by_partition(one) for one in (*same_key, *without_key)}) == 1
+    assert by_partition(message(0, b"k")) != by_partition(message(0, b"k", partition=1))
+    assert len({by_key(one) for one in same_key}) == 1
+    assert len({by_key(one) for one in (*same_key, *without_key)}) == 3
+    with pytest.raises(UsageError, match="partition, key"):
+        lane_by("topic")

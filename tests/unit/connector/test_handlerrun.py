@@ -1,0 +1,275 @@
+"""``run`` with a connector in memory: order, retries, dead letters, and what stops it."""
+
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+from tests.fixtures.chunks import make_fetched_chunk, make_info, make_queue
+from zkconsumer import ConsumerConfig, Retry, UsageError, run
+from zkconsumer.connector import handlerrun
+from zkconsumer.connector.stream import MessageStream
+from zkconsumer.errors import TopicUnreadable
+from zkconsumer.model import Message
+
+CONFIG = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", consumer_timeout_ms=10)
+AT_ONCE = Retry(attempts=3, backoff_s=0)
+
+
+class Connector:
+    """A connector of one stream over two partitions of the topic ``t``."""
+
+    def __init__(self, config):
+        assert (config.commit_on, config.auto_commit_enable, config.consumer_timeout_ms) == ("done", True, -1)
+        self.consumer_id = "g_c"
+        self.queue = make_queue(max_chunks=100, max_unfinished=config.max_unfinished_records)
+        self.infos = [make_info(self.queue, number) for number in range(2)]
+        self.shut_down = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.shut_down = True
+        self.end_streams()
+
+    def create_message_streams(self, topics):
+        assert topics == {"t": 1}
+        return {"t": [MessageStream(self.queue, name="g_c-0", kind=Message)]}
+
+    def end_streams(self):
+        self.queue.close()
+
+    def put(self, number, start, count):
+        self.queue.put(make_fetched_chunk(self.infos[number], start, count))
+
+    def positions(self):
+        return [info.position(handed_out=False) for info in self.infos]
+
+
+class Runs:
+    """Calls ``run`` with records that are there already."""
+
+    def __init__(self, monkeypatch):
+        self.filled = (5, 5)
+        self.connector = None
+        monkeypatch.setattr(handlerrun, "ConsumerConnector", self._connect)
+
+    def _connect(self, config):
+        self.connector = Connector(config)
+        for number, count in enumerate(self.filled):
+            if count:
+                self.connector.put(number, 0, count)
+        return self.connector
+
+    def __call__(self, handler, *, config=CONFIG, stop_after=None, **how):
+        handled, lock = [], threading.Lock()
+
+        def handle(message):
+            handler(message)
+            with lock:
+                handled.append((message.partition, message.offset))
+                if len(handled) == stop_after:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+        run(handle, config, ["t"], **how)
+        return handled
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    yield Runs(monkeypatch)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def of(handled, partition):
+    return [offset for number, offset in handled if number == partition]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_records_of_a_partition_are_handled_in_their_order(runs, workers):
+    handled = runs(lambda _: time.sleep(0.001), stop_after=10, workers=workers)
+    assert of(handled, 0) == of(handled, 1) == [0, 1, 2, 3, 4]
+    assert runs.connector.positions() == [5, 5]
+    assert runs.connector.shut_down
+
+
+def test_partitions_are_handled_at_the_same_time(runs):
+    both = threading.Barrier(2, timeout=20)
+    runs(lambda _: both.wait(), stop_after=10, workers=2)
+
+
+def test_with_order_by_key_the_records_of_a_key_are_handled_one_by_one(runs):
+    """All records of the fixture have the same key, in each partition."""
+    running, most = defaultdict(int), []
+
+    def handle(message):
+        running[message.partition] += 1
+        most.append(running[message.partition])
+        time.sleep(0.001)
+        running[message.partition] -= 1
+
+    handled = runs(handle, stop_after=10, ordered_by="key")
+    assert set(most) == {1}
+    assert of(handled, 0) == [0, 1, 2, 3, 4]
+
+
+def test_a_signal_lets_handlers_finish_and_hands_out_no_more(runs):
+    runs.filled = (5, 0)
+    begun, ended = [], []
+
+    def handle(message):
+        begun.append(message.offset)
+        if message.offset == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+        ended.append(message.offset)
+
+    runs(handle)
+    assert begun == ended == [0, 1, 2]
+    assert runs.connector.positions()[0] == 3
+
+
+def test_a_failing_handler_is_called_again(runs):
+    failures = defaultdict(int)
+
+    def handle(message):
+        failures[message[1:3]] += 1
+        if failures[message[1:3]] < 3:
+            raise ValueError
+
+    handled = runs(handle, stop_after=10, retry=AT_ONCE)
+    assert sorted(handled) == [(number, offset) for number in range(2) for offset in range(5)]
+    assert set(failures.values()) == {3}
+
+
+def poisoned(message):
+    if message[1:3] == (0, 2):
+        raise ValueError("poison")
+
+
+def test_without_a_dead_letter_the_run_ends_and_nothing_is_skipped(runs):
+    runs.filled = (5, 0)
+    with pytest.raises(ValueError, match="poison"):
+        runs(poisoned, retry=AT_ONCE)
+    assert runs.connector.positions()[0] == 2
+    assert runs.connector.shut_down
+
+
+def test_a_dead_letter_replaces_the_handler(runs):
+    letters = []
+
+    def handle(message):
+        if message.partition == 0 and message.offset == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        poisoned(message)
+
+    runs.filled = (5, 0)
+    runs(handle, retry=AT_ONCE, dead_letter=lambda message, error: letters.append((message.offset, str(error))))
+    assert letters == [(2, "poison")]
+    assert runs.connector.positions()[0] == 5
+
+
+def test_a_failing_dead_letter_ends_the_run(runs):
+    def dead_letter(_, error):
+        raise OSError("disk is full") from error
+
+    runs.filled = (5, 0)
+    with pytest.raises(OSError, match="disk is full"):
+        runs(poisoned, retry=AT_ONCE, dead_letter=dead_letter)
+    assert runs.connector.positions()[0] == 2
+
+
+def test_an_exit_of_the_handler_is_not_retried(runs):
+    def handle(_):
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        runs(handle, retry=AT_ONCE, dead_letter=lambda *_: None)
+    assert runs.connector.positions() == [0, 0]
+
+
+def test_a_stop_ends_the_pause_before_a_retry(runs):
+    def handle(_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ValueError
+
+    begin = time.monotonic()
+    runs(handle, retry=Retry(backoff_s=100, limit_s=100))
+    assert time.monotonic() - begin < 50
+    assert runs.connector.positions() == [0, 0]
+
+
+def test_an_error_of_the_stream_ends_the_run(runs):
+    def handle(message):
+        runs.connector.queue.faults.deny("t", 1, TopicUnreadable("t", "refused"))
+
+    with pytest.raises(TopicUnreadable):
+        runs(handle, workers=1)
+
+
+def test_records_of_a_lost_partition_are_not_handled(runs):
+    runs.filled = (5, 1)
+    lost = threading.Event()
+
+    def handle(message):
+        if message.partition == 0 and message.offset == 1:
+            connector = runs.connector
+            connector.queue.release([connector.infos[0]])
+            connector.queue.discard([connector.infos[0]])
+            lost.set()
+        if message.partition == 1 and lost.wait(20):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    handled = runs(handle, workers=2)
+    assert of(handled, 0) == [0, 1]
+
+
+def test_memory_is_bounded_and_no_partition_keeps_another_from_its_worker(runs):
+    runs.filled = (50, 3)
+    others_handled = threading.Event()
+
+    def handle(message):
+        if message.partition == 0:
+            assert others_handled.wait(20)
+        elif message.offset == 2:
+            others_handled.set()
+
+    config = CONFIG.replace(max_unfinished_records=4)
+    handled = runs(handle, stop_after=4, workers=2, config=config)
+    assert of(handled, 1) == [0, 1, 2]
+
+
+def test_outside_of_the_main_thread_signals_are_left_alone(runs):
+    caught, before = [], signal.getsignal(signal.SIGTERM)
+
+    def handle(_):
+        caught.append(signal.getsignal(signal.SIGTERM) is before)
+        raise SystemExit
+
+    def call():
+        with pytest.raises(SystemExit):
+            runs(handle)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(30)
+    assert caught[0]
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("topics", "how", "reason"),
+    [
+        ("t", {}, r"\['t'\]"),
+        (["t"], {"workers": 0}, "workers"),
+        (["t"], {"ordered_by": "topic"}, "partition, key"),
+    ],
+)
+def test_wrong_arguments_are_refused(topics, how, reason):
+    with pytest.raises(UsageError, match=reason):
+        run(print, CONFIG, topics, **how)

@@ -1,0 +1,266 @@
+"""run: a whole consumer around one function that handles a record, from joining the group to leaving it.
+
+A thread for each stream reads and puts records into lanes (``rules/lanes.py``); workers take them out, call the handler
+and declare them done. Where a signal, or an error of any thread, stops the run, no worker takes another record. What
+was not handled is not done, so it is not committed, and is read again by its next owner.
+
+The thread of the caller waits for the stop only, and takes no lock that the other threads need: an interrupt of it
+leaves nothing locked.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.connector.connector import ConsumerConnector
+from zkconsumer.connector.rules.lanes import Lanes, Order, lane_by
+from zkconsumer.connector.rules.retry import Retry
+from zkconsumer.connector.stream import MessageStream
+from zkconsumer.errors import UsageError
+from zkconsumer.group.rules.subscription import TopicFilter
+from zkconsumer.model import Message, TopicPartition
+from zkconsumer.process.threads import start_thread
+from zkconsumer.process.wakeup import Latch
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[Message], object]
+DeadLetter = Callable[[Message, Exception], object]
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(
+    handler: Handler,
+    config: ConsumerConfig,
+    topics: Collection[str] | TopicFilter,
+    *,
+    workers: int = 4,
+    ordered_by: Order = "partition",
+    retry: Retry = Retry(),  # noqa: B008  it is immutable
+    dead_letter: DeadLetter | None = None,
+) -> None:
+    """Consume topics until SIGTERM or SIGINT: call ``handler`` for each record, and commit those that it has handled.
+
+    On a signal no more records are handed out; what handlers hold is finished and committed, then the consumer leaves
+    the group, and this returns. The second signal has its usual effect. Outside of the main thread signals are not
+    handled; then only an exception ends the run.
+
+    An exception of the handler is retried, and then given to ``dead_letter``; after that the record counts as handled.
+    Without ``dead_letter``, or if that raises too, the run ends with the exception, and nothing is skipped: the record
+    is not committed, and it is read again. So does an exception that is no ``Exception``, and an error of the consumer.
+
+    A record may be handled more than once: after a crash, and where a rebalance gives its partition to another member.
+
+    Args:
+        handler: is called by several threads. When it returns, the record's effects must be durable.
+        config: the properties; ``commit.on``, ``auto.commit.enable`` and ``consumer.timeout.ms`` are set by this. At
+            most ``max.unfinished.records`` records are held in memory, of all partitions together.
+        topics: names, or a filter.
+        workers: number of threads that call the handler.
+        ordered_by: ``partition``: the records of a partition are handled one by one, in their order; ``key``: only
+            those of the same key are, so that one partition keeps several workers busy. Records without a key then
+            have no order.
+        retry: how often the handler is called again after an exception. A stop ends the pauses; the record is not done
+            then.
+        dead_letter: is called by several threads with a record and the last exception of its handler. When it returns,
+            the record must be stored where it will be looked at.
+
+    Raises:
+        UsageError: an argument is wrong.
+        BaseException: what the handler or ``dead_letter`` raised, as above; or the consumer, see
+            :class:`~zkconsumer.ConsumerConnector` and :class:`~zkconsumer.MessageStream`.
+    """
+    lane_of = lane_by(ordered_by)
+    if workers < 1:
+        raise UsageError(f"workers must be at least 1, not {workers}")
+    if isinstance(topics, str):
+        raise UsageError(f"topics must be a collection of names, or a filter: [{topics!r}], not {topics!r}")
+    limit = config.max_unfinished_records
+    # Each worker has a partition to work on, also where all records that fit are of partitions whose handlers are slow.
+    config = config.replace(
+        commit_on="done",
+        auto_commit_enable=True,
+        consumer_timeout_ms=-1,
+        max_unfinished_records=max(1, limit // workers),
+    )
+    work = _Work(handler, retry, dead_letter, lane_of, limit)
+    with _stopped_by_signals(work.stopping), ConsumerConnector(config) as connector:
+        streams = _streams(connector, topics)
+        try:
+            work.start(streams, workers, connector.consumer_id)
+            work.stopping.wait()
+        finally:  # also after an interrupt, or where not all threads could be started
+            work.stopping.set()
+        connector.end_streams()
+        work.join()
+    if work.error is not None:
+        raise work.error
+
+
+def _streams(connector: ConsumerConnector, topics: Collection[str] | TopicFilter) -> Sequence[MessageStream[Message]]:
+    if isinstance(topics, TopicFilter):
+        return connector.create_message_streams_by_filter(topics, 1)
+    streams = connector.create_message_streams(dict.fromkeys(topics, 1))
+    return [stream for of_topic in streams.values() for stream in of_topic]
+
+
+@contextmanager
+def _stopped_by_signals(stopping: Latch) -> Iterator[None]:
+    """Let the first signal set the latch, and later ones have their former effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former: dict[int, Any] = {}
+
+    def restore() -> None:
+        for number, handler in former.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        stopping.set()
+        restore()
+        _log.info("%s: finishing what handlers hold; a second one ends at once", signal.Signals(number).name)
+
+    try:
+        for number in _SIGNALS:
+            former[number] = signal.signal(number, stop)
+        yield
+    finally:
+        restore()
+
+
+class _Work:
+    """The records that wait, and the threads that read and handle them.
+
+    Args:
+        handler: see :func:`run`; likewise the next two.
+        retry: likewise.
+        dead_letter: likewise.
+        lane_of: gives the lane of a record.
+        limit: most records that wait or are handled.
+
+    Attributes:
+        stopping: set when no further record is to be handled.
+        error: what stopped the run; None if a signal did. Written once, under the lock.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        retry: Retry,
+        dead_letter: DeadLetter | None,
+        lane_of: Callable[[Message], Hashable],
+        limit: int,
+    ) -> None:
+        self._handler = handler
+        self._retry = retry
+        self._dead_letter = dead_letter
+        self._lane_of = lane_of
+        self._limit = limit
+        self.stopping = Latch()
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._taken = threading.Condition(self._lock)
+        self._lanes: Lanes[tuple[MessageStream[Message], Message]] = Lanes()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, streams: Sequence[MessageStream[Message]], workers: int, name: str) -> None:
+        """Start the threads: one for each stream, and the workers.
+
+        Raises:
+            ThreadLimit: not all could be started.
+        """
+        makes: list[tuple[str, Callable[[], None]]] = [
+            (f"{name}-read-{number}", lambda stream=stream: self._read(stream))  # type: ignore[misc]
+            for number, stream in enumerate(streams)
+        ]
+        makes += [(f"{name}-work-{number}", self._work) for number in range(workers)]
+        for thread_name, target in makes:
+            thread = threading.Thread(target=self._guarded, args=[target], name=thread_name, daemon=True)
+            start_thread(thread)
+            self._threads.append(thread)
+
+    def join(self) -> None:
+        """Wait for the threads to end, after the stop and the end of the streams."""
+        for thread in self._threads:
+            thread.join()
+
+    # -- the threads ------------------------------------------------------------------------------------------------
+
+    def _guarded(self, target: Callable[[], None]) -> None:
+        """Run a thread; its error stops the run, and its end wakes those that wait."""
+        try:
+            target()
+        except BaseException as error:  # noqa: BLE001  the caller of run gets it
+            with self._lock:
+                if self.error is None:
+                    self.error = error
+            self.stopping.set()
+        finally:
+            with self._lock:
+                self._arrived.notify_all()
+                self._taken.notify_all()
+
+    def _read(self, stream: MessageStream[Message]) -> None:
+        """Put the records of a stream into lanes, until it ends."""
+        for message in stream:
+            with self._lock:
+                while len(self._lanes) >= self._limit and not self.stopping.is_set():
+                    self._taken.wait()
+                if self.stopping.is_set():
+                    return
+                self._lanes.put(self._lane_of(message), (stream, message))
+                self._arrived.notify()
+
+    def _work(self) -> None:
+        """Handle records until the stop."""
+        while True:
+            with self._lock:
+                while (taken := self._lanes.take()) is None and not self.stopping.is_set():
+                    self._arrived.wait()
+            if taken is None or self.stopping.is_set():
+                return
+            lane, (stream, message) = taken
+            self._handle(stream, message)
+            with self._lock:
+                self._lanes.finish(lane)
+                self._taken.notify()
+
+    def _handle(self, stream: MessageStream[Message], message: Message) -> None:
+        """Handle a record and declare it done; it stays unfinished if the run stops before that, or if this raises."""
+        failures = 0
+        while is_unfinished(stream, message):
+            try:
+                self._handler(message)
+            except Exception as error:
+                failures += 1
+                pause = self._retry.pause_s(failures)
+                where = f"{TopicPartition(*message[:2])} offset {message.offset}"
+                if pause is None:
+                    if self._dead_letter is None:
+                        _log.error("%s: the handler failed %d times; the run ends: %r", where, failures, error)
+                        raise
+                    _log.warning("%s: the handler failed %d times; dead letter: %r", where, failures, error)
+                    self._dead_letter(message, error)
+                else:
+                    _log.warning("%s: the handler failed, trying again in %.1f s: %r", where, pause, error)
+                    if self.stopping.wait(pause):
+                        return
+                    continue
+            stream.done(message)
+            return
+
+
+def is_unfinished(stream: MessageStream[Message], message: Message) -> bool:
+    """False for a record whose partition was lost after it was handed out: another member reads it."""
+    unfinished = stream.queue.unfinished
+    return unfinished is not None and unfinished.holds(message)

@@ -1,0 +1,1 @@
+"""Decisions of the connector: values in, values out."""

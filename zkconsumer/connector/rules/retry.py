@@ -1,0 +1,46 @@
+"""Retry: how often a handler gets a record for which it raised, and after which pauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkconsumer.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, and after which pauses, :func:`~zkconsumer.run` calls a handler again for a record.
+
+    Attributes:
+        attempts: calls for one record, the first one included; at least 1.
+        backoff_s: pause after the first failure, in seconds.
+        factor: by which each further pause is longer; at least 1.
+        limit_s: longest pause, in seconds.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    attempts: int = 3
+    backoff_s: float = 0.5
+    factor: float = 2.0
+    limit_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.backoff_s < 0 or self.factor < 1 or self.limit_s < 0:
+            raise UsageError(f"{self}: attempts and factor must be at least 1, backoff_s and limit_s at least 0")
+
+    def pause_s(self, failures: int) -> float | None:
+        """Seconds from a failure to the next attempt; None if there is none.
+
+        Args:
+            failures: of this record so far, at least 1.
+        """
+        if failures >= self.attempts:
+            return None
+        pause = self.backoff_s
+        for _ in range(failures - 1):  # not a power, which overflows
+            if pause >= self.limit_s:
+                break
+            pause *= self.factor
+        return min(pause, self.limit_s)
