@@ -29,6 +29,11 @@ def test_examples_name_what_exists(page):
                 assert hasattr(OWNERS[owner], name), f"{owner}.{name}"
 
 
+def test_the_programs_of_a_page_are_those_of_the_tests():
+    programs = [(ROOT / f"examples/{name}.py").read_text(encoding="utf-8") for name in ("two_threads", "handler")]
+    assert examples(ROOT / "docs/programs.md", "python") == programs
+
+
 def commands_in(page):
     """Every command line of ours in a page, as the command and its words: in shell blocks, and in text."""
     lines = [line for block in examples(page, "sh") for line in block.splitlines()]

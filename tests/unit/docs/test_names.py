@@ -16,6 +16,7 @@ PAGES = (
     "docs/deployment",
     "docs/migration",
     "docs/operations",
+    "docs/programs",
     "docs/quickstart",
     "docs/security",
     "docs/streams",

@@ -122,8 +122,8 @@ class FetchControl(Protocol):
 
         Args:
             handed_out: True counts everything that was given to the user; False only what the user released by
-                asking for more (``commit.on``, delivery.md#what-a-commit-covers). A partition that still waits for its
-                reset is absent.
+                asking for more, or with ``commit.on=done`` what is before the first record that is not done
+                (delivery.md#what-a-commit-covers). A partition that still waits for its reset is absent.
         """
 
     def superseded(self) -> Collection[tuple[TopicPartition, int]]:
