@@ -109,6 +109,15 @@ def test_max_messages_commits_exactly_what_was_written(run, topic_factory, produ
     assert run(*arguments).stdout.split() == ["4", "5", "6", "7"]
 
 
+def test_commit_on_done_of_a_shared_file_does_not_stop_the_command(run, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(10))
+    arguments = ("consume", "--group", unique_name, "--topic", topic, "--from-beginning", "--timeout-ms", 3000)
+    properties = ("--property", "commit.on=done", "--property", "max.unfinished.records=2")
+    assert len(run(*arguments, *properties).stdout.split()) == 10
+    assert run(*arguments, *properties).stdout == ""
+
+
 @pytest.mark.usefixtures("hangup_by_default")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_commits_everything_written_and_leaves(

@@ -54,6 +54,22 @@ def test_assigned_partitions(connect, topic_factory, produce):
     assert next(connect(**DONE).assign({TopicPartition(topic, 0): None})).value == b"4"
 
 
+@pytest.mark.parametrize("commit_on", ["next", "done"])
+def test_a_stream_commits_only_its_own_partitions(connect, topic_factory, produce, commit_on):
+    topic = topic_factory(2)
+    produce(topic, [{"value": value, "partition": number} for number in range(2) for value in values(3)])
+    connector = connect(commit_on=commit_on, auto_commit_enable=False)
+    first, second = connector.create_message_streams({topic: 2})[topic]
+    for stream in (first, second):
+        for message in [next(stream) for _ in range(3)]:
+            if commit_on == "done":
+                stream.done(message)
+    first.commit()
+    assert committed(connector) == {0: 3, 1: 0}
+    second.commit()
+    assert committed(connector) == {0: 3, 1: 3}
+
+
 def test_batches(connect, topic_factory, produce):
     topic = topic_factory(1)
     connector = connect(**DONE, consumer_timeout_ms=2000)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fixtures.commitmodel import CommitModel
+from tests.fixtures.commitmodel import CommitModel, DoneCommitModel
 from zkconsumer.group.committer import OffsetCommitter, _expect_all
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition
 
@@ -19,6 +19,10 @@ FOR_PLANTED_BUGS = settings(
 TestCommitModel = CommitModel.TestCase
 TestCommitModel.settings = SETTINGS
 TestCommitModel.pytestmark = pytest.mark.timeout(600)  # shrinking takes time
+
+TestDoneCommitModel = DoneCommitModel.TestCase
+TestDoneCommitModel.settings = settings(SETTINGS, max_examples=40)
+TestDoneCommitModel.pytestmark = pytest.mark.timeout(600)
 
 
 def forgets_what_a_listener_committed(monkeypatch):
