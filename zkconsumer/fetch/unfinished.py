@@ -91,7 +91,7 @@ class Unfinished:
                 if item.offset >= first:
                     self.items.pop(key, None)
         self._end = end
-        self._has_batches |= any(isinstance(item, UnfinishedBatch) for item in items.values())
+        self._has_batches |= isinstance(next(iter(items.values())), UnfinishedBatch)
         self.items.update(items)
         return former
 
