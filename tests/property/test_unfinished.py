@@ -15,7 +15,8 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partitioninfo import PartitionInfo
-from zkconsumer.fetch.unfinished import Unfinished, UnfinishedItems
+from zkconsumer.fetch.unfinished import Unfinished
+from zkconsumer.fetch.unfinisheditems import UnfinishedItems
 from zkconsumer.model import Message, TopicPartition
 
 PARTITIONS = st.integers(0, 1)

@@ -25,7 +25,7 @@ from zkconsumer.fetch.queueroom import QueueRoom
 from zkconsumer.fetch.rules.idlestreams import Reading
 from zkconsumer.fetch.rules.streamerrors import StreamErrors
 from zkconsumer.fetch.streamfaults import StreamFaults
-from zkconsumer.fetch.unfinished import BACKSTOP_S, UnfinishedItems
+from zkconsumer.fetch.unfinisheditems import BACKSTOP_S, UnfinishedItems
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.process.wakeup import WakeUp
 
@@ -73,7 +73,7 @@ class ChunkQueue:
         max_chunks: likewise.
         may_deliver: called under the lock before each hand-over. False withholds the chunks until :meth:`deliver` (the
             lease has lapsed). It must be quick and must not block.
-        max_unfinished: where ``commit.on=done``, see :class:`~zkconsumer.fetch.unfinished.UnfinishedItems`.
+        max_unfinished: where ``commit.on=done``, see :class:`~zkconsumer.fetch.unfinisheditems.UnfinishedItems`.
 
     Attributes:
         room: what fetchers may put into the queue, and how they wait for it.
