@@ -6,11 +6,12 @@ to send them to, and caches leaders.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeVar
@@ -19,6 +20,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.deadline import NO_DEADLINE, Deadline
+from zkconsumer.process.together import call_together
 from zkconsumer.wire.apiversions import LIST_OFFSETS, METADATA
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
@@ -107,7 +109,8 @@ def list_offsets(
 class BrokerClient:
     """Sends requests to a cluster, and keeps one connection to each broker that it has asked.
 
-    One thread uses a client; any other thread may call :meth:`close`.
+    One thread uses a client; any other thread may call :meth:`close`. It asks leaders on threads of their own, and
+    waits for them.
 
     A question is part of an operation, which may have a deadline: no wait of a connection goes beyond it, and after it
     no broken connection is replaced, and no other broker asked.
@@ -144,6 +147,7 @@ class BrokerClient:
             version_fallback=version_fallback,
             security=security,
         )
+        self._timeout_s = timeout_ms / 1000
         self._isolation = isolation
         self.security = security
         self._connections: dict[Broker, BrokerConnection] = {}
@@ -152,7 +156,7 @@ class BrokerClient:
         self._known_epochs = epochs or KnownEpochs()
         self._answered: Broker | None = None  # the last broker that answered a request for any broker
         self._silent: dict[tuple[str, int], BrokerUnavailable] | None = None  # by address, in this round
-        self._silent_at: dict[tuple[str, int], float] = {}  # when a broker last did not answer in time, by address
+        self._silences: dict[tuple[str, int], tuple[float, str]] = {}  # when one last did not answer in time
         self._closed = False
 
     @classmethod
@@ -222,7 +226,7 @@ class BrokerClient:
         failure: Exception | None = None
         asked = 0
         since = time.monotonic() - _SILENCE_S
-        silent = [broker for broker in brokers if self._silent_at.get((broker.host, broker.port), since) > since]
+        silent = [broker for broker in brokers if self._silence(broker, since) is not None]
         for broker in asking_order(brokers, self._connections, self._answered, silent):
             if failure is not None and deadline.passed:
                 break
@@ -251,14 +255,17 @@ class BrokerClient:
         ``isolation`` is that of this client if it is None.
 
         Leaders are cached. If a leader is unknown, does not answer or does not lead any more, the brokers are asked for
-        the leaders, and the request is repeated once. Partitions without a leader, or with an unreachable one, appear
-        among the errors.
+        the leaders, and the request is repeated once, unless the leader is still one that did not answer in time.
+        Partitions without a leader, or with an unreachable one, appear among the errors.
+
+        All leaders are asked at the same time. So however many do not answer, they cost one timeout together.
 
         Raises:
             BrokerUnavailable: no broker answers the request for the leaders.
             ProtocolError: a leader's answer is malformed.
         """
         question = partial(self._list_offsets, isolation=isolation or self._isolation)
+        began = time.monotonic()
         first = self._ask_remembered(question, wanted)
         unasked = ErrorCode.LEADER_NOT_AVAILABLE
         left = {
@@ -269,7 +276,7 @@ class BrokerClient:
         if not left:
             return first
         leaderless = self._learn_leaders(left)
-        again = self._ask_leaders(question, left)
+        again = self._ask_leaders(question, left, began)
         refused = {partition: code for partition, code in first.errors.items() if partition not in left}
         errors = refused | leaderless | again.errors
         return Offsets(first.found | again.found, errors, again.causes, first.epochs | again.epochs)
@@ -279,29 +286,74 @@ class BrokerClient:
 
         A broken connection is not replaced here: the broker may have moved, and another one may have its address.
         """
+        connected = {
+            leader: partial(question, wanted=of_leader)
+            for leader, of_leader in self._by_leader(wanted).items()
+            if leader in self._connections and not (self._silent and (leader.host, leader.port) in self._silent)
+        }
         answer = Offsets()
-        for leader, of_leader in self._by_leader(wanted).items():
-            connection = self._connections.get(leader)
-            if connection is None or (self._silent and (leader.host, leader.port) in self._silent):
-                continue
-            try:
-                answer.add(question(connection, wanted=of_leader))
-            except (BrokerUnavailable, ProtocolError) as error:
-                self._note(leader, error)
-                connection.close()
-                del self._connections[leader]
+        for leader, outcome in self._ask_together(connected, self._ask_connected).items():
+            if isinstance(outcome, BrokerUnavailable | ProtocolError):
+                self._note(leader, outcome)
+                self._drop(leader)
+            elif isinstance(outcome, Exception):
+                raise outcome
+            else:
+                answer.add(outcome)
         return answer
 
-    def _ask_leaders(self, question: Callable[..., Offsets], wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause."""
+    def _ask_leaders(
+        self, question: Callable[..., Offsets], wanted: Mapping[TopicPartition, int], since: float
+    ) -> Offsets:
+        """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause.
+
+        So are those of leaders that were asked before, at or after ``since``, and did not answer in time.
+        """
         answer = Offsets()
+        questions = {}
         for leader, of_leader in self._by_leader(wanted).items():
-            try:
-                answer.add(self.ask(leader, partial(question, wanted=of_leader)))
-            except BrokerUnavailable as error:
-                answer.errors.update(dict.fromkeys(of_leader, ErrorCode.LEADER_NOT_AVAILABLE))
-                answer.causes.update(dict.fromkeys(of_leader, str(error)))
+            if (error := self._silence(leader, since)) is None:
+                questions[leader] = partial(question, wanted=of_leader)
+            else:
+                _add_unavailable(answer, of_leader, error)
+        for leader, outcome in self._ask_together(questions, self.ask).items():
+            if isinstance(outcome, Offsets):
+                answer.add(outcome)
+            elif isinstance(outcome, BrokerUnavailable):
+                _add_unavailable(answer, questions[leader].keywords["wanted"], str(outcome))
+            else:
+                raise outcome
         return answer
+
+    def _ask_together(
+        self,
+        questions: Mapping[Broker, Callable[[BrokerConnection], T]],
+        ask: Callable[[Broker, Callable[[BrokerConnection], T], Deadline], T],
+    ) -> dict[Broker, T | Exception]:
+        """Ask all of these brokers at the same time, and wait for all answers, at most for the timeout of one.
+
+        Each is asked on a thread of its own, which alone uses its connection meanwhile, and its entries in the tables
+        of this client.
+
+        Returns:
+            What ``ask`` returns, or the exception that it raises.
+        """
+        ended = False
+        deadline = Deadline.after(self._timeout_s, lambda: math.inf if ended else time.monotonic())
+
+        def end() -> None:
+            nonlocal ended
+            ended = True  # no connection is opened any more
+            for broker in questions:
+                self._drop(broker)
+
+        calls = [partial(ask, broker, question, deadline) for broker, question in questions.items()]
+        return dict(zip(questions, call_together(calls, end, name="leader-question"), strict=True))
+
+    def _ask_connected(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
+        connection = self._connections[broker]
+        with connection.within(deadline):
+            return question(connection)
 
     def _list_offsets(
         self, connection: BrokerConnection, *, wanted: Mapping[TopicPartition, int], isolation: str
@@ -321,9 +373,13 @@ class BrokerClient:
             ProtocolError: a leader's answer is malformed.
         """
         answer = EpochEnds()
-        for leader, of_leader in self._by_leader(wanted).items():
-            with suppress(BrokerUnavailable):
-                answer.add(self.ask(leader, partial(epoch_ends, wanted=of_leader)))
+        by_leader = self._by_leader(wanted)
+        questions = {leader: partial(epoch_ends, wanted=of_leader) for leader, of_leader in by_leader.items()}
+        for outcome in self._ask_together(questions, self.ask).values():
+            if isinstance(outcome, EpochEnds):
+                answer.add(outcome)
+            elif not isinstance(outcome, BrokerUnavailable):
+                raise outcome
         return answer
 
     def records_at(
@@ -338,11 +394,16 @@ class BrokerClient:
             partition_bytes: about so many of each partition.
             all_bytes: of one leader; it sends one batch at least, also if that is larger (KIP-74).
         """
-        answers: list[FetchedPartition] = []
+        questions = {}
         for leader, of_leader in self._by_leader(offsets).items():
             step = without_session(PartitionFetch(*p, offset, partition_bytes) for p, offset in of_leader.items())
-            with suppress(BrokerUnavailable, ProtocolError):
-                answers += self.ask(leader, partial(self._fetch_once, step=step, all_bytes=all_bytes))
+            questions[leader] = partial(self._fetch_once, step=step, all_bytes=all_bytes)
+        answers: list[FetchedPartition] = []
+        for outcome in self._ask_together(questions, self.ask).values():
+            if isinstance(outcome, list):
+                answers += outcome
+            elif not isinstance(outcome, BrokerUnavailable | ProtocolError):
+                raise outcome
         return answers
 
     def _fetch_once(self, connection: BrokerConnection, step: SessionStep, all_bytes: int) -> list[FetchedPartition]:
@@ -415,11 +476,16 @@ class BrokerClient:
             cause = cause.__cause__
         if cause is not None or not isinstance(error, BrokerUnavailable):
             return False
-        self._silent_at[broker.host, broker.port] = time.monotonic()
+        self._silences[broker.host, broker.port] = time.monotonic(), str(error)
         if self._silent is None:
             return False
         self._silent[broker.host, broker.port] = error
         return True
+
+    def _silence(self, broker: Broker, since: float) -> str | None:
+        """Why a broker did not answer in time, at that time or later; None if it did, or was not asked."""
+        at, error = self._silences.get((broker.host, broker.port), (-math.inf, ""))
+        return error if at >= since else None
 
     def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
         connection = self._connections.get(broker)
@@ -438,7 +504,7 @@ class BrokerClient:
             with connection.within(deadline) if deadline.exists else nullcontext():
                 connection.connect()
         except BaseException:
-            self._drop(broker, connection)
+            self._drop(broker)
             raise
         return self._put(question, broker, connection, deadline)
 
@@ -454,14 +520,21 @@ class BrokerClient:
             with connection.within(deadline) if deadline.exists else nullcontext():
                 return question(connection)
         except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
-            self._drop(broker, connection)
+            self._drop(broker)
             raise
         except ZkConsumerError:  # a refusal
             raise
         except BaseException:  # an interrupt: the rest of this answer would be read as the next one
-            self._drop(broker, connection)
+            self._drop(broker)
             raise
 
-    def _drop(self, broker: Broker, connection: BrokerConnection) -> None:
-        connection.close()
-        self._connections.pop(broker, None)
+    def _drop(self, broker: Broker) -> None:
+        if (connection := self._connections.pop(broker, None)) is not None:
+            connection.close()
+
+
+def _add_unavailable(answer: Offsets, partitions: Iterable[TopicPartition], cause: str) -> None:
+    """Add partitions whose leader cannot be asked."""
+    partitions = list(partitions)
+    answer.errors.update(dict.fromkeys(partitions, ErrorCode.LEADER_NOT_AVAILABLE))
+    answer.causes.update(dict.fromkeys(partitions, cause))

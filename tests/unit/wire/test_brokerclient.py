@@ -1,5 +1,9 @@
 """BrokerClient.list_offsets with brokers that lead, move, die and refuse: which it asks, and the other errors."""
 
+import itertools
+import operator
+import threading
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,8 +76,11 @@ class Cluster:
         return [Broker(number, "host", number) for number in self.live]
 
     def questions(self):
-        """The requests since the last call."""
+        """The requests since the last call; those to leaders, which are asked together, by their numbers."""
         questions, self.asked = self.asked, []
+        rounds = [number for number, question in enumerate(questions) if question == "metadata"]
+        for begin, end in itertools.pairwise([-1, *rounds, len(questions)]):
+            questions[begin + 1 : end] = sorted(questions[begin + 1 : end], key=operator.itemgetter(0))
         return questions
 
     def answer(self, port, key, version, body):
@@ -169,7 +176,7 @@ class Connection:
         if self.port in self.cluster.down:
             raise self.cluster.down[self.port]
         if self.generation != self.cluster.generation:
-            raise BrokerUnavailable("connection closed")
+            raise BrokerUnavailable("connection closed") from ConnectionResetError()
 
     def version(self, key, name, oldest, newest):
         return newest
@@ -246,7 +253,7 @@ def test_a_leader_that_moved_is_followed_in_the_same_call(cluster, ask, code):
     assert ask(A0, A1, B0) == Offsets({A0: 300, A1: 201, B0: 100})
     assert cluster.questions() == [(1, {A0, B0}), (2, {A1}), "metadata", (3, {A0})]
     assert ask(A0, A1) == Offsets({A0: 300, A1: 201})
-    assert cluster.questions() == [(3, {A0}), (2, {A1})], "and is cached"
+    assert cluster.questions() == [(2, {A1}), (3, {A0})], "and is cached"
 
 
 def test_a_topic_that_is_deleted_and_created_again(cluster, ask):
@@ -318,7 +325,8 @@ def test_a_malformed_answer_is_requested_again_and_then_an_error(cluster, ask):
 def test_a_dead_leader_is_named_and_tried_once_per_request(cluster, ask, asked_before):
     if asked_before:
         ask(A0, A1)
-    cluster.down[1] = BrokerUnavailable("broker host:1: connection refused; check that it runs")
+    refused = cluster.down[1] = BrokerUnavailable("broker host:1: connection refused; check that it runs")
+    refused.__cause__ = ConnectionRefusedError()
     cluster.live = (2, 3)
     cluster.connected.clear()
     answer = ask(A0, A1, B0)
@@ -335,6 +343,61 @@ def test_a_leader_that_just_died_is_replaced_in_the_same_call(cluster, ask):
     cluster.down[1] = BrokerUnavailable("gone")
     cluster.leads[A0] = 3
     assert ask(A0, A1) == Offsets({A0: 300, A1: 201})
+
+
+def test_leaders_are_asked_at_the_same_time(cluster):
+    class Meeting(Connection):
+        all_of_them = threading.Barrier(3)
+
+        def exchange(self, key, version, body, decode, flexible=False):
+            if key == ListOffsetsRequest.API_KEY:
+                self.all_of_them.wait(10)
+            return super().exchange(key, version, body, decode, flexible)
+
+    cluster.leads = {A0: 1, A1: 2, B0: 3}
+    client = BrokerClient(cluster.brokers, client_id="test", timeout_ms=1000, connection=partial(Meeting, cluster))
+    for _ in range(2):
+        assert client.list_offsets(dict.fromkeys((A0, A1, B0), LATEST)) == Offsets({A0: 100, A1: 201, B0: 300})
+
+
+class Waiting(Connection):
+    """To a broker that does not answer requests for offsets while it is in :attr:`silent`."""
+
+    silent: frozenset[int] = frozenset()
+    limit_s = 30.0
+
+    def within(self, deadline):
+        self.limit_s = deadline.limit(30)
+        return nullcontext()
+
+    def exchange(self, key, version, body, decode, flexible=False):
+        if key == ListOffsetsRequest.API_KEY and self.port in self.silent:
+            self.cluster.asked.append((self.port, None))
+            time.sleep(self.limit_s)
+            raise BrokerUnavailable(f"broker {self.port}: no answer in time")
+        return super().exchange(key, version, body, decode, flexible)
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_leaders_that_do_not_answer_cost_one_timeout_together(cluster, asked_before):
+    class Some(Waiting):
+        pass
+
+    cluster.leads = {A0: 1, A1: 2, B0: 3}
+    client = BrokerClient(cluster.brokers, client_id="test", timeout_ms=400, connection=partial(Some, cluster))
+    wanted = dict.fromkeys((A0, A1, B0), LATEST)
+    if asked_before:
+        client.list_offsets(wanted)
+    Some.silent = frozenset({1, 2})
+    cluster.questions()
+    began = time.monotonic()
+    answer = client.list_offsets(wanted)
+    assert time.monotonic() - began < 0.75
+    assert answer.found == {B0: 300}
+    assert answer.reasons() == {"broker 1: no answer in time": [A0], "broker 2: no answer in time": [A1]}
+    assert cluster.questions().count((1, None)) == 1, "it is asked once"
+    cluster.leads[A0] = 3
+    assert client.list_offsets({A0: LATEST}) == Offsets({A0: 300})
 
 
 def test_the_refusal_of_a_leader_is_among_the_reasons(cluster, ask):
