@@ -16,7 +16,7 @@ from zkconsumer.spark.rows import COLUMNS
 from zkconsumer.spark.rules.microbatch import RangePartition
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.spark.taskreading import read_ranges
-from zkconsumer.spark.worker import connections_for
+from zkconsumer.spark.worker import connections
 from zkconsumer.wire.brokerclient import BrokerClient
 
 
@@ -139,8 +139,9 @@ def test_a_connection_serves_task_after_task_and_only_with_the_same_options(sand
     def pooled_connections(**more):
         read(sandbox, (topic, 0, 0, 10), **more)
         options = options_for(sandbox, **more)
-        (kept,) = connections_for(options.config)._idle_connections.values()
-        return kept
+        with connections.borrowed(options.config) as lent:
+            (kept,) = lent._idle_connections.values()
+            return kept
 
     (first,) = pooled_connections()
     (second,) = pooled_connections()

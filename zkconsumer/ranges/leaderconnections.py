@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +20,12 @@ from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 _NO_EPOCHS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 IDLE_LIMIT_S: Final = 60.0
 """Limit of the idle time of connections in seconds: brokers (and firewalls) silently drop older ones."""
+MOST_CONNECTIONS: Final = 32
+"""Connections to leaders that are open at a time, in use or idle. There may be thousands of readers of a cluster: each
+Python worker of a Spark application is one."""
 
 
-@dataclass
+@dataclass(eq=False)
 class PooledConnection:
     """A connection to one broker, with its state between readings; one thread uses it at a time.
 
@@ -41,8 +45,11 @@ class PooledConnection:
 class LeaderConnections:
     """Idle connections, leaders and the client that asks for them, for one set of properties. One thread uses it.
 
+    There are at most :data:`MOST_CONNECTIONS` to leaders, as long as readings use no more than that at a time: another
+    one takes the place of the one that was idle for the longest time.
+
     Attributes:
-        used_at: start of the newest reading that uses it, by ``time.monotonic``.
+        used_at: start or end of the newest reading that uses it, by ``time.monotonic``.
         leaders: leaders of partitions, as far as known.
         epochs: their epochs, to be named in requests.
         leaderless: error codes of the partitions for which the last answer names no leader.
@@ -57,6 +64,7 @@ class LeaderConnections:
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
     _known_epochs: KnownEpochs = field(default_factory=KnownEpochs)
+    _in_use: int = 0
 
     def find_leaders(
         self,
@@ -111,24 +119,68 @@ class LeaderConnections:
         while idle:
             pooled = idle.pop()
             if time.monotonic() - pooled._idle_since < IDLE_LIMIT_S:
+                self._in_use += 1
                 return pooled
             pooled.connection.close()
+        for surplus in self.take_surplus(MOST_CONNECTIONS - self._in_use - 1):
+            surplus.close()
         connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
+        self._in_use += 1
         return PooledConnection(connection)
 
     def return_connection(self, broker: Broker, pooled: PooledConnection) -> None:
         """Return a connection to the pool; no answer may be awaited on it."""
+        self._in_use -= 1
         pooled.reused = True
         pooled._idle_since = time.monotonic()
         self._idle_connections.setdefault(broker, []).append(pooled)
 
+    def discard_connection(self, pooled: PooledConnection) -> None:
+        """Close a connection that was taken and cannot be used again."""
+        self._in_use -= 1
+        pooled.connection.close()
+
+    def idle_since(self) -> list[float]:
+        """Since when each open connection is idle while no reading uses this, the longest time first."""
+        since = [pooled._idle_since for _, pooled in self._idle()]
+        return sorted([*since, self.used_at] if self._client is not None else since)
+
+    def take_surplus(self, most: int) -> list[BrokerConnection]:
+        """Remove idle connections, those that were idle for the longest time, and return them to be closed.
+
+        Args:
+            most: how many may stay.
+        """
+        return self._take(sorted(self._idle(), key=_since)[: max(0, len(self._idle()) - max(0, most))])
+
+    def take_idle(self, before: float) -> list[BrokerConnection | BrokerClient]:
+        """Remove what was idle since before a time, and return it to be closed; no reading may use this."""
+        taken: list[BrokerConnection | BrokerClient] = []
+        taken += self._take([(broker, pooled) for broker, pooled in self._idle() if pooled._idle_since <= before])
+        if self._client is not None and self.used_at <= before:
+            taken.append(self._client)
+            self._client = None
+        return taken
+
     def close(self) -> None:
         """Close the idle connections and that of the metadata client."""
-        for of_broker in self._idle_connections.values():
-            for pooled in of_broker:
-                pooled.connection.close()
-        self._idle_connections.clear()
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        for connection in self.take_idle(math.inf):
+            connection.close()
+
+    def _idle(self) -> list[tuple[Broker, PooledConnection]]:
+        return [(broker, pooled) for broker, idle in self._idle_connections.items() for pooled in idle]
+
+    def _take(self, chosen: Iterable[tuple[Broker, PooledConnection]]) -> list[BrokerConnection]:
+        taken = []
+        for broker, pooled in chosen:
+            of_broker = self._idle_connections[broker]
+            of_broker.remove(pooled)
+            if not of_broker:
+                del self._idle_connections[broker]
+            taken.append(pooled.connection)
+        return taken
+
+
+def _since(idle: tuple[Broker, PooledConnection]) -> float:
+    return idle[1]._idle_since

@@ -48,8 +48,8 @@ _log = logging.getLogger(__name__)
 _PARTITION_BYTES = 4 << 20
 """Maximum bytes to request per partition: fewer, larger Arrow batches cost less per row, in Spark above all."""
 _RESPONSE_BYTES = 8 << 20
-"""Bytes that partitions share in a request of more than ``fetch.message.max.bytes``. Memory that is reused in few
-blocks stays in the processor's cache: with twice as much, reading costs a quarter more."""
+"""Most bytes of a request. Memory that is reused in few blocks stays in the processor's cache: with twice as much,
+reading costs a quarter more."""
 _MORE = 1.125
 _MORE_BYTES = 1 << 18
 """Bytes requested beyond the rest of a range, in case its records are longer than those before, and for the end of the
@@ -101,7 +101,8 @@ class RangeFetcher(threading.Thread):
         reader: who reads, for messages.
         fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
         epochs: those of the ranges, as far as known.
-        response_bytes: bytes to request at a time, or more if a partition needs more.
+        response_bytes: bytes to request at a time, at most 8 MiB, or ``fetch.message.max.bytes`` if that is more; a
+            larger batch comes all the same (KIP-74).
 
     Attributes:
         partitions: those of the ranges.
@@ -138,7 +139,9 @@ class RangeFetcher(threading.Thread):
         self._epochs = {partition: epochs.get(partition, RangeEpochs()) for partition in ranges}
         self.checked: dict[TopicPartition, int] = {}
         self.fenced: set[TopicPartition] = set()
-        self._response_bytes = response_bytes
+        self._response_bytes = min(
+            max(min(response_bytes, _RESPONSE_BYTES), config.fetch_message_max_bytes), config.fetch_max_bytes
+        )
         self._grown: dict[TopicPartition, int] = {}
         self._faults: dict[TopicPartition, Faults] = {}
         self._conversation = FetchConversation(
@@ -218,7 +221,7 @@ class RangeFetcher(threading.Thread):
         sizes = {partition: self._size(partition, offset) for partition, offset in wanted.items()}
         max_wait_ms, named = self._config.fetch_wait_max_ms, list(wanted)
         if not self._conversation.limits_responses:
-            named = turn(sizes, min(self._config.fetch_max_bytes, self._config.queued_max_bytes))
+            named = turn(sizes, min(self._response_bytes, self._config.queued_max_bytes))
             max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
             for partition in named:  # to the end of the list, even without data
                 self._left[partition] = self._left.pop(partition)
@@ -228,14 +231,14 @@ class RangeFetcher(threading.Thread):
                 for partition in named
             ],
             max_wait_ms=max_wait_ms,
-            max_bytes=self._config.fetch_max_bytes,
+            max_bytes=max(self._response_bytes, *sizes.values()),
         )
 
     def _size(self, partition: TopicPartition, offset: int) -> int:
         """Bytes to request: slightly more than the estimated size of the rest of the range."""
         if partition in self._grown:
             return self._grown[partition]
-        share = min(self._config.fetch_max_bytes, self._response_bytes) // len(self._left)
+        share = self._response_bytes // len(self._left)
         most = max(self._config.fetch_message_max_bytes, min(_PARTITION_BYTES, share))
         per_offset = self.pooled.bytes_per_offset.get(partition)
         if per_offset is None:

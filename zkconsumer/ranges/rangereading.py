@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, RetriableError, ThreadLimit
@@ -33,6 +33,10 @@ _log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 8 << 20
 """Bytes that may be fetched ahead of the reading thread. More would not stay in the processor's cache."""
+_MOST_FETCHERS: Final = 16
+"""Leaders that are read from at a time. Each fetcher holds a response in memory, and a connection."""
+_RESPONSES_BYTES: Final = 32 << 20
+"""Bytes that all fetchers together request at a time, or ``fetch.message.max.bytes`` of each if that is more."""
 
 
 class RangeReading:
@@ -133,9 +137,10 @@ class RangeReading:
         """End the running fetchers, which are left where the records are not read to the end, as for ``LIMIT``."""
         self._queue.close()
         for fetcher in self._fetchers:
-            fetcher.pooled.connection.close()
+            self._connections.discard_connection(fetcher.pooled)
         for fetcher in self._fetchers:
             fetcher.join()
+        self._fetchers.clear()
         self._borrowed.close()
 
     def _start_fetchers(self) -> None:
@@ -150,13 +155,16 @@ class RangeReading:
             self._failure = LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}")
         for partition, leader in leaders.items():
             by_leader.setdefault(leader, {})[partition] = self._waiting[partition]
+        at_a_time = min(_MOST_FETCHERS, len(by_leader) + len(self._fetchers))
         for leader, ranges in by_leader.items():
+            if len(self._fetchers) >= _MOST_FETCHERS:
+                break  # the others wait for the end of a fetcher
             try:
-                self._start_fetcher(leader, ranges)
+                self._start_fetcher(leader, ranges, _RESPONSES_BYTES // at_a_time)
             except RetriableError as error:
                 self._find_leaders_again(ranges, error)
 
-    def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
+    def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span], response_bytes: int) -> None:
         connection = self._connections.take_connection(leader)
         with ExitStack() as borrowed:
             fetcher = RangeFetcher(
@@ -168,6 +176,7 @@ class RangeReading:
                 self._config,
                 reader=self._reader,
                 fail_on_data_loss=self._fail_on_data_loss,
+                response_bytes=response_bytes,
                 epochs={
                     p: RangeEpochs(self._epochs.get(p), self._connections.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges
                 },
@@ -188,13 +197,15 @@ class RangeReading:
 
     def _ended(self, ended: FetcherEnded) -> None:
         fetcher = ended.fetcher
+        if len(self._fetchers) == _MOST_FETCHERS:
+            self._try_at = 0.0  # others may wait for this
         self._fetchers.discard(fetcher)
         fetcher.join()  # its run method is about to return
         self._epochs.update(fetcher.checked)
         if ended.connection_is_reusable:
             self._connections.return_connection(fetcher.broker, fetcher.pooled)
         else:
-            fetcher.pooled.connection.close()
+            self._connections.discard_connection(fetcher.pooled)
         if ended.error is not None:
             if not isinstance(ended.error, RetriableError):
                 raise ended.error

@@ -120,6 +120,7 @@ class QueryDriver:
         self._acknowledgements: AcknowledgementServer | None = None
         self._parallelism: int | None = None  # written by the acknowledgements' thread
         self._claim: ReaderClaim | None = None
+        self._newest: tuple[Mapping[str, Any], SourceOffset] = ({}, SourceOffset())
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class QueryDriver:
         planner = self._join()
         self._control.update(lambda query: query.finished(finished.number))
         planned = self._settled(lambda: planner.plan(finished, limit, least), available_now=planner.has_targets)
-        return start if planned is None else encode_offset(planned)
+        return start if planned is None else self._encode(planned)
 
     def _settled(self, plan: Callable[[], SourceOffset | None], *, available_now: bool) -> SourceOffset | None:
         """Plan again until a plan belongs to one generation of the group; None if the next trigger has to plan.
@@ -347,7 +348,18 @@ class QueryDriver:
                 ", ".join(sorted(view.our_members)),
             )
 
+    def _encode(self, planned: SourceOffset) -> dict[str, Any]:
+        offset = encode_offset(planned)
+        self._newest = offset, planned
+        return offset
+
     def _decode(self, offset: Mapping[str, Any]) -> SourceOffset:
+        """Decode an offset, unless it is the newest: Spark returns that at once, and again when it has finished it."""
+        if offset != self._newest[0]:
+            self._newest = offset, self._decode_other(offset)
+        return self._newest[1]
+
+    def _decode_other(self, offset: Mapping[str, Any]) -> SourceOffset:
         decoded = decode_offset(offset)
         if decoded.group not in (self._config.group_id, self._options.checkpoint_group):
             raise UsageError(

@@ -29,11 +29,6 @@ from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
 
-_IDLE_POLL_S = 0.05
-_IDLE_FACTOR = 4
-"""While there are no new records, Spark asks every 10 ms. The next request to the brokers waits this multiple of the
-time that their last answer took, but at most the first of these values; new records wait as long."""
-
 
 class BatchPlanner:
     """Plans the micro-batches of a query.
@@ -45,8 +40,6 @@ class BatchPlanner:
 
     Attributes:
         has_targets: True with the trigger AvailableNow: a partition is read up to the log end that a plan sees first.
-        available: last known position of each owned partition, and up to where its log can be read; None before the
-            first plan.
     """
 
     def __init__(
@@ -74,7 +67,16 @@ class BatchPlanner:
         self._idle_until = 0.0
         self._planned_at = float("-inf")
         self.has_targets = False
-        self.available: Mapping[TopicPartition, Span] | None = None
+        self._looked_at: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]] | None = None
+
+    @property
+    def available(self) -> Mapping[TopicPartition, Span] | None:
+        """Position of each owned partition at the last plan, and up to where its log can be read; None before one."""
+        looked_at = self._looked_at
+        if looked_at is None:
+            return None
+        positions, ends = looked_at
+        return {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
 
     def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
         """Plan and declare the next batch; None if there is nothing to read.
@@ -94,15 +96,14 @@ class BatchPlanner:
         if finished.is_initial:
             self._view.require(self._options)
         while True:
-            query = self._positions.find(self._await_assignment(), finished, is_first=self.available is None)
+            query = self._positions.find(self._await_assignment(), finished, is_first=self._looked_at is None)
             self._commit(query, finished)
             latest = self._log_ends(query)
             if not self._positions.follow_shorter_logs(query, latest):
                 break
         ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
-        positions = query.positions
-        self.available = {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
+        self._looked_at = query.positions, ends
         if finished.is_initial:
             require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)
@@ -180,12 +181,14 @@ class BatchPlanner:
         return sum(span.size for span in readable.values()) < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _log_ends(self, query: QueryState) -> dict[TopicPartition, int]:
-        """The log ends of all partitions with a position, if their leaders answer; at idle times not at once."""
+        """The log ends of all partitions with a position, if their leaders answer; at idle times not at once.
+
+        While there are no new records, Spark asks every 10 ms. Brokers are asked once per ``fetch.wait.max.ms``, as
+        often as by a consumer's idle fetcher; new records wait as long.
+        """
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
-        began = time.monotonic()
         ends = self._ends.latest(query.positions, query.reached)
-        answered = time.monotonic()
-        self._idle_until = answered + min(_IDLE_POLL_S, _IDLE_FACTOR * (answered - began))
+        self._idle_until = time.monotonic() + self._options.config.fetch_wait_max_ms / 1000
         return ends
 
     def _log_partitions_of_other_members(self, query: QueryState) -> None:

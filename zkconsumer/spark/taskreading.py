@@ -6,6 +6,7 @@ A task joins no group and does not use ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from zkconsumer.decode.arrow import batch_of
@@ -13,7 +14,7 @@ from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.ranges.rangereading import RangeReading
 from zkconsumer.spark.rules.microbatch import RangePartition
 from zkconsumer.spark.rules.options import SourceOptions
-from zkconsumer.spark.worker import acknowledge_quickly, collect_less, connections_for, decoders
+from zkconsumer.spark.worker import acknowledge_quickly, collect_less, connections, decoders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,24 +28,25 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
         ZkConsumerError: as :meth:`.RangeReading.records`.
     """
     acknowledge_quickly()
-    reading = RangeReading(
-        connections_for(options.config),
-        {piece.topic_partition: piece.span for piece in task.ranges},
-        task.brokers,
-        task.epochs,
-        columns=columns,
-        decoders=decoders,
-        reader=f"group {options.config.group_id}",
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
     try:
-        for records in reading.records():
-            yield batch_of(records)
+        with connections.borrowed(options.config) as lent:
+            reading = RangeReading(
+                lent,
+                {piece.topic_partition: piece.span for piece in task.ranges},
+                task.brokers,
+                task.epochs,
+                columns=columns,
+                decoders=decoders,
+                reader=f"group {options.config.group_id}",
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+            with closing(reading):
+                for records in reading.records():
+                    yield batch_of(records)
     except OffsetOutOfRange as error:
         if options.fail_on_data_loss:
             raise OffsetOutOfRange(f"{error}. failOnDataLoss=false skips them") from error
         raise
     finally:
-        reading.close()
         acknowledge_quickly()
         collect_less()

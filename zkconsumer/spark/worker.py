@@ -1,7 +1,7 @@
 """The state that a Spark Python worker keeps between tasks: connections and decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
-survives between micro-batches. A task takes connections and decoders from here and returns those that can be reused.
+survives between micro-batches. A task borrows connections and decoders from here and returns those that can be reused.
 
 A connection belongs to one set of options, since it was opened and logged in with them. A decoder can be used for any
 query: it is kept for its memory, since the first access to new memory costs more than filling it.
@@ -11,31 +11,16 @@ from __future__ import annotations
 
 import gc
 import socket
-import time
 from contextlib import suppress
 
-from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.ranges.decoderpool import DecoderPool
-from zkconsumer.ranges.leaderconnections import IDLE_LIMIT_S, LeaderConnections
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
+from zkconsumer.spark.keptconnections import KeptConnections
 
-_connections: dict[ConsumerConfig, LeaderConnections] = {}
+connections = KeptConnections()
+"""The connections of this process."""
 decoders = DecoderPool()
 """The decoders of this process."""
-
-
-def connections_for(
-    config: ConsumerConfig, kept: dict[ConsumerConfig, LeaderConnections] = _connections
-) -> LeaderConnections:
-    """The connections of this process for these options; closes those of other queries that are unused for long."""
-    now = time.monotonic()
-    for other_config, connections in list(kept.items()):
-        if other_config != config and now - connections.used_at >= IDLE_LIMIT_S:
-            connections.close()
-            del kept[other_config]
-    connections = kept.setdefault(config, LeaderConnections(config))
-    connections.used_at = now
-    return connections
 
 
 def acknowledge_quickly() -> None:

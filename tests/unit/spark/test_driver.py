@@ -1,5 +1,6 @@
 """QueryDriver's planning with a broker that loses and gets leaders; its group is in memory."""
 
+import itertools
 import json
 import logging
 import threading
@@ -10,7 +11,6 @@ import pytest
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
-from tests.fixtures.waiting import eventually
 from zkconsumer.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -314,27 +314,20 @@ def test_available_now_does_not_end_with_an_owned_partition_unread(log, query, c
     assert ours.trigger() is None
 
 
-@pytest.mark.parametrize(("answer_s", "least_s", "most_s"), [(0.002, 0.008, 0.05), (0.05, 0.05, 0.15)])
-def test_idle_brokers_are_asked_as_often_as_they_answer_quickly(stub_broker, log, query, answer_s, least_s, most_s):
+@pytest.mark.parametrize("wait_s", [0.02, 0.2])
+def test_idle_brokers_are_asked_once_per_fetch_wait(stub_broker, log, query, wait_s):
     log(A, 0, 10)
-    ours = query({A: 10}).after({A: Span(5, 10)})
-    begins, ends = [], []
-
-    def take_time(_):
-        begins.append(time.monotonic())
-        time.sleep(answer_s)
-        ends.append(time.monotonic())
-
+    ours = query({A: 10}, **{"fetch.wait.max.ms": str(round(1000 * wait_s))}).after({A: Span(5, 10)})
+    asked = []
     assert ours.trigger() is None  # looks up more than the end of the log
-    stub_broker.asked = take_time
-
-    def shortest_pause():
-        for _ in range(10):
-            assert ours.trigger() is None
-        return min(begin - end for begin, end in zip(begins[1:], ends, strict=False))
-
-    eventually(lambda: shortest_pause() < most_s)  # a slow machine prolongs answers, and pauses with them
-    assert shortest_pause() >= least_s
+    stub_broker.asked = lambda _: asked.append(time.monotonic())
+    for _ in range(4):
+        assert ours.trigger() is None
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert len(pauses) == 3, "one question each"
+    assert min(pauses) >= wait_s
+    log(A, 0, 12)
+    assert ours.trigger() == {A: Span(10, 12)}
 
 
 def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):

@@ -6,6 +6,7 @@ Pure: values in, values out. The driver passes the state read from ZooKeeper and
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,14 +38,11 @@ def with_epochs(
     tasks: Iterable[tuple[OffsetRange, ...]], brokers: tuple[Broker, ...], epochs: Mapping[TopicPartition, int]
 ) -> list[RangePartition]:
     """The tasks as they are sent to executors, each with the epochs of its ranges."""
-    return [
-        RangePartition(
-            task,
-            brokers,
-            {piece.topic_partition: epochs[piece.topic_partition] for piece in task if piece.topic_partition in epochs},
-        )
-        for task in tasks
-    ]
+    planned = []
+    for task in tasks:
+        partitions = [piece.topic_partition for piece in task]
+        planned.append(RangePartition(task, brokers, {p: epochs[p] for p in partitions if p in epochs}))
+    return planned
 
 
 def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
@@ -92,7 +90,8 @@ def make_tasks(
     count = min(len(pieces), max(streams, parallelism or 0))
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]
-    for piece in sorted(pieces, key=lambda offset_range: (-offset_range.size, offset_range)):
+    pieces.sort()
+    for piece in sorted(pieces, key=operator.attrgetter("size"), reverse=True):  # stable
         load, number = loads[0]
         tasks[number].append(piece)
         heapq.heapreplace(loads, (load + piece.size, number))

@@ -123,24 +123,26 @@ def _decode(offset: Mapping[str, Any], read_stored: Callable[..., StoredOffset])
     spans: dict[TopicPartition, Span] = {}
     stored: dict[TopicPartition, StoredOffset] = {}
     for partition, [start, until, *at_planning] in _partitions(offset["topics"]):
-        spans[partition] = Span(*_integers([start, until], 2))
+        if not (type(start) is int and type(until) is int):
+            raise ValueError(f"not 2 integers: {[start, until]!r}")
+        spans[partition] = Span(start, until)
         stored[partition] = read_stored(start, *at_planning)
     known = {}
     for topic, [partitions, identity] in offset["known"].items():
         recorded = _mark(identity)
         if recorded is None:
             raise ValueError(f"topic {topic} has no identity")
-        known[topic] = KnownTopic(_integers([partitions], 1)[0], recorded)
-    (number,) = _integers([offset["n"]], 1)
+        known[topic] = KnownTopic(_integer(partitions), recorded)
+    number = _integer(offset["n"])
     group, query = offset["group"], offset.get("q")
     if not isinstance(group, str) or not (query is None or isinstance(query, str)):
         raise TypeError(f"not a group and the id of a query: {group!r}, {query!r}")
-    epochs = {p: _integers([epoch], 1)[0] for p, epoch in _partitions(offset.get("epochs", {}))}
+    epochs = {p: _integer(epoch) for p, epoch in _partitions(offset.get("epochs", {}))}
     return SourceOffset(group, number, known, spans, stored, epochs, query)
 
 
 def _stored(_start: int, mark: object, stored: object) -> StoredOffset:
-    return StoredOffset(None if stored is None else _integers([stored], 1)[0], _mark(mark))
+    return StoredOffset(None if stored is None else _integer(stored), _mark(mark))
 
 
 def _stored_of_version_2(start: int, mark: object) -> StoredOffset:
@@ -164,6 +166,12 @@ def _partitions(topics: Mapping[str, Any]) -> list[tuple[TopicPartition, Any]]:
         for topic, partitions in topics.items()
         for number, value in partitions.items()
     ]
+
+
+def _integer(value: object) -> int:
+    if type(value) is int:
+        return value
+    raise ValueError(f"not an integer: {value!r}")
 
 
 def _integers(values: object, count: int) -> list[int]:

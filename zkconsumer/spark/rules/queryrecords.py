@@ -50,6 +50,9 @@ PARTITION_TRANSITIONS: Final[Mapping[QueryPartitionState, Set[QueryPartitionStat
 class QueryPartition(NamedTuple):
     """One partition.
 
+    Each batch changes some fields of thousands of them: ``_replace`` would take several times as long as a call with
+    slices of the fields in their order.
+
     Attributes:
         state: see :class:`QueryPartitionState`; Spark's thread writes CHOSEN, LOCATED and UNRECORDED.
         thread: consumer thread that it is assigned to; None if it is LOST.
@@ -109,7 +112,21 @@ class QueryPartition(NamedTuple):
         """A leader has reported the end of the log, which is below the target if the log was truncated."""
         target = self.bounded(log_end) if fix_target else self.target
         unchanged = (self.log_end, self.target) == (log_end, target)
-        return self if unchanged else self._replace(log_end=log_end, target=target)
+        return self if unchanged else QueryPartition(*self[:9], target, log_end)
+
+    def planned(self, until: int) -> QueryPartition:
+        """A batch is planned that reads it up to an offset."""
+        if self.state is QueryPartitionState.LOCATED:
+            return QueryPartition(*self[:6], until, *self[7:])
+        return self.enter(QueryPartitionState.LOCATED, position=until)
+
+    def may_commit(self, offset: int | None) -> QueryPartition:
+        """This offset, and no other, may be committed."""
+        return self if self.committable == offset else QueryPartition(*self[:7], offset, *self[8:])
+
+    def committed(self, offset: int | None) -> QueryPartition:
+        """The store has answered for this offset."""
+        return self if self.confirmed == offset else QueryPartition(*self[:8], offset, *self[9:])
 
     def bounded(self, log_end: int) -> int:
         """The end of the log, or the target if that is less."""

@@ -117,11 +117,11 @@ class QueryState:
         }
 
     def readable(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span]:
-        """The offsets from each position to the end of the log, or to the target."""
+        """The offsets from each position to the end of the log, or to the target, without empty spans."""
         return {
-            p: Span(start, max(start, self.partitions[p].bounded(ends[p])))
+            p: Span(start, end)
             for p, start in self.positions.items()
-            if p in ends
+            if p in ends and (end := self.partitions[p].bounded(ends[p])) > start
         }
 
     def has_log_beyond(self, partition: TopicPartition, offset: int) -> bool:
@@ -224,22 +224,24 @@ class QueryState:
         With ``fix_targets`` an AvailableNow query reads up to them, unless it has owned the partition before.
         """
         self._require(generation)
-        return self._with({p: self.partitions[p].seen(end, fix_target=fix_targets) for p, end in ends.items()})
+        known = self.partitions
+        seen = {p: known[p].seen(end, fix_target=fix_targets) for p, end in ends.items()}
+        return self._with({p: partition for p, partition in seen.items() if partition is not known[p]})
 
     def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> QueryState:
         """These offsets, and no others, may be committed, with this stamp."""
         self._require(generation)
         changed = {
-            p: partition._replace(committable=offsets.get(p))
-            for p, partition in self.owned.items()
-            if partition.committable != offsets.get(p)
+            p: partition.may_commit(offsets.get(p))
+            for p, partition in self.partitions.items()
+            if partition.committable != offsets.get(p) and partition.state is not QueryPartitionState.LOST
         }
         return replace(self._with(changed), stamp=stamp)
 
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
         """The store has answered for these offsets; those it refused wait for the member's timer, or the next batch."""
         self._require(generation)
-        return self._with({p: partition._replace(confirmed=offsets.get(p)) for p, partition in self.owned.items()})
+        return self._with({p: partition.committed(offsets.get(p)) for p, partition in self.owned.items()})
 
     def planned(
         self, generation: int, number: int, rows: Mapping[TopicPartition, Span], stamp: Stamp | None
@@ -248,9 +250,7 @@ class QueryState:
         self._require(generation)
         ends = {p: span.until for p, span in rows.items()}
         batch = Batch(BatchState.PLANNED, number, ends, generation, stamp)
-        planned = {
-            p: self.partitions[p].enter(QueryPartitionState.LOCATED, position=until) for p, until in ends.items()
-        }
+        planned = {p: self.partitions[p].planned(until) for p, until in ends.items()}
         return replace(self._with(planned), batch=batch)
 
     def begun(self, number: int, ends: Mapping[TopicPartition, int]) -> QueryState:
@@ -290,7 +290,7 @@ class QueryState:
         read = self._read_by(batch)
         if state is BatchState.DISCARDED or batch.generation is None or (batch.ends and not read):
             return over
-        ends = {p: self.partitions[p]._replace(committable=batch.ends[p]) for p in read}
+        ends = {p: self.partitions[p].may_commit(batch.ends[p]) for p in read}
         return replace(over._with(ends), stamp=batch.stamp)
 
     def _read_by(self, batch: Batch) -> Set[TopicPartition]:
@@ -298,6 +298,8 @@ class QueryState:
         return {p for p in batch.ends if p in self.partitions and batch.reads(self.partitions[p])}
 
     def _with(self, partitions: Mapping[TopicPartition, QueryPartition]) -> QueryState:
+        if not partitions:  # an idle trigger changes nothing of thousands of partitions
+            return self
         return replace(self, partitions={**self.partitions, **partitions})
 
     def _require(self, generation: int) -> None:

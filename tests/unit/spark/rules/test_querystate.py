@@ -274,7 +274,7 @@ def test_a_target_is_fixed_when_it_is_first_seen():
     query = owning(T0, T1).seen(1, {T0: 9}, fix_targets=True)
     assert query.unread == {T0, T1}
     query = query.seen(1, {T0: 12, T1: 5}, fix_targets=True)
-    assert query.readable({T0: 12, T1: 5}) == {T0: Span(5, 9), T1: Span(5, 5)}
+    assert query.readable({T0: 12, T1: 5}) == {T0: Span(5, 9)}
     assert (query.unread, query.reached) == ({T0}, {T0: 9, T1: 5})
     assert query.planned(1, 7, {T0: Span(5, 9)}, STAMP).unread == set()
     assert query.seen(1, {T0: 6}, fix_targets=True).readable({T0: 6}) == {T0: Span(5, 6)}, "truncated"
