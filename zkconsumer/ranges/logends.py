@@ -15,6 +15,7 @@ from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.ranges.rules.batchsizes import bytes_per_offset
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion
@@ -26,6 +27,9 @@ from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 _log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_S: Final = 0.1
+_SAMPLE_BYTES: Final = 1 << 16
+_SAMPLES_BYTES: Final = 1 << 20
+_SAMPLES_S: Final = 1.0
 _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -210,6 +214,20 @@ class LogEnds:
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
         offsets.update((p, LATEST if offset is None else offset) for p, offset in resolved.items())
         return offsets
+
+    def bytes_per_offset(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """How long records are at these offsets, on the wire, as far as leaders send their batches within a second.
+
+        Leaders are those of earlier questions. Each sends about 1 MiB at most: the first batch of as many partitions as
+        fit, or one larger batch.
+        """
+        found = {}
+        for fetched in self._client.records_at(
+            offsets, partition_bytes=_SAMPLE_BYTES, all_bytes=_SAMPLES_BYTES, within_s=_SAMPLES_S
+        ):
+            if (size := bytes_per_offset(fetched.records)) is not None:
+                found[TopicPartition(fetched.topic, fetched.partition)] = size
+        return found
 
     def close(self) -> None:
         """Close the connections; a request in progress raises BrokerUnavailable."""

@@ -18,7 +18,15 @@ from zkconsumer.ranges.rules.rangepositions import LATEST, Wanted
 from zkconsumer.ranges.rules.spans import OffsetRange, Span
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.querypositions import accept_losses, unreadable_offset
-from zkconsumer.spark.rules.microbatch import RangePartition, leaves_cores_idle, make_tasks, split_tasks, with_epochs
+from zkconsumer.spark.recordsizes import RecordSizes
+from zkconsumer.spark.rules.microbatch import (
+    RangePartition,
+    leaves_cores_idle,
+    make_tasks,
+    size_matters,
+    split_tasks,
+    with_epochs,
+)
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, position_of
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
@@ -45,16 +53,19 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
     try:
         spans = plan_spans(options, view, ends)
         epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
+        tasks = choose_tasks(options, spans, None, RecordSizes(ends.bytes_per_offset))
     finally:
         ends.close()
-    return with_epochs(choose_tasks(options, spans, None), view.brokers, epochs)
+    return with_epochs(tasks, view.brokers, epochs)
 
 
 def choose_tasks(
-    options: SourceOptions, spans: Mapping[TopicPartition, Span], parallelism: int | None
+    options: SourceOptions, spans: Mapping[TopicPartition, Span], parallelism: int | None, sizes: RecordSizes
 ) -> list[tuple[OffsetRange, ...]]:
     """The tasks that read these offsets, with a warning if most of the cluster will be idle."""
-    tasks = make_tasks(spans, options.num_streams or available_cpus(), parallelism)
+    streams = options.num_streams or available_cpus()
+    nbytes = sizes.bytes_of(spans) if size_matters(spans, streams, parallelism) else 0
+    tasks = make_tasks(spans, streams, parallelism, nbytes)
     tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
     if parallelism is not None and leaves_cores_idle(tasks, parallelism):
         _warn_of_idle_cores(options.config.group_id, len(tasks), parallelism)

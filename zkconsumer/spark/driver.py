@@ -42,6 +42,7 @@ from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
+from zkconsumer.spark.recordsizes import RecordSizes
 from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
@@ -115,6 +116,7 @@ class QueryDriver:
         self._settle_s = max(self._patience_s, rebalance_s)
         self._brokers: tuple[Broker, ...] = ()
         self._ends = LogEnds(self._config, lambda: self._brokers, f"group {self._config.group_id}")
+        self._sizes = RecordSizes(self._ends.bytes_per_offset)
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
@@ -212,7 +214,7 @@ class QueryDriver:
             self._brokers = self._parts.read_cluster(self._options).brokers
         if not query.has_planned(planned.number):
             spans = self._without_deleted(planned, spans)
-        tasks = choose_tasks(self._options, spans, self._parallelism)
+        tasks = choose_tasks(self._options, spans, self._parallelism, self._sizes)
         return with_epochs(tasks, self._brokers, planned.epochs)
 
     def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:

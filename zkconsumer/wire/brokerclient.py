@@ -329,8 +329,11 @@ class BrokerClient:
         self,
         questions: Mapping[Broker, Callable[[BrokerConnection], T]],
         ask: Callable[[Broker, Callable[[BrokerConnection], T], Deadline], T],
+        within_s: float = math.inf,
     ) -> dict[Broker, T | Exception]:
         """Ask all of these brokers at the same time, and wait for all answers, at most for the timeout of one.
+
+        At most for ``within_s`` seconds if that is less.
 
         Each is asked on a thread of its own, which alone uses its connection meanwhile, and its entries in the tables
         of this client.
@@ -339,7 +342,7 @@ class BrokerClient:
             What ``ask`` returns, or the exception that it raises.
         """
         ended = False
-        deadline = Deadline.after(self._timeout_s, lambda: math.inf if ended else time.monotonic())
+        deadline = Deadline.after(min(self._timeout_s, within_s), lambda: math.inf if ended else time.monotonic())
 
         def end() -> None:
             nonlocal ended
@@ -383,7 +386,12 @@ class BrokerClient:
         return answer
 
     def records_at(
-        self, offsets: Mapping[TopicPartition, int], *, partition_bytes: int, all_bytes: int
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        partition_bytes: int,
+        all_bytes: int,
+        within_s: float = math.inf,
     ) -> list[FetchedPartition]:
         """Ask the leaders that :meth:`list_offsets` has asked for records from these offsets on, as they are stored.
 
@@ -393,13 +401,14 @@ class BrokerClient:
             offsets: by partition.
             partition_bytes: about so many of each partition.
             all_bytes: of one leader; it sends one batch at least, also if that is larger (KIP-74).
+            within_s: how long to wait at most, in seconds, if that is less than the timeout.
         """
         questions = {}
         for leader, of_leader in self._by_leader(offsets).items():
             step = without_session(PartitionFetch(*p, offset, partition_bytes) for p, offset in of_leader.items())
             questions[leader] = partial(self._fetch_once, step=step, all_bytes=all_bytes)
         answers: list[FetchedPartition] = []
-        for outcome in self._ask_together(questions, self.ask).values():
+        for outcome in self._ask_together(questions, self.ask, within_s).values():
             if isinstance(outcome, list):
                 answers += outcome
             elif not isinstance(outcome, BrokerUnavailable | ProtocolError):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.fixtures.batches import build
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
@@ -32,6 +33,7 @@ from zkconsumer.errors import (
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.ranges.rules.spans import Span
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 from zkconsumer.wire.errorcodes import ErrorCode
@@ -312,6 +314,23 @@ def test_available_now_does_not_end_with_an_owned_partition_unread(log, query, c
     assert "other members own t-1" not in caplog.text
     ours.member.unreadable = set()
     assert ours.trigger() is None
+
+
+@pytest.mark.parametrize(("value_bytes", "tasks"), [(10, 1), (1000, 3)])
+def test_a_batch_of_many_bytes_has_a_task_for_each_32_mib(stub_broker, log, query, value_bytes, tasks):
+    for partition in (A, B, C):
+        log(partition, 0, 100_000)
+        stub_broker.log(partition).batches = {0: build([Record(b"v" * value_bytes)])}
+    ours = query({A: 0, B: 0, C: 0}, numStreams="1")
+    for _ in range(2):
+        start = ours.offset
+        assert ours.trigger()
+        assert len(ours.driver.partitions(start, ours.offset)) == tasks
+        stub_broker.fetches.clear()
+        for partition in (A, B, C):
+            log(partition, 0, 200_000)
+    assert ours.trigger() is None
+    assert not stub_broker.fetches, "the size of records was asked for once"
 
 
 @pytest.mark.parametrize("wait_s", [0.02, 0.2])

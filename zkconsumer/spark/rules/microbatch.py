@@ -14,6 +14,9 @@ from typing import Final
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges.rules.spans import OffsetRange, Span
 
+_TASK_BYTES: Final = 32 << 20
+_LARGEST_RECORD: Final = 1 << 20
+"""By the default of brokers and producers."""
 _FAR_MORE: Final = 4
 _WORTH_SPLITTING: Final = 200_000
 """Offsets of a task that takes several times as long as what Spark does for each task (spark.md#making-it-fast)."""
@@ -75,19 +78,21 @@ def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> 
 
 
 def make_tasks(
-    spans: Mapping[TopicPartition, Span], streams: int, parallelism: int | None
+    spans: Mapping[TopicPartition, Span], streams: int, parallelism: int | None, nbytes: int = 0
 ) -> list[tuple[OffsetRange, ...]]:
-    """Tasks of about equal size: as many as the query has streams, or as the cluster runs at a time if that is more.
+    """Tasks of about equal size: as many as the query has streams, as the cluster runs at a time, or one per 32 MiB.
 
-    A partition is in one task, so there are at most as many tasks as partitions with data.
+    The largest of these numbers counts. A partition is in one task, so there are at most as many tasks as partitions
+    with data.
 
     Args:
         spans: offsets to read; empty spans are excluded.
         streams: number of the query's streams, at least 1.
         parallelism: how many tasks the cluster runs at a time; None if unknown.
+        nbytes: about how many bytes the offsets have; 0 if unknown.
     """
     pieces = [OffsetRange(*partition, *span) for partition, span in spans.items() if span.size > 0]
-    count = min(len(pieces), max(streams, parallelism or 0))
+    count = min(len(pieces), max(streams, parallelism or 0, -(-nbytes // _TASK_BYTES)))
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]
     pieces.sort()
@@ -96,6 +101,13 @@ def make_tasks(
         tasks[number].append(piece)
         heapq.heapreplace(loads, (load + piece.size, number))
     return [tuple(sorted(task)) for task in tasks]
+
+
+def size_matters(spans: Mapping[TopicPartition, Span], streams: int, parallelism: int | None) -> bool:
+    """True if the number of tasks may depend on the size of records."""
+    tasks = max(streams, parallelism or 0)
+    sizes = [span.size for span in spans.values() if span.size > 0]
+    return len(sizes) > tasks and sum(sizes) * _LARGEST_RECORD > tasks * _TASK_BYTES
 
 
 def leaves_cores_idle(tasks: Sequence[tuple[OffsetRange, ...]], parallelism: int) -> bool:

@@ -7,6 +7,7 @@ from zkconsumer.spark.rules.microbatch import (
     cap_offsets,
     leaves_cores_idle,
     make_tasks,
+    size_matters,
     split_tasks,
     stream_counts,
     with_epochs,
@@ -68,6 +69,23 @@ def test_there_are_as_many_tasks_as_the_cluster_or_the_streams_can_run(partition
     assert sorted(piece for task in made for piece in task) == [OffsetRange(*p, *span) for p, span in spans.items()]
     sizes = [sum(piece.size for piece in task) for task in made]
     assert not sizes or max(sizes) - min(sizes) <= partitions, "they differ by one partition at most"
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "streams", "parallelism", "tasks"), [(0, 2, None, 2), (64, 2, None, 2), (65, 2, None, 3)]
+)
+def test_large_batches_have_a_task_for_each_32_mib(mebibytes, streams, parallelism, tasks):
+    spans = {TopicPartition("t", number): Span(0, 100) for number in range(10)}
+    assert len(make_tasks(spans, streams, parallelism, mebibytes << 20)) == tasks
+    assert len(make_tasks(spans, streams, 9, mebibytes << 20)) == 9
+    assert len(make_tasks(spans, streams, parallelism, 1 << 40)) == 10, "one for each partition at most"
+
+
+def test_the_size_of_records_matters_for_large_batches_of_more_partitions_than_tasks():
+    assert size_matters({T0: Span(0, 50), T1: Span(0, 50)}, 1, None)
+    assert not size_matters({T0: Span(0, 16), T1: Span(0, 16)}, 1, None), "not even of the largest records"
+    assert not size_matters({T0: Span(0, 1000), T1: Span(5, 5)}, 1, None)
+    assert not size_matters({T0: Span(0, 1000), T1: Span(0, 1000)}, 1, 2)
 
 
 @pytest.mark.parametrize(
