@@ -273,6 +273,28 @@ def spark(
 
 
 @bench.command()
+@click.option("--partitions", type=click.IntRange(1, 20_000), default=1000, show_default=True, help="With data.")
+@click.option("--brokers", type=click.IntRange(1, 200), default=20, show_default=True, help="Simulated brokers.")
+@click.option("--executors", type=click.IntRange(1, 1000), default=100, show_default=True, help="Light processes.")
+@click.option("--batches", type=click.IntRange(2), default=6, show_default=True, help="Micro-batches.")
+@_json
+def sparkscale(partitions: int, brokers: int, executors: int, batches: int, as_json: bool) -> None:
+    """The Spark source at the size of a cluster: time of the driver, connections, memory of tasks."""
+    from benchmarks.machine import Machine
+    from benchmarks.sparkscale import Sizes, measure_scale
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    figures = measure_scale(Sizes(partitions, brokers, executors, batches), Progress())
+    if as_json:
+        click.echo(json.dumps({"figures": figures, "machine": machine._asdict()}))
+        return
+    for name, figure in figures.items():
+        click.echo(f"{name:<46} {figure:9.1f}")
+    click.echo(str(machine))
+
+
+@bench.command()
 @click.option("--groups", type=click.IntRange(1, 2000), default=200, show_default=True, help="Groups to migrate.")
 @click.option(
     "--partitions", type=click.IntRange(1, 500), default=50, show_default=True, help="Partitions of each group."

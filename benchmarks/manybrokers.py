@@ -78,17 +78,18 @@ def simulate(simulation: Simulation, seconds: float) -> tuple[Counts, Reading]:
         SandboxError: one of them failed; the message has its output.
     """
     with ExitStack() as cleaning:
-        brokers = _start("benchmarks.simbrokers", json.dumps(simulation), cleaning)
+        brokers = start_process("benchmarks.simbrokers", json.dumps(simulation), cleaning)
         assert brokers.stdout is not None
         ports = brokers.stdout.readline()
         if not ports:
-            _finish(brokers)
+            finish_process(brokers)
         arguments = json.dumps([json.loads(ports), simulation.partitions, seconds])
-        reading = Reading(*_finish(_start("benchmarks.manybrokers", arguments, cleaning)))
-        return Counts(*_finish(brokers)), reading
+        reading = Reading(*finish_process(start_process("benchmarks.manybrokers", arguments, cleaning)))
+        return Counts(*finish_process(brokers)), reading
 
 
-def _start(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[str]:
+def start_process(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[str]:
+    """Start a module with an argument; the process is killed with ``cleaning``."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         [sys.executable, "-m", module, argument], stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -98,7 +99,7 @@ def _start(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[
     return process
 
 
-def _finish(process: subprocess.Popen[str]) -> list[Any]:
+def finish_process(process: subprocess.Popen[str]) -> list[Any]:
     """The last line that a process prints after its input ends, parsed as JSON."""
     try:
         out, err = process.communicate(timeout=_TIMEOUT_S)

@@ -5,20 +5,21 @@ port, leads its partitions, keeps fetch sessions (KIP-227), respects the limits 
 there are no data. Its partitions are endless: for every requested offset it sends the same batches with other offsets,
 which their checksums do not cover.
 
-The process prints one JSON line with its ports when it is ready. When its standard input is closed, it prints another
-one, a :class:`Counts`, and ends.
+The process prints one JSON line with its ports when it is ready. For each line of its standard input it prints another
+one, a :class:`Counts`, and a last one when that is closed, and ends.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import os
 import selectors
 import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,15 +32,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOPIC: Final = "simulated"
-_FETCH, _METADATA, _API_VERSIONS = 1, 3, 18
-_VERSIONS: Final = {_FETCH: (4, 11), _METADATA: (1, 1), _API_VERSIONS: (0, 0)}
+_FETCH, _LIST_OFFSETS, _METADATA, _API_VERSIONS = 1, 2, 3, 18
+_VERSIONS: Final = {_FETCH: (4, 11), _LIST_OFFSETS: (1, 1), _METADATA: (1, 1), _API_VERSIONS: (0, 0)}
 _FETCH_VERSION: Final = 11
-_FULL_EPOCH: Final = 0
+_FULL_EPOCHS: Final = (-1, 0)  # without a session, and the first of one
 _END: Final = 1 << 60
 """High watermark of partitions with data."""
 _ANSWER_BYTES: Final = 1 << 20
 """Maximum bytes of one partition in a response."""
 _RECEIVE_BYTES: Final = 1 << 16
+_LATEST: Final = -1
 
 
 class Simulation(NamedTuple):
@@ -50,12 +52,14 @@ class Simulation(NamedTuple):
         partitions: number of partitions; broker ``p % brokers`` leads partition ``p``.
         busy: number of partitions with data, the first ones; the others are empty.
         batch_records: records in each batch.
+        batches_per_second: how fast the log end of each partition grows that has data, as ListOffsets reports it.
     """
 
     brokers: int = 100
     partitions: int = 1000
     busy: int = 1000
     batch_records: int = 75
+    batches_per_second: float = 0.0
 
 
 class Counts(NamedTuple):
@@ -65,11 +69,17 @@ class Counts(NamedTuple):
         requests: number of fetch requests.
         named: number of partitions named in them, including those to be forgotten.
         sent: bytes of the responses to them.
+        connected: connections that are open.
+        accepted: connections that were opened.
+        questions: number of requests for offsets.
     """
 
     requests: int
     named: int
     sent: int
+    connected: int = 0
+    accepted: int = 0
+    questions: int = 0
 
 
 class Batches:
@@ -149,7 +159,7 @@ class Session:
     def fetch(self, request: FetchRequest) -> list[tuple[int, int, bytes]]:
         """Number, high watermark and records of each partition with changes."""
         fresh = {number for number in request.partitions if number >= self._busy and number not in self._held}
-        if request.epoch == _FULL_EPOCH:
+        if request.epoch in _FULL_EPOCHS:
             self._held = {}
             fresh = {number for number in request.partitions if number >= self._busy}
         for number in request.forgotten:
@@ -183,9 +193,16 @@ class Cluster:
         self._order = count()
         self._ended = False
         self._requests = self._named = self._sent = 0
+        self._connected = self._accepted = self._questions = 0
+        self._began = time.monotonic()
 
-    def serve(self, until: socket.socket | int) -> Counts:
-        """Serve until the end of the file ``until``."""
+    def counts(self) -> Counts:
+        """The counts until now."""
+        counted = self._requests, self._named, self._sent, self._connected, self._accepted, self._questions
+        return Counts(*counted)
+
+    def serve(self, until: int, asked: Callable[[], None] = lambda: None) -> Counts:
+        """Serve until the end of the file ``until``; ``asked`` is called when something else is read from it."""
         self._selector.register(until, selectors.EVENT_READ, None)
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, listener)
@@ -193,7 +210,9 @@ class Cluster:
             wait = max(0.0, self._delayed[0][0] - time.monotonic()) if self._delayed else None
             for key, _ in self._selector.select(wait):
                 if key.data is None:
-                    self._ended = True
+                    self._ended = not os.read(until, _RECEIVE_BYTES)
+                    if not self._ended:
+                        asked()
                 elif isinstance(key.data, _Connection):
                     self._receive(key.data)
                 else:
@@ -201,13 +220,15 @@ class Cluster:
             while self._delayed and self._delayed[0][0] <= time.monotonic():
                 _, _, sock, answer = heapq.heappop(self._delayed)
                 _send(sock, answer)
-        return Counts(self._requests, self._named, self._sent)
+        return self.counts()
 
     def _accept(self, listener: socket.socket) -> None:
         sock, _ = listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(sock, Session(self._batches, self._simulation.busy))
         self._selector.register(sock, selectors.EVENT_READ, connection)
+        self._connected += 1
+        self._accepted += 1
 
     def _receive(self, connection: _Connection) -> None:
         try:
@@ -216,6 +237,7 @@ class Cluster:
             received = b""
         if not received:
             self._selector.unregister(connection.sock)
+            self._connected -= 1
             connection.sock.close()
             return
         for frame in connection.frames(received):
@@ -235,9 +257,24 @@ class Cluster:
                 due = time.monotonic() + request.max_wait_ms / 1000
                 heapq.heappush(self._delayed, (due, next(self._order), connection.sock, answer))
                 return
+        elif api == _LIST_OFFSETS:
+            self._questions += 1
+            answer = _response(correlation_id, self._offsets(body))
         else:
             answer = _response(correlation_id, _api_versions() if api == _API_VERSIONS else self._metadata())
         _send(connection.sock, answer)
+
+    def _offsets(self, body: memoryview) -> bytes:
+        """Response to ListOffsets: where logs begin, and where they end now, which is the end of a batch."""
+        simulation = self._simulation
+        grown = int((time.monotonic() - self._began) * simulation.batches_per_second) * simulation.batch_records
+        size = struct.calcsize(">iq")
+        ((begin, end),) = _topics(body, struct.calcsize(">i"), size)
+        parts = [struct.pack(">i", 1), _text(TOPIC), struct.pack(">i", (end - begin) // size)]
+        for number, timestamp in struct.iter_unpack(">iq", body[begin:end]):
+            offset = grown if timestamp == _LATEST and number < simulation.busy else 0
+            parts.append(struct.pack(">ihqq", number, 0, -1, offset))
+        return b"".join(parts)
 
     def _metadata(self) -> bytes:
         brokers, partitions = self._simulation.brokers, self._simulation.partitions
@@ -300,7 +337,7 @@ def main() -> None:
     """Serve the simulation in the first argument, a :class:`Simulation` as JSON."""
     cluster = Cluster(Simulation(*json.loads(sys.argv[1])))
     _report(cluster.ports)
-    _report(cluster.serve(sys.stdin.fileno()))
+    _report(cluster.serve(sys.stdin.fileno(), lambda: _report(cluster.counts())))
 
 
 def _report(values: Sequence[int]) -> None:
