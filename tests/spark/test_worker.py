@@ -2,10 +2,13 @@
 
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
 from tests.fixtures.spark import await_until
+
+ESTABLISHED = "01"
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux"),
@@ -40,6 +43,61 @@ def function_of_a_user(port):
         )
 
     return look
+
+
+def keeping_connections_for(seconds):
+    """A closure as above: the process id of the worker, whose idle connections are closed after these seconds."""
+
+    def set_limit(_):
+        import os
+
+        from zkconsumer.spark import worker
+
+        worker.connections._idle_s = seconds
+        return os.getpid()
+
+    return set_limit
+
+
+def connections_of(pid, ports):
+    """How many connections a process has to these ports."""
+    links = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    tables = [Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:] for kind in ("tcp", "tcp6")]
+    found = 0
+    for line in (line for table in tables for line in table):
+        _, _, remote, state, *rest = line.split()
+        is_to_a_broker = state == ESTABLISHED and int(remote.rpartition(":")[2], 16) in ports
+        found += is_to_a_broker and f"socket:[{rest[5]}]" in links
+    return found
+
+
+def test_a_worker_closes_idle_connections_while_no_task_comes(spark, sandbox, unique_name, topic_factory, produce):
+    from pyspark.sql.functions import udf
+
+    from zkconsumer.spark.source import ZkConsumerDataSource
+
+    topic = topic_factory(partitions=1)
+    produce(topic, [b"v"] * 3)
+    ports = {int(server.rpartition(":")[2]) for server in sandbox.bootstrap_servers.split(",")}
+    options = {
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "group.id": unique_name,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+    session = spark.newSession()
+    session.dataSource.register(ZkConsumerDataSource)  # as above
+    session.conf.set("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "false")
+    limited = udf(keeping_connections_for(5.0), "int")
+
+    def reader():
+        """A worker that has read, and keeps its connections."""
+        (row,) = session.range(1, numPartitions=1).select(limited("id")).collect()
+        assert session.read.format("zkconsumer").options(**options).load().count() == 3
+        return row[0] if connections_of(row[0], ports) else None
+
+    pid = await_until(reader, "a worker reads")
+    await_until(lambda: connections_of(pid, ports) == 0, "they are closed, and the worker waits for its next task")
 
 
 def test_a_reused_worker_keeps_the_users_socket_options_and_frees_its_objects(

@@ -407,7 +407,7 @@ class Rebalancer:
     def _enter(self, step: MemberState) -> None:
         self._step = step
         self.enter_state(step)
-        _log.info(
+        _log.debug(
             "group %s consumer %s rebalance %d: step %s",
             self._config.group_id,
             self._consumer_id,

@@ -1,5 +1,6 @@
 """The five steps over a group protocol in memory, with increments and without."""
 
+import logging
 from unittest.mock import Mock
 
 import pytest
@@ -39,6 +40,15 @@ def test_a_share_is_acquired_and_fetched_from_what_is_stored(member):
     assert member.fetch.starts == {P0: 7, P1: 0}
     assert member.group.calls[-1] == "fetched"
     assert member.states[-1] is MemberState.FETCHING
+
+
+def test_routine_steps_are_logged_for_debugging_only(member, caplog):
+    with caplog.at_level(logging.DEBUG, "zkconsumer.group.rebalancer"):
+        member.rebalance(0, 1)
+    steps = [record.levelno for record in caplog.records if ": step " in record.getMessage()]
+    assert len(steps) >= 4
+    assert set(steps) == {logging.DEBUG}
+    assert any(record.levelno == logging.INFO for record in caplog.records), "that it rebalances, and why"
 
 
 def test_partitions_are_committed_before_they_are_released(member):
