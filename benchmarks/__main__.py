@@ -277,15 +277,16 @@ def spark(
 @click.option("--brokers", type=click.IntRange(1, 200), default=20, show_default=True, help="Simulated brokers.")
 @click.option("--executors", type=click.IntRange(1, 1000), default=100, show_default=True, help="Light processes.")
 @click.option("--batches", type=click.IntRange(2), default=6, show_default=True, help="Micro-batches.")
+@click.option("--idle", type=click.FloatRange(0.1), default=15, show_default=True, help="Seconds of idle connections.")
 @_json
-def sparkscale(partitions: int, brokers: int, executors: int, batches: int, as_json: bool) -> None:
+def sparkscale(partitions: int, brokers: int, executors: int, batches: int, idle: float, as_json: bool) -> None:
     """The Spark source at the size of a cluster: time of the driver, connections, memory of tasks."""
     from benchmarks.machine import Machine
     from benchmarks.sparkscale import Sizes, measure_scale
     from zkconsumer.sandbox.progress import Progress
 
     machine = Machine.this()
-    figures = measure_scale(Sizes(partitions, brokers, executors, batches), Progress())
+    figures = measure_scale(Sizes(partitions, brokers, executors, batches, idle), Progress())
     if as_json:
         click.echo(json.dumps({"figures": figures, "machine": machine._asdict()}))
         return

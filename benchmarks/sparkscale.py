@@ -41,8 +41,6 @@ from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 from zkconsumer.spark.taskreading import read_ranges
 
 _COLUMNS: Final = ("key", "value", "offset")
-_IDLE_S: Final = 2.0
-"""For how long the executors keep idle connections here; a minute otherwise."""
 _CLOSED_S: Final = 30.0
 _BATCHES_PER_SECOND: Final = 2.0
 
@@ -55,12 +53,14 @@ class Sizes(NamedTuple):
         brokers: brokers.
         executors: processes that read.
         batches: micro-batches, of which the first is not measured.
+        idle_s: for how long executors keep idle connections; otherwise that is a minute.
     """
 
     partitions: int = 1000
     brokers: int = 20
     executors: int = 100
     batches: int = 6
+    idle_s: float = 15.0
 
 
 class TaskDone(NamedTuple):
@@ -91,8 +91,8 @@ def measure_scale(sizes: Sizes, progress: Progress) -> dict[str, float]:
         # Forked before this process has threads, and a pipe whose end the brokers wait for.
         fork = multiprocessing.get_context("fork")
         gc.freeze()
-        pool = cleaning.enter_context(fork.Pool(sizes.executors, _begin, [options]))
-        alone = cleaning.enter_context(fork.Pool(1, _begin, [options]))
+        pool = cleaning.enter_context(fork.Pool(sizes.executors, _begin, [options, sizes.idle_s]))
+        alone = cleaning.enter_context(fork.Pool(1, _begin, [options, sizes.idle_s]))
         brokers = start_process("benchmarks.simbrokers", json.dumps(simulation), cleaning)
         assert brokers.stdout is not None
         if not (ports := brokers.stdout.readline()):
@@ -144,7 +144,8 @@ def _stream(driver: QueryDriver, sizes: Sizes, brokers: Any, pool: Any, progress
         "open connections, most": max(connected),
         "connections opened by the first batch": accepted,
         "connections opened by each later one": (after.accepted - accepted) / max(1, sizes.batches - 1),
-        f"open connections, {_IDLE_S:g} s after the last task": _await_closed(brokers, sizes.brokers + 1),
+        "open connections, a while after the last task": _await_closed(brokers, sizes.brokers + 1),
+        "memory of an executor before its tasks, MiB": max(one.before_mib for one in done),
         "peak memory of a task, MiB": max(one.peak_mib - one.before_mib for one in done),
     }
 
@@ -185,8 +186,8 @@ def _await_closed(brokers: subprocess.Popen[str], most: int) -> int:
 _state: dict[str, Any] = {}
 
 
-def _begin(options: SourceOptions) -> None:
-    worker.connections = KeptConnections(idle_s=_IDLE_S)
+def _begin(options: SourceOptions, idle_s: float) -> None:
+    worker.connections = KeptConnections(idle_s)
     from zkconsumer.spark import taskreading
 
     taskreading.connections = worker.connections
