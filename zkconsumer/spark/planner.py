@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
@@ -28,6 +29,8 @@ from zkconsumer.spark.rules.sourceoffset import BatchPlan, SourceOffset, next_of
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_S: Final = 0.5
 
 
 class BatchPlanner:
@@ -184,11 +187,12 @@ class BatchPlanner:
         """The log ends of all partitions with a position, if their leaders answer; at idle times not at once.
 
         While there are no new records, Spark asks every 10 ms. Brokers are asked once per ``fetch.wait.max.ms``, as
-        often as by a consumer's idle fetcher; new records wait as long.
+        often as by a consumer's idle fetcher. New records wait as long, so the pause has a limit: unlike a fetch, the
+        question does not wait at the broker for records.
         """
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
         ends = self._ends.latest(query.positions, query.reached)
-        self._idle_until = time.monotonic() + self._options.config.fetch_wait_max_ms / 1000
+        self._idle_until = time.monotonic() + min(self._options.config.fetch_wait_max_ms / 1000, _LONGEST_PAUSE_S)
         return ends
 
     def _log_partitions_of_other_members(self, query: QueryState) -> None:

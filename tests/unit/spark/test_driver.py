@@ -333,10 +333,10 @@ def test_a_batch_of_many_bytes_has_a_task_for_each_32_mib(stub_broker, log, quer
     assert not stub_broker.fetches, "the size of records was asked for once"
 
 
-@pytest.mark.parametrize("wait_s", [0.02, 0.2])
-def test_idle_brokers_are_asked_once_per_fetch_wait(stub_broker, log, query, wait_s):
+@pytest.mark.parametrize(("wait_ms", "wait_s"), [(20, 0.02), (200, 0.2), (20_000, 0.5)])
+def test_idle_brokers_are_asked_once_per_fetch_wait_and_twice_a_second(stub_broker, log, query, wait_ms, wait_s):
     log(A, 0, 10)
-    ours = query({A: 10}, **{"fetch.wait.max.ms": str(round(1000 * wait_s))}).after({A: Span(5, 10)})
+    ours = query({A: 10}, **{"fetch.wait.max.ms": str(wait_ms)}).after({A: Span(5, 10)})
     asked = []
     assert ours.trigger() is None  # looks up more than the end of the log
     stub_broker.asked = lambda _: asked.append(time.monotonic())

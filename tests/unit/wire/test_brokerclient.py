@@ -360,6 +360,42 @@ def test_leaders_are_asked_at_the_same_time(cluster):
         assert client.list_offsets(dict.fromkeys((A0, A1, B0), LATEST)) == Offsets({A0: 100, A1: 201, B0: 300})
 
 
+def test_an_interrupt_ends_the_questions_to_other_leaders_and_their_connections(cluster):
+    """Otherwise the next question would receive the answer to this one, or two threads would ask one broker."""
+    answering, interrupted = threading.Event(), []
+
+    class Interrupted(Connection):
+        def __init__(self, *arguments, **settings):
+            super().__init__(*arguments, **settings)
+            self.closed = threading.Event()
+
+        def close(self):
+            super().close()
+            self.closed.set()
+
+        def exchange(self, key, version, body, decode, flexible=False):
+            if key == ListOffsetsRequest.API_KEY and not interrupted:
+                if self.port == 1:
+                    assert answering.wait(10)
+                    interrupted.append(True)
+                    raise KeyboardInterrupt
+                answering.set()
+                assert self.closed.wait(10)
+                raise BrokerUnavailable("closed by this process")
+            return super().exchange(key, version, body, decode, flexible)
+
+    client = BrokerClient(
+        cluster.brokers, client_id="test", timeout_ms=60_000, connection=partial(Interrupted, cluster)
+    )
+    wanted = dict.fromkeys((A0, A1), LATEST)
+    with pytest.raises(KeyboardInterrupt):
+        client.list_offsets(wanted)
+    assert "leader-question" not in {thread.name for thread in threading.enumerate()}
+    cluster.connected.clear()
+    assert client.list_offsets(wanted) == Offsets({A0: 100, A1: 201})
+    assert {1, 2} <= set(cluster.connected)
+
+
 class Waiting(Connection):
     """To a broker that does not answer requests for offsets while it is in :attr:`silent`."""
 
