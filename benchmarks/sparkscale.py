@@ -188,9 +188,6 @@ _state: dict[str, Any] = {}
 
 def _begin(options: SourceOptions, idle_s: float) -> None:
     worker.connections = KeptConnections(idle_s)
-    from zkconsumer.spark import taskreading
-
-    taskreading.connections = worker.connections
     _state.update(options=options, before_mib=memory_mib(os.getpid()))
 
 

@@ -1,3 +1,4 @@
+import time
 from contextlib import closing
 
 import pytest
@@ -109,6 +110,33 @@ def test_leaders_that_die_and_a_topic_that_is_created_again(private_sandbox):
         eventually(lambda: ends() == {"UNKNOWN_TOPIC_OR_PARTITION (3)": partitions})
         topics.create("t", 4)
         eventually(lambda: ends() == dict.fromkeys(partitions, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_leaders_that_are_paused_cost_one_timeout_together(private_sandbox):
+    from tests.fixtures.sandbox import Topics
+
+    box = private_sandbox(brokers=3)
+    Topics(box.bootstrap_servers).create("t", 6)
+    wanted = dict.fromkeys((TopicPartition("t", number) for number in range(6)), LATEST)
+    timeout_s = 5
+    with closing(
+        BrokerClient(lambda: brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=1000 * timeout_s)
+    ) as client:
+        eventually(lambda: client.list_offsets(wanted).found.keys() == wanted.keys())
+        leaders = client.metadata(["t"]).leaders
+        for broker in box.brokers[1:]:
+            broker.pause()
+        led = {p for p, leader in leaders.items() if leader.id == 0}
+        for _ in range(2):
+            began = time.monotonic()
+            answer = client.list_offsets(wanted)
+            assert time.monotonic() - began < 2 * timeout_s
+            assert (answer.found.keys(), answer.errors.keys()) == (led, wanted.keys() - led)
+        for broker in box.brokers[1:]:
+            broker.resume()
+        eventually(lambda: client.list_offsets(wanted).found.keys() == wanted.keys())
 
 
 def test_dead_brokers_are_skipped(live_brokers, unique_name):

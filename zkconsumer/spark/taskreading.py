@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from zkconsumer.decode.arrow import batch_of
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.ranges.rangereading import RangeReading
+from zkconsumer.spark import worker
 from zkconsumer.spark.rules.microbatch import RangePartition
 from zkconsumer.spark.rules.options import SourceOptions
-from zkconsumer.spark.worker import acknowledge_quickly, collect_less, connections, decoders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,16 +27,16 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
         OffsetOutOfRange: offsets are not in the log any more and ``failOnDataLoss`` is true.
         ZkConsumerError: as :meth:`.RangeReading.records`.
     """
-    acknowledge_quickly()
+    worker.acknowledge_quickly()
     try:
-        with connections.borrowed(options.config) as lent:
+        with worker.connections.borrowed(options.config) as lent:
             reading = RangeReading(
                 lent,
                 {piece.topic_partition: piece.span for piece in task.ranges},
                 task.brokers,
                 task.epochs,
                 columns=columns,
-                decoders=decoders,
+                decoders=worker.decoders,
                 reader=f"group {options.config.group_id}",
                 fail_on_data_loss=options.fail_on_data_loss,
             )
@@ -48,5 +48,5 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
             raise OffsetOutOfRange(f"{error}. failOnDataLoss=false skips them") from error
         raise
     finally:
-        acknowledge_quickly()
-        collect_less()
+        worker.acknowledge_quickly()
+        worker.collect_less()
