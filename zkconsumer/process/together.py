@@ -22,7 +22,8 @@ def call_together(calls: Sequence[Callable[[], T]], end: Callable[[], None], *, 
 
     Args:
         calls: what to call.
-        end: makes the calls end that have not ended, when this thread is interrupted; may be called again.
+        end: makes the calls end that have not ended, when this thread is interrupted, and undoes what its own call has
+            begun; may be called again.
         name: of the threads.
 
     Returns:
@@ -50,7 +51,8 @@ def call_together(calls: Sequence[Callable[[], T]], end: Callable[[], None], *, 
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-    except BaseException:  # an interrupt: the peers of these calls would be asked by two threads
+    except BaseException:  # an interrupt: without this, the peers of these calls would be asked by two threads
+        end()
         while running := [thread for thread in threads if thread.is_alive()]:
             end()
             running[0].join(_END_S)

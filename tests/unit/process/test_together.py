@@ -54,3 +54,14 @@ def test_an_interrupt_ends_the_other_calls_before_it_is_raised():
     with pytest.raises(KeyboardInterrupt):
         call_together([interrupt, wait], ended.set, name="interrupted-call")
     assert "interrupted-call" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_interrupted_call_is_undone_if_it_is_the_only_one():
+    ended = []
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call_together([interrupt], lambda: ended.append(True), name="test")
+    assert ended == [True]

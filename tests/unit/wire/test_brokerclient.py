@@ -396,6 +396,20 @@ def test_an_interrupt_ends_the_questions_to_other_leaders_and_their_connections(
     assert {1, 2} <= set(cluster.connected)
 
 
+def test_an_interrupted_question_to_a_connected_leader_ends_its_connection(cluster, ask, monkeypatch):
+    def interrupt(*_arguments, **_settings):
+        raise KeyboardInterrupt
+
+    ask(A0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "exchange", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ask(A0)
+    cluster.connected.clear()
+    assert ask(A0) == Offsets({A0: 100})
+    assert 1 in cluster.connected
+
+
 class Waiting(Connection):
     """To a broker that does not answer requests for offsets while it is in :attr:`silent`."""
 
