@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from zkconsumer.errors import (
+    AssignorFailed as AssignorFailed,
     AuthenticationFailed as AuthenticationFailed,
     BrokerUnavailable as BrokerUnavailable,
     ChrootMissing as ChrootMissing,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.connector.stream import MessageStream as MessageStream
     from zkconsumer.group.rules.memberstate import MemberState as MemberState
     from zkconsumer.java.producerpartitioner import DefaultPartitioner as DefaultPartitioner
+    from zkconsumer.group.rules.partitionassignor import PartitionAssignor as PartitionAssignor
     from zkconsumer.group.rules.subscription import Blacklist as Blacklist, Whitelist as Whitelist
     from zkconsumer.connector.simpleconsumer import SimpleConsumer as SimpleConsumer
     from zkconsumer.ranges.topicread import read as read
@@ -86,6 +88,7 @@ _LAZY = {
     "zkconsumer.connector.stream": ("MessageStream",),
     "zkconsumer.group.rules.memberstate": ("MemberState",),
     "zkconsumer.java.producerpartitioner": ("DefaultPartitioner",),
+    "zkconsumer.group.rules.partitionassignor": ("PartitionAssignor",),
     "zkconsumer.group.rules.subscription": ("Blacklist", "Whitelist"),
     "zkconsumer.connector.simpleconsumer": ("SimpleConsumer",),
     "zkconsumer.ranges.topicread": ("read",),

@@ -23,6 +23,7 @@
     │       └── AuthenticationFailed  a broker and this consumer could not authenticate each other
     ├── MembershipLost              the group has removed this consumer
     │   └── SessionExpired          the ZooKeeper session that the operation belonged to has expired
+    ├── AssignorFailed              the application's own assignor raised an exception, or its result cannot be used
     ├── WriteRefused                a guard of a tool that writes refuses; nothing was written
     ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
@@ -126,6 +127,14 @@ class ThreadLimit(RetriableError):
 
 class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
+
+
+class AssignorFailed(ZkConsumerError):
+    """The application's own assignor raised an exception, or returned an assignment that cannot be used.
+
+    The message names partitions and members. Nothing is assigned by such a result. The member that leads the group asks
+    the assignor again; its streams raise this error after four attempts.
+    """
 
 
 class ShareChanged(RetriableError):
@@ -329,6 +338,7 @@ class GroupAuthorizationFailed(ZkConsumerError):
 
 
 NEEDS_AN_OPERATOR: Final = (
+    AssignorFailed,
     AuthenticationFailed,
     ConfigError,
     GroupAuthorizationFailed,

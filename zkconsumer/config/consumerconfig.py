@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from zkconsumer.config.consumerproperties import RENAMED, ConsumerProperties
-from zkconsumer.config.propertydef import Property, parse
+from zkconsumer.config.consumerproperties import RENAMED, STRATEGIES, ConsumerProperties
+from zkconsumer.config.propertydef import Property, names_object, parse
 from zkconsumer.errors import ConfigError, MissingProperty
 
 _log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ def _bootstrap_violations(config: ConsumerConfig) -> Iterable[str]:
         yield f"bootstrap.servers {servers!r} is not of the form host:port,host:port"
 
 
-_STRATEGIES = ("range", "roundrobin", "roundrobin-natural")
+_STRATEGIES = STRATEGIES[:3]
 
 
 def _group_violations(config: ConsumerConfig) -> Iterable[str]:
@@ -273,11 +273,8 @@ def _group_violations(config: ConsumerConfig) -> Iterable[str]:
                 "partition.assignment.strategy has no effect with group.protocol=consumer, where a broker assigns: "
                 "omit it, and see group.remote.assignor"
             )
-    elif config.group_protocol != "kafka" and config.partition_assignment_strategy not in _STRATEGIES:
-        yield (
-            f"partition.assignment.strategy must be one of {', '.join(_STRATEGIES)}, not "
-            f"{config.partition_assignment_strategy!r}, which needs group.protocol=kafka"
-        )
+    elif config.group_protocol != "kafka":
+        yield from _strategy_violations(config.partition_assignment_strategy, config.group_protocol)
     if not config.brokers_coordinate:
         if config.group_instance_id is not None:
             yield "group.instance.id has no effect without group.protocol=kafka or consumer"
@@ -290,6 +287,22 @@ def _group_violations(config: ConsumerConfig) -> Iterable[str]:
         yield (
             f"heartbeat.interval.ms ({config.heartbeat_interval_ms}) must be at most a third of session.timeout.ms "
             f"({config.session_timeout_ms}), or one lost heartbeat would end the membership"
+        )
+
+
+def _strategy_violations(strategy: str, protocol: str) -> Iterable[str]:
+    """What forbids a strategy in a group on ZooKeeper."""
+    if names_object(strategy):
+        if protocol == "zookeeper":
+            yield (
+                f"partition.assignment.strategy {strategy} is an assignor of your own, which needs "
+                "group.protocol=coordinator or kafka: with zookeeper every member, also the JVM's, computes the "
+                "assignment by itself"
+            )
+    elif strategy not in _STRATEGIES:
+        yield (
+            f"partition.assignment.strategy must be one of {', '.join(_STRATEGIES)}, not {strategy!r}, which needs "
+            "group.protocol=kafka"
         )
 
 

@@ -34,6 +34,9 @@ RENAMED: Mapping[str, str] = {
 }
 """Property names of Kafka 0.7 (up to ``zk.synctime.ms``) and of Kafka's newer consumer, with this consumer's names."""
 
+STRATEGIES = ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky", "zkconsumer")
+"""The assignors of this package, as ``partition.assignment.strategy`` names them."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)  # ConsumerConfig has the other methods
 class ConsumerProperties:
@@ -115,9 +118,11 @@ class ConsumerProperties:
         "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
         "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky, cooperative-sticky, "
         "and zkconsumer, which only members of zkconsumer have and which gives a member as much as its number of "
-        "streams; partitions that stay are kept over a rebalance if all of them are cooperative, as the last two are.",
-        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky", "zkconsumer"),
+        "streams; partitions that stay are kept over a rebalance if all of them are cooperative, as the last two are. "
+        "With group.protocol coordinator and kafka also module:object, an assignor of your own (docs/operations.md).",
+        STRATEGIES,
         many=True,
+        objects=True,
         default_text="range; zkconsumer,cooperative-sticky where group.protocol is kafka",
     )
     group_remote_assignor: str | None = declare(

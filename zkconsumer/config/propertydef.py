@@ -16,6 +16,8 @@ _TYPES: Mapping[str, type[int] | type[bool] | type[str]] = MappingProxyType({"in
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 
+_OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+
 INT_MAX = 2**31 - 1
 """Largest value of the JVM's 32-bit properties."""
 
@@ -34,6 +36,7 @@ class Property:
         secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
         default_text: what the reference shows where the default is computed; None shows the default.
         many: True if the value may be several of the allowed texts, divided by commas.
+        objects: True if ``module:object`` is allowed in place of one of the allowed texts.
     """
 
     name: str
@@ -45,12 +48,22 @@ class Property:
     secret: bool = False
     default_text: str | None = None
     many: bool = False
+    objects: bool = False
 
     @classmethod
     def of(cls, declared: Field[Any]) -> Self:
         """The row that :func:`declare` made of a field of a module with postponed annotations."""
         kind = declared.metadata["kind"] or _TYPES[str(declared.type).partition(" ")[0]]
         return cls(name=declared.name.replace("_", "."), **{**declared.metadata, "kind": kind})
+
+
+def names_object(text: str) -> bool:
+    """True for a text of the form ``module:object``.
+
+    >>> names_object("racks:NEAREST"), names_object("range"), names_object("racks:")
+    (True, False, False)
+    """
+    return _OBJECT.match(text) is not None
 
 
 def declare(default: object, doc: str, choices: tuple[str, ...] | None = None, **details: Any) -> Any:
@@ -78,6 +91,8 @@ def parse(row: Property, value: object) -> Any:
     if isinstance(row.kind, tuple):
         if row.many:
             return ",".join(parse(replace(row, many=False), part) for part in value.split(","))
+        if row.objects and names_object(value):
+            return value
         if row.name == "offsets.storage":
             value = value.lower()
         if value not in row.kind:

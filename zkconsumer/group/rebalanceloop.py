@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    AssignorFailed,
+    ConfigError,
     ConsumerClosed,
     ConsumerIdInUse,
     CoordinatorUnknown,
@@ -40,6 +42,10 @@ _log = logging.getLogger(__name__)
 
 _FINAL = (InstanceIdInUse, GroupMigrated)
 """Errors after which a member must not try again."""
+
+
+_EXPLICIT = (AssignorFailed, ConfigError, GroupAuthorizationFailed)
+"""Errors that say what to change, and are raised by themselves when the last attempt to join has failed."""
 
 
 class RebalanceLoop:
@@ -90,7 +96,7 @@ class RebalanceLoop:
 
         Raises:
             RebalanceFailed: no attempt succeeded.
-            GroupAuthorizationFailed: the same, and the last one failed for a missing permission.
+            GroupAuthorizationFailed, ConfigError, AssignorFailed: the same, and the last one failed for this reason.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             GroupMigrated: the group's consumers continue elsewhere.
@@ -129,7 +135,7 @@ class RebalanceLoop:
                 raise failure
             story.append(f"{failure}{self._protocol.describe().excluded}")
             self._protocol.pause(failure, starting=True)
-        if isinstance(failure, GroupAuthorizationFailed):
+        if isinstance(failure, _EXPLICIT):
             raise failure
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 

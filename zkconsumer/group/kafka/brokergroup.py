@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged
+from zkconsumer.errors import AssignorFailed, BrokerUnavailable, MembershipLost, RebalanceAwaited, ShareChanged
 from zkconsumer.group.groupprotocol import (
     GroupRole,
     Held,
@@ -23,12 +23,12 @@ from zkconsumer.group.groupprotocol import (
 )
 from zkconsumer.group.kafka.brokersession import BrokerSession
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
-from zkconsumer.group.kafka.rules.strategies import divide
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share
+from zkconsumer.group.rules.stickyassignor import divide
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.offsetcoordinator import CommitMembership
@@ -163,7 +163,8 @@ class BrokerGroup:
 
         Raises:
             RebalanceAwaited: the assignment has not arrived yet.
-            StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
+            StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable, AssignorFailed: joining fails
+                for this reason.
         """
         held = self._held()
         if self._membership.read(lambda member: member.must_release()):
@@ -171,6 +172,8 @@ class BrokerGroup:
             recreated = self.recreated(held)
             return NextAssignment.of(held, {}, RebalanceCause.MEMBERS, changes, recreated, incremental=False)
         usable, failure = self._membership.read(lambda member: (member.usable(), member.failure))
+        if isinstance(failure, AssignorFailed):  # a cooperative member continues with what it has
+            raise failure
         if usable is None:
             if failure is not None:
                 raise failure

@@ -11,8 +11,9 @@ from zkconsumer.errors import ProtocolError, ZkConsumerError
 from zkconsumer.group.kafka.describedmembers import describe_classic
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.group.kafka.rules.generationmember import JoinIntent
-from zkconsumer.group.kafka.rules.strategies import STRATEGIES, GroupStrategy
+from zkconsumer.group.kafka.rules.strategies import STRATEGIES, OwnStrategy, Strategy
 from zkconsumer.group.kafka.subscriptionbytes import decode_subscription, encode_assignment, encode_subscription
+from zkconsumer.group.rules.partitionassignor import user_data_of
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -48,7 +49,7 @@ class JoinConversation:
         self,
         config: ConsumerConfig,
         settings: JoinSettings,
-        strategies: Sequence[GroupStrategy],
+        strategies: Sequence[Strategy],
         cluster: ClusterSource,
         location: CoordinatorLocation,
     ) -> None:
@@ -96,14 +97,13 @@ class JoinConversation:
             CoordinatorMoved, BrokerUnavailable: try again.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
             ProtocolError: no common version, or an answer is malformed.
+            AssignorFailed: the application's assignor cannot write its user data.
         """
         if self._interrupted is self._client:
             self._client = self._connect()
             if self._closed:  # checked after the client is in its place: either this line sees it, or close() did
                 self._client.close()
-        protocols = {
-            strategy.name: encode_subscription(strategy.name, weights, intent) for strategy in self._strategies
-        }
+        protocols = {strategy.name: _subscription(strategy, weights, intent) for strategy in self._strategies}
 
         def ask(member_id: str) -> JoinAnswer:
             def question(connection: BrokerConnection) -> JoinAnswer:
@@ -125,6 +125,7 @@ class JoinConversation:
 
         Raises:
             ZkConsumerError: no broker describes the topics.
+            AssignorFailed: this member leads, and the application's assignor failed.
         """
         assignments = self._lead(answer)
         member = CommitIdentity(answer.member_id, answer.generation, self._settings.instance_id)
@@ -140,10 +141,11 @@ class JoinConversation:
         self._wanted, self._led = frozenset(), {}
         if not answer.leads:
             return {}
-        strategy = STRATEGIES.get(answer.strategy)
+        strategy = {**STRATEGIES, **{own.name: own for own in self._strategies}}.get(answer.strategy)
         if strategy is None:
             raise ProtocolError(f"group {self._settings.group}: the coordinator chose strategy {answer.strategy!r}")
-        members = [decode_subscription(strategy.name, *joined) for joined in answer.members]
+        is_own = isinstance(strategy, OwnStrategy)
+        members = [decode_subscription(strategy.name, *joined, is_own=is_own) for joined in answer.members]
         self._wanted = frozenset().union(*(member.topics for member in members))
         self._led = self._describe(self._wanted)
         if answer.skips:
@@ -187,3 +189,8 @@ class JoinConversation:
     def security(self) -> BrokerSecurity:
         """Settings of the connections, for messages."""
         return self._client.security
+
+
+def _subscription(strategy: Strategy, weights: Mapping[str, int], intent: JoinIntent) -> bytes:
+    own_data = user_data_of(strategy.assignor, weights) if isinstance(strategy, OwnStrategy) else None
+    return encode_subscription(strategy.name, weights, intent, own_data)

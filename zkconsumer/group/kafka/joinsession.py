@@ -12,6 +12,7 @@ import time
 from typing import Final
 
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.group.assignorloading import load_assignors
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 from zkconsumer.group.kafka.grouperrors import group_error
 from zkconsumer.group.kafka.groupmessages import JoinAnswer, JoinSettings, leave_group
@@ -40,7 +41,8 @@ class JoinSession(BrokerSession[GenerationMember]):
 
     def __init__(self, parts: BrokerSessionParts) -> None:
         config = parts.config
-        strategies = configured_strategies(config.partition_assignment_strategy)
+        named = config.partition_assignment_strategy
+        strategies = configured_strategies(named, load_assignors(named))
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         lease = BrokerLease(session_ms / 1000, rebalance_ms / 1000, config.heartbeat_interval_ms / 1000)

@@ -29,13 +29,16 @@ _GENERATION: Final = struct.Struct(">i")
 _STREAMS_VERSION: Final = struct.Struct(">h")
 
 
-def encode_subscription(strategy: str, streams: Mapping[str, int], intent: JoinIntent) -> bytes:
+def encode_subscription(
+    strategy: str, streams: Mapping[str, int], intent: JoinIntent, own_data: bytes | None = None
+) -> bytes:
     """The metadata of one strategy in a JoinGroup request.
 
     Args:
         strategy: name of the strategy.
         streams: subscribed topic to number of consumer threads.
         intent: what the member declares.
+        own_data: what an assignor of the application wrote; None with other strategies.
     """
     load_kafka_python()
     from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
@@ -43,7 +46,7 @@ def encode_subscription(strategy: str, streams: Mapping[str, int], intent: JoinI
     subscription = ConsumerProtocolSubscription(
         version=_SUBSCRIPTION_VERSION,
         topics=sorted(streams),
-        user_data=_user_data(strategy, streams, intent),
+        user_data=_user_data(strategy, streams, intent) if own_data is None else _counts(streams) + own_data,
         owned_partitions=_grouped(ConsumerProtocolSubscription.TopicPartition, intent.owned),
         generation_id=intent.generation,
     )
@@ -53,9 +56,7 @@ def encode_subscription(strategy: str, streams: Mapping[str, int], intent: JoinI
 
 def _user_data(strategy: str, streams: Mapping[str, int], intent: JoinIntent) -> bytes | None:
     if strategy == _ZKCONSUMER:
-        return _STREAMS_VERSION.pack(0) + struct.pack(
-            f">{len(streams)}i", *(streams[topic] for topic in sorted(streams))
-        )
+        return _counts(streams)
     if strategy == _COOPERATIVE_STICKY:  # clients before 3.5 read the generation from here
         return _GENERATION.pack(intent.generation)
     if strategy != _STICKY or intent.generation == NO_GENERATION:
@@ -71,8 +72,21 @@ def _user_data(strategy: str, streams: Mapping[str, int], intent: JoinIntent) ->
     return encoded
 
 
-def decode_subscription(strategy: str, member_id: str, instance_id: str | None, metadata: bytes) -> MemberSubscription:
+def _counts(streams: Mapping[str, int]) -> bytes:
+    return _STREAMS_VERSION.pack(0) + struct.pack(f">{len(streams)}i", *(streams[topic] for topic in sorted(streams)))
+
+
+def decode_subscription(
+    strategy: str, member_id: str, instance_id: str | None, metadata: bytes, *, is_own: bool = False
+) -> MemberSubscription:
     """What a member declared, as its leader receives it.
+
+    Args:
+        strategy: name of the strategy.
+        member_id: of the member.
+        instance_id: its ``group.instance.id``.
+        metadata: the bytes of its JoinGroup request.
+        is_own: True if the strategy is an assignor of the application.
 
     Raises:
         ProtocolError: the bytes are no subscription.
@@ -91,8 +105,9 @@ def decode_subscription(strategy: str, member_id: str, instance_id: str | None, 
         owned, generation = _previous(data)
     elif strategy == _COOPERATIVE_STICKY and generation == NO_GENERATION and len(data) >= _GENERATION.size:
         (generation,) = _GENERATION.unpack_from(data)
-    streams = _streams(topics, data) if strategy == _ZKCONSUMER else {}
-    return MemberSubscription(member_id, topics, owned, generation, instance_id, streams)
+    streams = _streams(topics, data) if is_own or strategy == _ZKCONSUMER else {}
+    own_data = data[_STREAMS_VERSION.size + struct.calcsize(f">{len(topics)}i") :] if is_own else b""
+    return MemberSubscription(member_id, topics, owned, generation, instance_id, streams, own_data)
 
 
 def _streams(topics: Sequence[str], data: bytes) -> dict[str, int]:

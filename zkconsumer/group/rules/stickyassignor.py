@@ -9,7 +9,8 @@ class are in one heap by their load, so an assignment of P partitions takes P lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
@@ -39,6 +40,28 @@ def sticky_assignor(
     loads.place()
     loads.even_out()
     return loads.assignment()
+
+
+def divide(
+    consumer_id: str,
+    partitions: Collection[TopicPartition],
+    streams: Mapping[str, int],
+    held: Mapping[TopicPartition, ConsumerThreadId],
+) -> dict[TopicPartition, ConsumerThreadId]:
+    """Divide the partitions of one member over its consumer threads, as evenly as possible.
+
+    Args:
+        consumer_id: id of the member.
+        partitions: assigned to it; those of other topics than ``streams`` has are ignored.
+        streams: topic to its number of threads.
+        held: partitions that stay with their thread, if that keeps the division even.
+    """
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted(partitions):
+        if partition.topic in streams:
+            numbers[partition.topic].append(partition.partition)
+    lists = {count: [ConsumerThreadId(consumer_id, n) for n in range(count)] for count in set(streams.values())}
+    return sticky_assignor({topic: lists[streams[topic]] for topic in numbers}, numbers, held)
 
 
 class _Class(NamedTuple):

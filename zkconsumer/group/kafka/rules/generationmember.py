@@ -21,7 +21,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import AssignorFailed, ZkConsumerError
 from zkconsumer.group.kafka.rules.groupmembership import GroupMembership, MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.rules.commitfence import CommitIdentity
@@ -152,8 +152,12 @@ class GenerationMember(GroupMembership):
         return JoinIntent(self.member_id, self.generation, self._declared, self._previous)
 
     def join_sent(self) -> None:
-        """JoinGroup is sent: what failed before is over, and the coordinator may take a rebalance timeout to answer."""
-        self.failure = None
+        """JoinGroup is sent: what failed before is over, and the coordinator may take a rebalance timeout to answer.
+
+        Not that the application's assignor has failed, which the answer to SyncGroup shows.
+        """
+        if not isinstance(self.failure, AssignorFailed):
+            self.failure = None
 
     def id_given(self, member_id: str) -> None:
         """The coordinator has answered MEMBER_ID_REQUIRED."""
@@ -186,7 +190,7 @@ class GenerationMember(GroupMembership):
         """
         if not self._is_awaited():
             return False
-        self.step = JoinStep.NONE
+        self.step, self.failure = JoinStep.NONE, None
         self.assigned, self.state, self._previous = assigned, MembershipState.STABLE, assigned.partitions
         self._to_revoke = self._declared - assigned.partitions if self.cooperative else frozenset()
         if self.held.keys() == assigned.partitions:  # otherwise acquire() follows

@@ -1,14 +1,16 @@
-"""Strategies by which the leader of a broker-coordinated group assigns partitions, and the division over threads.
+"""Strategies by which the leader of a broker-coordinated group assigns partitions.
 
 The names are those that Kafka's clients put into JoinGroup requests; any of them may lead, and all obey the leader.
-Only ``zkconsumer`` is our own: a member with two streams of a topic gets twice as much as one with one stream.
+Only ``zkconsumer`` is our own: a member with two streams of a topic gets twice as much as one with one stream. An
+application may bring further ones (:class:`OwnStrategy`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.group.rules.assignors import (
@@ -18,7 +20,8 @@ from zkconsumer.group.rules.assignors import (
     natural_roundrobin_assignor,
     range_assignor,
 )
-from zkconsumer.group.rules.stickyassignor import sticky_assignor
+from zkconsumer.group.rules.partitionassignor import PartitionAssignor, assign_partitions
+from zkconsumer.group.rules.stickyassignor import divide, sticky_assignor
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 NO_GENERATION: Final = -1
@@ -36,6 +39,7 @@ class MemberSubscription:
         generation: of the assignment that gave it ``owned``.
         instance_id: ``group.instance.id`` of a static member.
         streams: topic to the member's number of consumer threads, by which ``zkconsumer`` assigns; 1 if absent.
+        user_data: what the application's assignor of the member wrote; empty if nothing.
     """
 
     member_id: str
@@ -44,6 +48,7 @@ class MemberSubscription:
     generation: int = NO_GENERATION
     instance_id: str | None = None
     streams: Mapping[str, int] = field(default_factory=dict)
+    user_data: bytes = b""
 
 
 GroupAssignment = Mapping[str, frozenset[TopicPartition]]
@@ -90,10 +95,8 @@ class GroupStrategy:
         }
         assigned: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
         for partition, slot in computed.items():
-            member_id = member_of[slot]
-            if not (self.cooperative and claims.get(partition, {}).keys() - {member_id}):
-                assigned[member_id].add(partition)
-        return {member_id: frozenset(owned) for member_id, owned in assigned.items()}
+            assigned[member_of[slot]].add(partition)
+        return _released(assigned, claims) if self.cooperative else _frozen(assigned)
 
     def _threads_of(self, member: MemberSubscription, partitions: Partitions) -> dict[str, int]:
         """Topic to the number of threads by which a member counts, never more than there are partitions."""
@@ -101,6 +104,65 @@ class GroupStrategy:
             return dict.fromkeys(member.topics, 1)
         most = sum(len(partitions.get(topic, ())) for topic in set(member.topics))
         return {topic: max(1, min(most, member.streams.get(topic, 1))) for topic in member.topics}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStrategy:
+    """An assignor of the application as a strategy, with the attributes of :class:`GroupStrategy`.
+
+    Attributes:
+        assignor: the application's.
+        cooperative: False if its attribute of that name is.
+    """
+
+    assignor: PartitionAssignor
+
+    @property
+    def name(self) -> str:
+        """In JoinGroup requests."""
+        return self.assignor.name
+
+    @property
+    def cooperative(self) -> bool:
+        """See :attr:`GroupStrategy.cooperative`."""
+        return bool(getattr(self.assignor, "cooperative", True))
+
+    def assign(self, members: Sequence[MemberSubscription], partitions: Partitions) -> GroupAssignment:
+        """See :meth:`GroupStrategy.assign`.
+
+        Raises:
+            AssignorFailed: what the assignor returned cannot be used.
+        """
+        claims = _claims(members)
+        owned: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
+        for partition, member_id in _owners(claims).items():
+            owned[member_id].add(partition)
+        assigned = assign_partitions(
+            self.assignor,
+            {member.member_id: {topic: member.streams.get(topic, 1) for topic in member.topics} for member in members},
+            {topic: tuple(numbers) for topic, numbers in partitions.items()},
+            _frozen(owned),
+            {member.member_id: member.user_data for member in members if member.user_data},
+        )
+        return _released(assigned, claims) if self.cooperative else assigned
+
+
+Strategy = GroupStrategy | OwnStrategy
+"""A strategy of this package, or of the application."""
+
+
+def _frozen(assigned: Mapping[str, Set[TopicPartition]]) -> GroupAssignment:
+    return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
+
+
+def _released(
+    assigned: Mapping[str, Set[TopicPartition]], claims: Mapping[TopicPartition, Mapping[str, int]]
+) -> GroupAssignment:
+    """The assignment without partitions that another member still owns: that member gives them up first."""
+    return {
+        member_id: frozenset(p for p in partitions if not claims.get(p, {}).keys() - {member_id})
+        for member_id, partitions in assigned.items()
+    }
 
 
 def _slots(place: int, count: int) -> _Slots:
@@ -187,34 +249,18 @@ STRATEGIES: Final[Mapping[str, GroupStrategy]] = {
 
 _ALIASES: Final = {"roundrobin-natural": "roundrobin"}
 
+_NONE: Final[Mapping[str, PartitionAssignor]] = MappingProxyType({})
 
-def configured_strategies(text: str) -> tuple[GroupStrategy, ...]:
+
+def configured_strategies(text: str, own: Mapping[str, PartitionAssignor] = _NONE) -> tuple[Strategy, ...]:
     """The strategies that ``partition.assignment.strategy`` names, preferred ones first.
+
+    Args:
+        text: the names, divided by commas.
+        own: assignors of the application by the names that they have there.
 
     Raises:
         KeyError: one of them does not exist.
     """
     names = dict.fromkeys(_ALIASES.get(name.strip(), name.strip()) for name in text.split(","))
-    return tuple(STRATEGIES[name] for name in names)
-
-
-def divide(
-    consumer_id: str,
-    partitions: Collection[TopicPartition],
-    streams: Mapping[str, int],
-    held: Mapping[TopicPartition, ConsumerThreadId],
-) -> dict[TopicPartition, ConsumerThreadId]:
-    """Divide the partitions of one member over its consumer threads, as evenly as possible.
-
-    Args:
-        consumer_id: id of the member.
-        partitions: assigned to it; those of other topics than ``streams`` has are ignored.
-        streams: topic to its number of threads.
-        held: partitions that stay with their thread, if that keeps the division even.
-    """
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for partition in sorted(partitions):
-        if partition.topic in streams:
-            numbers[partition.topic].append(partition.partition)
-    lists = {count: [ConsumerThreadId(consumer_id, n) for n in range(count)] for count in set(streams.values())}
-    return sticky_assignor({topic: lists[streams[topic]] for topic in numbers}, numbers, held)
+    return tuple(OwnStrategy(own[name]) if name in own else STRATEGIES[name] for name in names)
