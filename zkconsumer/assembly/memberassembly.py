@@ -12,6 +12,7 @@ from zkconsumer.assembly.clusterchoice import cluster_of_member
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl
+from zkconsumer.group.assignorloading import load_assignor
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.groupprotocol import BrokerSource
 from zkconsumer.group.grouprefusals import OnRefusal
@@ -57,7 +58,8 @@ def assemble_parts(
         return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry, stamp)
     group: CoordinatorGroup | ZooKeeperGroup
     if config.group_protocol == "coordinator":
-        group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster)
+        own = load_assignor(config.partition_assignment_strategy)
+        group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster, assignor=own)
     else:
         group = ZooKeeperGroup(config, consumer_id, signal, cluster=cluster)
     brokers: BrokerSource

@@ -260,6 +260,21 @@ def kafka_group(**values):
     return ConsumerConfig(**{"bootstrap_servers": "h:1", "group_id": "g", "group_protocol": "kafka", **values})
 
 
+def test_an_own_assignor_is_named_by_its_module():
+    read = kafka_group(partition_assignment_strategy="app.racks:NEAREST, cooperative-sticky")
+    assert read.partition_assignment_strategy == "app.racks:NEAREST,cooperative-sticky"
+    coordinated = {"zookeeper_connect": "h:1", "group_id": "g", "partition_assignment_strategy": "app.racks:NEAREST"}
+    assert ConsumerConfig(**coordinated, group_protocol="coordinator").partition_assignment_strategy
+    with pytest.raises(ConfigError, match="app.racks:NEAREST is an assignor of your own, which needs group.protocol="):
+        ConsumerConfig(**coordinated)
+
+
+@pytest.mark.parametrize("text", ["racks:", ":NEAREST", "app racks:NEAREST", "racks:NEAREST:x", "racks"])
+def test_what_names_no_object_is_no_assignor(text):
+    with pytest.raises(ConfigError, match=r"partition.assignment.strategy must be one of"):
+        kafka_group(partition_assignment_strategy=text)
+
+
 def test_a_group_that_brokers_coordinate_needs_no_zookeeper():
     read = kafka_group(partition_assignment_strategy="cooperative-sticky, range")
     assert (read.zookeeper_connect, read.offsets_storage, read.dual_commit_enabled) == (None, "kafka", False)
@@ -296,6 +311,7 @@ def test_a_group_in_which_the_broker_assigns_needs_brokers_and_a_name():
         ({"bootstrap_servers": None}, "bootstrap.servers is missing; group.protocol=consumer needs it"),
         ({"offsets_storage": "zookeeper"}, "group.protocol=consumer stores offsets in Kafka"),
         ({"partition_assignment_strategy": "cooperative-sticky"}, "see group.remote.assignor"),
+        ({"partition_assignment_strategy": "racks:NEAREST"}, "see group.remote.assignor"),
     ],
 )
 def test_contradictions_in_a_group_in_which_the_broker_assigns(values, text):

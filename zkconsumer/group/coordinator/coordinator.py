@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import AssignorFailed, SessionExpired, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.coordinator.commands import EpochEnded
 from zkconsumer.group.coordinator.election import Election
 from zkconsumer.group.coordinator.leaderview import LeaderView
@@ -52,6 +52,9 @@ class Coordinator:
         wake: ends the waits of this thread.
         closing: set when the member leaves.
         clock: a monotonic clock, in seconds.
+
+    Attributes:
+        assignor_changed: called on this thread when the application's assignor has failed, or works again.
     """
 
     def __init__(
@@ -71,6 +74,8 @@ class Coordinator:
         self._session = session
         self._membership = membership
         self._cluster = cluster
+        self.assignor_changed: Callable[[], None] = lambda: None
+        self._assignor_failure: AssignorFailed | None = None
         self._wake = WakeUp() if wake is None else wake
         self._closing = threading.Event() if closing is None else closing
         self._clock = clock
@@ -130,6 +135,11 @@ class Coordinator:
         """What the servers did not allow at the last look, as text; "" if nothing; for any thread."""
         return self._refusal
 
+    @property
+    def assignor_failure(self) -> AssignorFailed | None:
+        """Why the application's assignor could not be used at the last plan; None if it could. For any thread."""
+        return self._assignor_failure
+
     def _run(self) -> None:
         while not self._closing.is_set():
             self.act()
@@ -158,6 +168,10 @@ class Coordinator:
                 self._tend(self._led)
                 self._led.raise_refusal()
             self._refusal = ""
+            self._note_assignor(None)
+        except AssignorFailed as error:
+            self._failed = True
+            self._note_assignor(error)
         except EpochEnded as ended:
             _log.warning("group %s: %s", self._config.group_id, ended)
             self._follow(None)
@@ -185,6 +199,14 @@ class Coordinator:
                 refusal,
             )
         self._refusal = str(refusal)
+
+    def _note_assignor(self, failure: AssignorFailed | None) -> None:
+        """Note how the application's assignor did, for the rebalance thread; a failure is logged once."""
+        before, self._assignor_failure = self._assignor_failure, failure
+        if failure is not None and str(failure) != str(before):
+            _log.error("group %s: no member is commanded: %s", self._config.group_id, failure)
+        if failure is not None or before is not None:
+            self.assignor_changed()
 
     def _follow(self, epoch: int | None) -> None:
         """Forget what was known in another epoch."""

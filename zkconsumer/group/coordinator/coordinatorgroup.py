@@ -14,16 +14,19 @@ from typing import Final, NamedTuple, Unpack
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    ConfigError,
     CoordinatorUnknown,
     MalformedZnode,
     MemberRefused,
     RegistrationLost,
     ShareChanged,
+    name_some,
 )
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.rules.candidacy import looks_at_once
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, StatusNode
 from zkconsumer.group.groupprotocol import ChangeSignal, NextAssignment, NoNeed, PausingThread, Target
+from zkconsumer.group.rules.partitionassignor import PartitionAssignor, user_data_of
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
 from zkconsumer.group.rules.reconcile import Share
 from zkconsumer.group.rules.subscription import Subscription
@@ -94,7 +97,9 @@ class CoordinatorGroup(ZooKeeperBase):
         self._uncommanded = ""  # path of the command that was found empty
         self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
         self._views = 0
+        self._has_registered = False
         self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
+        self.coordinator.assignor_changed = signal.raise_flag
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -121,9 +126,31 @@ class CoordinatorGroup(ZooKeeperBase):
     # -- membership -------------------------------------------------------------------------------------------------
 
     def _register(self, subscription: Subscription) -> None:
+        if self._membership.own is not None:
+            self._prepare(self._membership.own, subscription)
         super()._register(subscription)
         if looks_at_once(self.obeying):
             self.coordinator.look()
+
+    def _prepare(self, own: PartitionAssignor, subscription: Subscription) -> None:
+        """Let the application's assignor write for this member, which joins no group that cannot be assigned by it.
+
+        Raises:
+            ConfigError: there are members that obey no commands. When one comes later, the leader commands no member.
+            AssignorFailed: the assignor failed.
+        """
+        view = self._group_reader.view(self._group)
+        foreign = sorted((view.members.keys() | view.unreadable.keys()) - view.obeying - {self._consumer_id})
+        if foreign and not self._has_registered:
+            raise ConfigError(
+                f"partition.assignment.strategy {self._config.partition_assignment_strategy} cannot be used in group "
+                f"{self._group} while members are in it that assign by themselves: {name_some(foreign)}; use range or "
+                "roundrobin until all members have group.protocol=coordinator"
+            )
+        known = self._group_reader.topics() if subscription.topic_filter is not None else ()
+        topics = subscription.expand(known, exclude_internal=self._exclude_internal)
+        self._membership.user_data = user_data_of(own, topics)
+        self._has_registered = True
 
     @property
     def obeying(self) -> int | None:
@@ -137,6 +164,7 @@ class CoordinatorGroup(ZooKeeperBase):
 
         Raises:
             CoordinatorUnknown: no command has been written for this member yet.
+            AssignorFailed: this member leads, and the application's assignor failed.
             MemberRefused: this member must not own anything, and does not.
             RegistrationLost: also if the command is malformed, or has partitions that no stream of this member reads:
                 the leader reads it only once, and does not repair it.
@@ -147,6 +175,7 @@ class CoordinatorGroup(ZooKeeperBase):
             raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
         changed = self._topics.changed(share.keys() - held.keys(), share.keys())
         if fetching and not renew and share == held and self._ownership.is_certain and not changed:
+            self._raise_failure()
             return NoNeed.UNCHANGED
         command = received.command
         changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
@@ -169,6 +198,7 @@ class CoordinatorGroup(ZooKeeperBase):
         except MalformedZnode as error:
             raise RegistrationLost(str(error)) from error
         if command is None:
+            self._raise_failure()
             raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
         self._uncommanded = ""
         if self._received is None or self._received.command != command:
@@ -185,6 +215,11 @@ class CoordinatorGroup(ZooKeeperBase):
                     f"another client changed znode {path}, or the registration: no stream {thread} of this consumer "
                     f"reads {partition}; registering again"
                 )
+
+    def _raise_failure(self) -> None:
+        """Raise why the application's assignor has failed in this member, if it has."""
+        if (failure := self.coordinator.assignor_failure) is not None:
+            raise failure
 
     @property
     def leads(self) -> bool:

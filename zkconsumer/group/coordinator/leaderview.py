@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
+from zkconsumer.errors import AssignorFailed, BrokerUnavailable, MalformedZnode, name_some
 from zkconsumer.group.coordinator.commands import CommandNodes
 from zkconsumer.group.coordinator.evictions import Evictions
 from zkconsumer.group.coordinator.ownernodes import OwnerNodes
@@ -107,7 +107,8 @@ class LeaderView:
         self._session = session
         self._paths = GroupPaths(config.group_id)
         self._commands_path = CoordinatorPaths(config.group_id).commands
-        self._assignor = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
+        own, strategy = membership.own, config.partition_assignment_strategy
+        self._assignor = assignor_name(strategy, config.roundrobin_hash_era) if own is None else own.name
         self._epoch = epoch
         self._group_changed = group_changed
         self._watched = WatchedReads(session, self.note_change)
@@ -142,6 +143,7 @@ class LeaderView:
         self._refusal: str | None = None
         self._refused: dict[str, str] = {}
         self._policy = STICKY
+        self._others: set[str] = set()
         window_s = retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms)
         self._orphans = OrphanWatch(config.group_id, window_s, self, membership, clock)
 
@@ -151,6 +153,7 @@ class LeaderView:
         Raises:
             EpochEnded: this member does not lead any more.
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: see :meth:`CommandNodes.write`.
+            AssignorFailed: the application's assignor failed; all commands stay as they are.
         """
         view, members, damaged, version = self._read_members()
         self._announce_changes(members)
@@ -159,7 +162,12 @@ class LeaderView:
             return False
         commanded = self._commands.commanded(members.followers)
         refused = self._refuse(view, members)
-        aim = self._intended = self._aim(commanded, frozenset(refused))
+        try:
+            aim = self._intended = self._aim(commanded, frozenset(refused))
+        except AssignorFailed as error:
+            self._refusal = str(error)
+            self._publish(version, frozenset())
+            raise
         self._restart_recreated(view, aim, commanded)
         now = {partition: thread for partition, thread in aim.items() if partition not in self._restarting}
         owners = self._owners.read({*undecided(now, commanded), *self._restarting})
@@ -208,6 +216,7 @@ class LeaderView:
         basis = _Basis(self._members, self._policy, refused)
         if self._basis is not None and self._basis.members is basis.members and self._basis[1:] == basis[1:]:
             return self._intended
+        self._warn_of_others()
         aim = target(
             self._members.view,
             self._members.roles,
@@ -216,9 +225,24 @@ class LeaderView:
             exclude_internal=self._config.exclude_internal_topics,
             policy=self._policy,
             refused=refused,
+            own=self._membership.own,
         )
         self._basis = basis
         return aim
+
+    def _warn_of_others(self) -> None:
+        """Log which members have another assignor, if this one's is the application's: whoever leads decides."""
+        clients, followers = self._members.view.our_clients, self._members.roles.followers
+        others = {f"{name} ({clients[name]})" for name in clients.keys() & followers if clients[name] != self._assignor}
+        if self._membership.own is not None and others - self._others:
+            _log.warning(
+                "group %s: partitions are assigned by %s of the member that leads, and other members name another "
+                "assignor, by which they would assign: %s; give all members the same partition.assignment.strategy",
+                self._config.group_id,
+                self._assignor,
+                name_some(sorted(others)),
+            )
+        self._others = others
 
     def _refuse(self, view: GroupView, members: Roles) -> dict[str, str]:
         """Members that must not own anything, and why; logged when that changes."""

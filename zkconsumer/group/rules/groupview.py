@@ -28,6 +28,7 @@ class GroupView:
         obeying: zkconsumer members with ``group.protocol=coordinator``, whether they have a command or not.
         unshared: zkconsumer members with ``group.share=false``.
         registered_ms: consumer id to the time of registration in ms since the epoch, where the member wrote one.
+        user_data: consumer id to what the application's assignor wrote for it, if it wrote anything.
     """
 
     members: Mapping[str, Subscription]
@@ -41,6 +42,7 @@ class GroupView:
     session_ms: Mapping[str, int] = field(default_factory=dict)
     obeying: frozenset[str] = frozenset()
     unshared: frozenset[str] = frozenset()
+    user_data: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def jvm_members(self) -> frozenset[str]:

@@ -228,7 +228,8 @@ def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | No
 def _client(path: str, data: bytes | None) -> tuple[str, _Client]:
     node = SessionNode
     protocol, shares = node.protocol(path, data), node.shares(path, data)
-    client = _Client(node.decode(path, data), node.session_ms(path, data), protocol, shares)
+    user_data = node.user_data(path, data)
+    client = _Client(node.decode(path, data), node.session_ms(path, data), protocol, shares, user_data)
     return SessionNode.consumer_id(path.rpartition("/")[2]), client
 
 
@@ -237,6 +238,7 @@ class _Client(NamedTuple):
     session_ms: int | None
     protocol: str
     shares: bool
+    user_data: bytes
 
 
 class _Registrations(NamedTuple):
@@ -301,4 +303,5 @@ def _view(
         unshared=frozenset(name for name, client in clients.items() if not client.shares),
         session_ms={name: client.session_ms for name, client in clients.items() if client.session_ms is not None},
         registered_ms=registered.since_ms,
+        user_data={name: client.user_data for name, client in clients.items() if client.user_data},
     )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.group.rules.partitionassignor import PartitionAssignor
 from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.zookeeper.fencedtransaction import Operation
@@ -37,8 +38,11 @@ class MemberRegistration:
 
     Attributes:
         assignor: as above.
+        own: the application's assignor; None without one.
+        user_data: what an assignor of the application has written for this member.
         obeying: number of members with a command right after this one registered, itself included; None if unknown.
-            Written by the thread that registers.
+
+    The last two are written by the thread that registers.
     """
 
     def __init__(
@@ -65,6 +69,8 @@ class MemberRegistration:
         self._protocol = None if protocol == "zookeeper" else protocol
         self._coordinator = CoordinatorPaths(group)
         self._ended = 0
+        self.own: PartitionAssignor | None = None
+        self.user_data = b""
         self.obeying: int | None = None
 
     @property
@@ -158,7 +164,9 @@ class MemberRegistration:
         return parents if self._protocol is None else [*parents, self._coordinator.root, self._coordinator.commands]
 
     def _session_node(self, timeout: float) -> bytes:
-        return SessionNode.encode(self.assignor, self._protocol, round(timeout * 1000), shares=self._shares)
+        return SessionNode.encode(
+            self.assignor, self._protocol, round(timeout * 1000), shares=self._shares, user_data=self.user_data
+        )
 
     def _resolve_conflict(
         self,

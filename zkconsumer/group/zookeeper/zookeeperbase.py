@@ -22,6 +22,7 @@ from zkconsumer.errors import (
 from zkconsumer.group.groupprotocol import ChangeSignal, GroupRole, Held, Lease, PausingThread, Standing
 from zkconsumer.group.rules.assignors import assignor_name
 from zkconsumer.group.rules.memberstate import MemberState
+from zkconsumer.group.rules.partitionassignor import PartitionAssignor
 from zkconsumer.group.rules.rebalancetimes import (
     release_seconds,
     retry_seconds,
@@ -54,6 +55,7 @@ class SessionParts(TypedDict, total=False):
     make_lease: MakeLease
     clock: Callable[[], float]
     cluster: ClusterSource | None
+    assignor: PartitionAssignor | None
 
 
 class ZooKeeperBase(ABC):
@@ -67,6 +69,7 @@ class ZooKeeperBase(ABC):
         make_lease: see :data:`MakeLease`.
         clock: a monotonic clock, in seconds.
         cluster: where brokers and topics are read from; None for ZooKeeper.
+        assignor: the application's own; None without one.
 
     Attributes:
         name: ``group.protocol``.
@@ -85,6 +88,7 @@ class ZooKeeperBase(ABC):
         make_lease: MakeLease = SessionLease,
         clock: Callable[[], float] = time.monotonic,
         cluster: ClusterSource | None = None,
+        assignor: PartitionAssignor | None = None,
     ) -> None:
         self._config = config
         self._group = config.group_id
@@ -98,12 +102,15 @@ class ZooKeeperBase(ABC):
             self.zk,
             config.group_id,
             consumer_id,
-            assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
+            assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
+            if assignor is None
+            else assignor.name,
             lambda: time.time_ns() // 1_000_000,
             clock,
             self.name,
             shares=config.group_share,
         )
+        self._membership.own = assignor
         self._ownership = PartitionOwnership(self.zk, config.group_id, self.fence, self._registered, signal.wake)
         self._topics = ConsumedTopics(
             BrokerZnodes(self.zk, config.security_protocol, None),

@@ -7,6 +7,7 @@ of ours writes in ``group/coordinator/rules/coordinatorznodes.py``. No other fil
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 from collections.abc import Iterable
@@ -369,7 +370,12 @@ class SessionNode:
 
     @staticmethod
     def encode(
-        assignor: str, protocol: str | None = None, session_ms: int | None = None, *, shares: bool = True
+        assignor: str,
+        protocol: str | None = None,
+        session_ms: int | None = None,
+        *,
+        shares: bool = True,
+        user_data: bytes = b"",
     ) -> bytes:
         """JSON that names the client and the assignor, on which all members must agree.
 
@@ -378,6 +384,7 @@ class SessionNode:
             protocol: ``group.protocol`` where it is not ``zookeeper``; members that do not know it ignore it.
             session_ms: the timeout of its session in ms, written with the protocol.
             shares: ``group.share``, written if it is false.
+            user_data: what an assignor of the application wrote, as base64; nothing if it is empty.
         """
         document: dict[str, object] = {"version": 1, "client": "zkconsumer", "assignor": assignor}
         if protocol is not None:
@@ -385,6 +392,8 @@ class SessionNode:
             document["session_ms"] = session_ms
         if not shares:
             document["share"] = False
+        if user_data:
+            document["user_data"] = base64.b64encode(user_data).decode("ascii")
         return json.dumps(document, separators=(",", ":")).encode()
 
     @staticmethod
@@ -416,6 +425,19 @@ class SessionNode:
             MalformedZnode: unreadable.
         """
         return _json_object(path, _text(path, data)).get("share") is not False
+
+    @staticmethod
+    def user_data(path: str, data: bytes | None) -> bytes:
+        """What an assignor of the application wrote for the member; empty if nothing, or if it cannot be read.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        text = _json_object(path, _text(path, data)).get("user_data")
+        try:
+            return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+        except ValueError:
+            return b""
 
     @staticmethod
     def session_ms(path: str, data: bytes | None) -> int | None:

@@ -11,6 +11,7 @@ from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    AssignorFailed,
     BrokerUnavailable,
     OwnershipConflict,
     SessionExpired,
@@ -1512,3 +1513,98 @@ def test_no_member_is_evicted_where_that_is_off(server, members):
     led.plan()
     assert {one.fence() for one in members[:2]} <= led.server.nodes.keys()
     assert led.group.due_at is None
+
+
+# -- an assignor of the application --------------------------------------------------------------------------------------
+
+
+class Half:
+    """Gives everything to the first member, or forgets partition 0 while ``is_wrong``."""
+
+    name = "half"
+    is_wrong = False
+
+    def assign(self, members, partitions, owned, user_data):
+        self.got = members, owned, user_data
+        return {min(members): [("t", number) for number in partitions["t"][self.is_wrong :]]}
+
+
+@pytest.fixture
+def own(server, members):
+    """A group of two members with an assignor of the application, and that assignor."""
+    assignor = Half()
+    for one in members:
+        one.membership.own, one.membership.assignor = assignor, assignor.name
+        one.membership.user_data = one.name.encode()
+        one.membership.deregister()
+        one.register()
+    for one in members[2:]:
+        one.zk.close()
+    led = Led(server, members)
+    led.own = assignor
+    return led
+
+
+def test_an_own_assignor_assigns_and_gets_what_members_wrote(own, members):
+    own.plan()
+    assert [len(one.command()[0].share) for one in members[:2]] == [4, 0]
+    assert own.own.got[0] == {"g_a": {"t": 1}, "g_b": {"t": 1}}
+    assert own.own.got[2] == {"g_a": b"g_a", "g_b": b"g_b"}
+    members[0].membership.deregister()
+    members[0].register()
+    own.plan()
+    assert set(own.own.got[1]) == {"g_a", "g_b"}
+
+
+def test_nothing_changes_while_an_own_assignor_fails(own, members):
+    own.plan()
+    own.own.is_wrong = True
+    members[1].membership.deregister()
+    members[1].register()
+    before = members[0].command()[1].version
+    for _ in range(2):
+        with pytest.raises(AssignorFailed, match="partition t-0 is given to no member; subscribed are g_a, g_b"):
+            own.plan()
+    assert len(members[0].command()[0].share) == 4
+    assert members[0].command()[1].version == before
+    assert "t-0" in own.status().refused
+    own.own.is_wrong = False
+    own.plan()
+    assert own.status().refused == ""
+    assert members[1].command()[0].share == {}
+
+
+def test_an_own_assignor_is_not_used_beside_members_that_assign_by_themselves(own, members, caplog):
+    own.plan()
+    own.register_jvm_member("g_b-jvm")
+    own.plan()
+    assert "JVM members cannot assign by half: g_b-jvm" in own.status().refused
+    assert len(members[0].command()[0].share) == 4
+
+
+def test_members_with_another_assignor_are_named(own, members, caplog):
+    members[1].membership.assignor = "range"
+    members[1].membership.deregister()
+    members[1].register()
+    own.plan()
+    assert [r.getMessage() for r in caplog.records if "g_b (range)" in r.getMessage()][0].startswith(
+        "group g: partitions are assigned by half of the member that leads"
+    )
+    assert len(members[0].command()[0].share) == 4
+
+
+def test_a_coordinator_whose_own_assignor_fails_logs_it_once_and_tries_again(own, members, caplog):
+    own.own.is_wrong = True
+    members[0].election.resign()
+    woken = []
+    coordinator = coordinator_of(members[0], Joining(own.server, members[0], ()))
+    coordinator.assignor_changed = lambda: woken.append(coordinator.assignor_failure)
+    for _ in range(3):
+        coordinator.act()
+    assert [str(failure)[:27] for failure in woken] == ["assignor half returned an a"] * 3
+    assert coordinator.interval == 2.0
+    assert len([r for r in caplog.records if "no member is commanded: assignor half" in r.getMessage()]) == 1
+    own.own.is_wrong = False
+    coordinator.act()
+    assert woken[3:] == [None]
+    assert len(members[0].command()[0].share) == 4

@@ -4,12 +4,14 @@ import threading
 
 import pytest
 
+from tests.fixtures.assignors import Switchable
 from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent_brokers, topic
 from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    AssignorFailed,
     CoordinatorMoved,
     GroupAuthorizationFailed,
     InstanceIdInUse,
@@ -441,3 +443,29 @@ def test_refused_commits_are_errors_of_the_membership(coordinator, code, kind):
     assert offsets.commit({TopicPartition("t", 0): StoredOffset(1)}).accepted == {TopicPartition("t", 0)}
     assert [(one.member_id, one.generation_id_or_member_epoch) for one in coordinator.asked(COMMIT)] == [("m1", 7)] * 2
     client.close()
+
+
+# -- an assignor of the application ------------------------------------------------------------------------------------
+
+
+def test_a_leader_reports_that_its_own_assignor_fails_until_it_works_again(coordinator, make, monkeypatch):
+    """It keeps what it has meanwhile."""
+    member = make(partition_assignment_strategy="tests.fixtures.assignors:Switchable")
+    monkeypatch.setattr(Switchable, "is_wrong", True)
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: any("partition t-0 is given to no member" in str(error) for error in member.errors))
+    assert {type(error) for error in member.errors} == {AssignorFailed}
+    assert member.owns_everything()
+    monkeypatch.setattr(Switchable, "is_wrong", False)
+    member.until(lambda: member.session.membership.read(lambda state: state.failure) is None)
+    assert member.owns_everything()
+    (announced,) = coordinator.asked(JOIN)[-1].protocols
+    assert announced.name == "switchable"
+    assert decode_subscription("switchable", "", None, announced.metadata, is_own=True).user_data == b"r0"
+
+
+def test_user_data_that_cannot_be_written_is_reported(coordinator, make, monkeypatch):
+    monkeypatch.setattr(Switchable, "user_data", lambda *_: 1 / 0)
+    member = make(joins=False, partition_assignment_strategy="tests.fixtures.assignors:Switchable")
+    member.until(lambda: member.errors)
+    assert "user_data() of assignor switchable failed: ZeroDivisionError" in str(member.errors[0])

@@ -130,3 +130,11 @@ def test_malformed_bytes_are_reported(wrong):
         decode_subscription("range", "m", None, wrong)
     with pytest.raises(ProtocolError, match="leader sent"):
         decode_assignment(wrong)
+
+
+@pytest.mark.parametrize("written", [b"", b"rack 7"])
+def test_user_data_of_an_own_assignor_follows_the_numbers_of_streams(written):
+    metadata = encode_subscription("by-rack", STREAMS, INTENT, written)
+    found = decode_subscription("by-rack", "m", None, metadata, is_own=True)
+    assert (found.streams, found.user_data, found.owned) == (STREAMS, written, INTENT.owned)
+    assert decode_subscription("by-rack", "m", None, metadata).user_data == b"", "tools do not know whose it is"

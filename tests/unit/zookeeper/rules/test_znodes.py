@@ -127,6 +127,12 @@ def test_session_node_names_the_protocol():
     assert SessionNode.protocol("/s", SessionNode.encode("range", "coordinator", 6000)) == "coordinator"
 
 
+def test_session_node_has_what_an_own_assignor_wrote():
+    assert SessionNode.user_data("/s", SessionNode.encode("near", user_data=b"\xff rack")) == b"\xff rack"
+    assert SessionNode.user_data("/s", SessionNode.encode("near")) == b""
+    assert SessionNode.user_data("/s", b'{"assignor":"near","user_data":"not base64!"}') == b""
+
+
 def test_session_node_names_the_assignor():
     assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
     assert SessionNode.encode("range") == b'{"version":1,"client":"zkconsumer","assignor":"range"}'

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from zkconsumer.group.coordinator.rules.coordinatorznodes import STICKY
 from zkconsumer.group.rules.assignors import ASSIGNORS, Assignment, Threads
 from zkconsumer.group.rules.groupview import GroupView
+from zkconsumer.group.rules.partitionassignor import PartitionAssignor, assign_partitions
 from zkconsumer.group.rules.rebalancetimes import longest_settling_seconds
 from zkconsumer.group.rules.reconcile import Share
-from zkconsumer.group.rules.stickyassignor import sticky_assignor
+from zkconsumer.group.rules.stickyassignor import divide, sticky_assignor
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
@@ -132,6 +134,7 @@ def target(
     exclude_internal: bool,
     policy: str = STICKY,
     refused: Set[str] = frozenset(),
+    own: PartitionAssignor | None = None,
 ) -> Assignment:
     """The partitions of all members.
 
@@ -147,6 +150,10 @@ def target(
         exclude_internal: see :meth:`GroupView.threads_by_topic`.
         policy: name of the assignor of members that all obey.
         refused: followers that must not own anything.
+        own: the application's assignor, used in place of the sticky one; there must be no foreign members then.
+
+    Raises:
+        AssignorFailed: what ``own`` returned cannot be used.
     """
     everyone = members.followers | members.foreign | members.returning
     if not members.foreign:
@@ -162,7 +169,31 @@ def target(
         return _without(refused, shared, threads, members.followers - refused) if refused else shared
     if policy != STICKY:
         return ASSIGNORS[policy](threads, view.partitions)
+    if own is not None:
+        return _by_own(own, threads, replace(present, user_data=view.user_data), previous)
     return sticky_assignor(threads, view.partitions, previous)
+
+
+def _by_own(
+    own: PartitionAssignor, threads: Threads, present: GroupView, previous: Mapping[TopicPartition, ConsumerThreadId]
+) -> Assignment:
+    """The partitions of all threads as the application's assignor gives them to members."""
+    streams: dict[str, dict[str, int]] = {name: {} for name in sorted(present.members)}
+    for topic, of_topic in threads.items():
+        for name, count in Counter(thread.consumer_id for thread in of_topic).items():
+            streams[name][topic] = count
+    held: dict[str, dict[TopicPartition, ConsumerThreadId]] = {name: {} for name in streams}
+    for partition, thread in previous.items():
+        if thread.consumer_id in held:
+            held[thread.consumer_id][partition] = thread
+    user_data = {name: data for name, data in present.user_data.items() if name in streams}
+    owned = {name: frozenset(partitions) for name, partitions in held.items()}
+    assigned = assign_partitions(own, streams, present.partitions, owned, user_data)
+    return {
+        partition: thread
+        for name, partitions in assigned.items()
+        for partition, thread in divide(name, partitions, streams[name], held[name]).items()
+    }
 
 
 def _without(refused: Set[str], assignment: Assignment, threads: Threads, followers: Set[str]) -> Assignment:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription, configured_strategies, divide
+from tests.fixtures.assignors import ByRack, Eager
+from zkconsumer.group.kafka.rules.strategies import STRATEGIES, MemberSubscription, OwnStrategy, configured_strategies
+from zkconsumer.group.rules.stickyassignor import divide
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -162,3 +164,34 @@ def test_each_topic_has_its_own_number_of_threads():
     found = divide("g_a", parts(0) | parts(0, 1, 2, topic="u"), {"t": 1, "u": 3}, {})
     assert found[TopicPartition("t", 0)] == thread(0)
     assert {one.number for partition, one in found.items() if partition.topic == "u"} == {0, 1, 2}
+
+
+# -- an assignor of the application --------------------------------------------------------------------------------------
+
+
+def racks(*, owned=()):
+    """Two members in two racks, the second of which owns something."""
+    return [
+        MemberSubscription("m1", ("t",), user_data=b"r0"),
+        MemberSubscription("m2", ("t",), frozenset(owned), 1, user_data=b"r1"),
+    ]
+
+
+def test_an_own_assignor_gets_what_members_wrote():
+    assert OwnStrategy(ByRack()).assign(racks(), {"t": (0, 1, 2)}) == {"m1": parts(0, 2), "m2": parts(1)}
+
+
+def test_a_partition_is_withheld_until_its_owner_gives_it_up_unless_the_assignor_is_eager():
+    given = racks(owned=parts(0, 1))
+    assert OwnStrategy(ByRack()).assign(given, {"t": (0, 1, 2)}) == {"m1": parts(2), "m2": parts(1)}
+    assert OwnStrategy(Eager()).assign(given, {"t": (0, 1, 2)}) == {"m1": parts(0, 2), "m2": parts(1)}
+
+
+def test_own_assignors_and_those_of_the_package_can_be_listed_together():
+    own = ByRack()
+    found = configured_strategies("racks:OWN, cooperative-sticky,range", {"racks:OWN": own})
+    assert [(one.name, one.cooperative) for one in found] == [
+        ("by-rack", True),
+        ("cooperative-sticky", True),
+        ("range", False),
+    ]

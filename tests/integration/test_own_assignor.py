@@ -1,0 +1,122 @@
+"""Assignors of the application on real servers, in both protocols that let a member assign for all."""
+
+import threading
+
+import pytest
+
+from tests.fixtures.assignors import Switchable
+from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, owned, parts
+from tests.fixtures.sandbox import values
+from tests.fixtures.waiting import eventually
+from zkconsumer import AssignorFailed, ConfigError, RebalanceFailed, ZkConsumerError
+
+pytestmark = pytest.mark.integration
+
+HERE = "tests.fixtures.assignors"
+PROTOCOLS = pytest.mark.parametrize("protocol", ["coordinator", "kafka"])
+SWITCHABLE = {"partition_assignment_strategy": f"{HERE}:Switchable"}
+
+
+@pytest.fixture
+def member(request, sandbox, unique_name):
+    """Make members of one group, by default of the protocol that the test has as a parameter."""
+    protocol = request.node.callspec.params.get("protocol", "coordinator") if hasattr(request.node, "callspec") else ""
+    if protocol == "kafka":
+        connection, properties = {"bootstrap.servers": sandbox.bootstrap_servers}, IN_BROKER_GROUP
+    else:
+        connection, properties = sandbox.connection, {"group_protocol": "coordinator", "rebalance_max_retries": 20}
+    properties = {**properties, "rebalance_backoff_ms": 500, "zookeeper_session_timeout_ms": 6000}
+    with consumers(connection, unique_name, **properties) as make:
+        yield make
+
+
+class Joining:
+    """A member that joins on a thread of its own."""
+
+    def __init__(self, connector, topic):
+        self.error = None
+        self._thread = threading.Thread(target=self._join, args=[connector, topic], daemon=True)
+        self._thread.start()
+
+    def _join(self, connector, topic):
+        try:
+            connector.create_message_streams({topic: 1})
+        except ZkConsumerError as error:
+            self.error = error
+
+    def is_ended(self):
+        return not self._thread.is_alive()
+
+
+@PROTOCOLS
+def test_members_get_the_partitions_of_their_rack(member, topic_factory, produce, protocol):
+    topic = topic_factory(4)
+    produce(topic, values(40))
+    near = member(partition_assignment_strategy=f"{HERE}:R0")
+    received = collect(near.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(near) == parts(topic, 0, 1, 2, 3))
+    far = member(partition_assignment_strategy=f"{HERE}:R1")
+    received_far = collect(far.create_message_streams({topic: 2})[topic])
+    eventually(lambda: (owned(near), owned(far)) == (parts(topic, 0, 2), parts(topic, 1, 3)))
+    assert near.describe().strategy == "by-rack"
+    produce(topic, values(40, start=40))
+    eventually(lambda: {*received, *received_far} == {*values(80)})
+    far.shutdown()
+    eventually(lambda: owned(near) == parts(topic, 0, 1, 2, 3))
+
+
+@PROTOCOLS
+def test_a_wrong_assignment_is_raised_and_nobody_loses_a_partition(member, topic_factory, protocol, monkeypatch):
+    topic = topic_factory(2)
+    one = member(**SWITCHABLE)
+    (stream,) = one.create_message_streams({topic: 1})[topic]
+    eventually(lambda: owned(one) == parts(topic, 0, 1))
+    monkeypatch.setattr(Switchable, "is_wrong", True)
+    other = member(**{**SWITCHABLE, "rebalance_max_retries": 4})
+    joining = Joining(other, topic)
+    with pytest.raises(AssignorFailed, match=f"partition {topic}-0 is given to no member; subscribed are"):
+        next(iter(stream))
+    assert owned(one) == parts(topic, 0, 1)
+    if protocol == "coordinator":  # brokers let a member wait for the others, so that is no failed attempt
+        eventually(joining.is_ended)
+    monkeypatch.setattr(Switchable, "is_wrong", False)
+    if protocol == "coordinator":
+        assert f"partition {topic}-0 is given to no member" in str(joining.error)
+    eventually(lambda: owned(one) | owned(other) == parts(topic, 0, 1))
+
+
+@PROTOCOLS
+def test_a_member_that_leads_and_cannot_assign_fails_when_it_joins(member, topic_factory, protocol, monkeypatch):
+    monkeypatch.setattr(Switchable, "is_wrong", True)
+    topic = topic_factory(2)
+    one = member(**{**SWITCHABLE, "rebalance_max_retries": 2})
+    with pytest.raises(AssignorFailed, match=f"partition {topic}-0"):
+        one.create_message_streams({topic: 1})
+
+
+def test_an_own_assignor_is_refused_in_a_group_with_members_that_assign_by_themselves(member, topic_factory):
+    topic = topic_factory(2)
+    alone = member(group_protocol="zookeeper")
+    collect(alone.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(alone) == parts(topic, 0, 1))
+    own = member(**{**SWITCHABLE, "rebalance_max_retries": 2})
+    with pytest.raises(ConfigError, match=r"while members are in it that assign by themselves: .*; use range"):
+        own.create_message_streams({topic: 1})
+    assert owned(alone) == parts(topic, 0, 1)
+
+
+@pytest.mark.parametrize("protocol", ["kafka"])
+def test_members_change_to_an_own_assignor_one_by_one(member, topic_factory, protocol):
+    """The brokers choose the one that all members have."""
+    topic = topic_factory(4)
+    former = member(partition_assignment_strategy="cooperative-sticky")
+    collect(former.create_message_streams({topic: 1})[topic])
+    both = member(partition_assignment_strategy=f"{HERE}:R0,cooperative-sticky")
+    collect(both.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(former)), len(owned(both))) == (2, 2))
+    assert both.describe().strategy == "cooperative-sticky"
+    refused = member(partition_assignment_strategy=f"{HERE}:R1", rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises(RebalanceFailed, match="no strategy of partition.assignment.strategy="):
+        refused.create_message_streams({topic: 1})
+    former.shutdown()
+    eventually(lambda: (both.describe().strategy, owned(both)) == ("by-rack", parts(topic, 0, 1, 2, 3)))
