@@ -116,7 +116,7 @@ def test_members_change_to_an_own_assignor_one_by_one(member, topic_factory, pro
     eventually(lambda: (len(owned(former)), len(owned(both))) == (2, 2))
     assert both.describe().strategy == "cooperative-sticky"
     refused = member(partition_assignment_strategy=f"{HERE}:R1", rebalance_max_retries=1, rebalance_backoff_ms=10)
-    with pytest.raises(RebalanceFailed, match="no strategy of partition.assignment.strategy="):
+    with pytest.raises(RebalanceFailed, match=r"no strategy of partition\.assignment\.strategy="):
         refused.create_message_streams({topic: 1})
     former.shutdown()
     eventually(lambda: (both.describe().strategy, owned(both)) == ("by-rack", parts(topic, 0, 1, 2, 3)))

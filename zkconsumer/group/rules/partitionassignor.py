@@ -48,8 +48,8 @@ class PartitionAssignor(Protocol):
         """Assign every partition of every topic that a member subscribes to.
 
         What it returns is checked before it is used: each partition has to be given to one member that subscribes to
-        its topic. An exception, or a wrong map, changes nothing in the group, is raised by the streams of this member
-        as :class:`AssignorFailed <zkconsumer.AssignorFailed>` after four attempts, and is tried again until then.
+        its topic. An exception, or a wrong map, changes nothing in the group; the streams of this member raise it as
+        :class:`AssignorFailed <zkconsumer.AssignorFailed>` after four attempts.
 
         Args:
             members: id of each member to the topics that it subscribes to, with its number of streams for each.

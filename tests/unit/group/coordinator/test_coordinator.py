@@ -1515,7 +1515,7 @@ def test_no_member_is_evicted_where_that_is_off(server, members):
     assert led.group.due_at is None
 
 
-# -- an assignor of the application --------------------------------------------------------------------------------------
+# -- an assignor of the application ------------------------------------------------------------------------------------
 
 
 class Half:
@@ -1587,7 +1587,7 @@ def test_members_with_another_assignor_are_named(own, members, caplog):
     members[1].membership.deregister()
     members[1].register()
     own.plan()
-    assert [r.getMessage() for r in caplog.records if "g_b (range)" in r.getMessage()][0].startswith(
+    assert next(r.getMessage() for r in caplog.records if "g_b (range)" in r.getMessage()).startswith(
         "group g: partitions are assigned by half of the member that leads"
     )
     assert len(members[0].command()[0].share) == 4

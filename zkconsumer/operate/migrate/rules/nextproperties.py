@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
+from zkconsumer.config.propertydef import names_object
+
 ClientTarget = Literal["java", "confluent", "spark", "mm2"]
 TARGETS: Final[tuple[ClientTarget, ...]] = get_args(ClientTarget)
 
@@ -112,6 +114,7 @@ def offset_reset(target: ClientTarget, value: str, _given: Given) -> NextLine:
     return NextLine("", plain(target, "auto.offset.reset", new), f"{value} is {new} now")
 
 
+_JAVA: Final = "org.apache.kafka.clients.consumer."
 _ASSIGNORS: Final = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
@@ -123,13 +126,16 @@ _ASSIGNORS: Final = {
 
 def assignor(target: ClientTarget, value: str, _given: Given) -> NextLine:
     """The rule of ``partition.assignment.strategy``; the value may be a list, divided by commas."""
-    names = [name.strip() for name in value.split(",")]
-    java = ",".join(f"org.apache.kafka.clients.consumer.{_ASSIGNORS[name]}" for name in names)
+    given = [name.strip() for name in value.split(",")]
+    names = [name for name in given if name in _ASSIGNORS]
+    java = ",".join(f"{_JAVA}{_ASSIGNORS[name]}" for name in names)
     name = ",".join(name.removesuffix("-natural") for name in names if name != "sticky")  # librdkafka lacks that one
     note = "all members of the group must have one assignor in common"
     if value == "roundrobin":
         note += "; partitions are dealt out in another order"
-    successor = name or "range" if target == "confluent" else java
+    if own := [name for name in given if names_object(name)]:
+        note += f"; {', '.join(own)} has to be written again for that client"
+    successor = name or "range" if target == "confluent" else java or f"{_JAVA}RangeAssignor"
     return NextLine("", plain(target, "partition.assignment.strategy", successor), note)
 
 

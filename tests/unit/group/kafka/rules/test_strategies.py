@@ -166,7 +166,7 @@ def test_each_topic_has_its_own_number_of_threads():
     assert {one.number for partition, one in found.items() if partition.topic == "u"} == {0, 1, 2}
 
 
-# -- an assignor of the application --------------------------------------------------------------------------------------
+# -- an assignor of the application ------------------------------------------------------------------------------------
 
 
 def racks(*, owned=()):

@@ -305,3 +305,13 @@ def test_a_default_is_written_only_where_the_file_has_no_value():
     for target, name in (("spark", "startingOffsets"), ("mm2", "source.consumer.auto.offset.reset")):
         assert whole(target, LEAST)[name] == "latest"
         assert whole(target, {**LEAST, "auto.offset.reset": "smallest"})[name] == "earliest"
+
+
+def test_an_own_assignor_has_to_be_written_again():
+    line = line_of("java", "partition.assignment.strategy", "racks:Racks,cooperative-sticky")
+    assert "racks:Racks has to be written again" in line.note
+    assert line.successors == {
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    }
+    alone = line_of("java", "partition.assignment.strategy", "racks:Racks")
+    assert alone.successors["partition.assignment.strategy"].endswith(".RangeAssignor")
