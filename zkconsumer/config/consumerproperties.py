@@ -311,6 +311,14 @@ class ConsumerProperties:
         ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         ours=True,
     )
+    client_rack: str | None = declare(
+        None,
+        "Rack of this consumer, as brokers name theirs in broker.rack: partitions are fetched from a replica in it, if "
+        "the brokers (since 2.4) have a replica.selector.class that names one (KIP-392). The leader is asked again "
+        "after metadata.max.age.ms, and at once if that replica cannot be fetched from.",
+        ours=True,
+        default_text="none: from the leaders",
+    )
     ssl_ca_location: str | None = declare(
         None,
         "PEM file of the certificate authorities that may sign brokers' certificates.",

@@ -168,7 +168,7 @@ class SimpleConsumer:
             wanted = without_session([PartitionFetch(*partition, offset, max_bytes)])
             isolation = self._config.isolation_level
             limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
-            correlation_id = send_fetch(connection, wanted, isolation=isolation, **limits)
+            correlation_id = send_fetch(connection, wanted, isolation=isolation, rack="", **limits)
             answers = receive_fetch(connection, correlation_id, isolation=isolation)
             answer = next((fetched for fetched in answers if (fetched.topic, fetched.partition) == partition), None)
             if answer is None:

@@ -34,6 +34,7 @@ from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import Verdict, next_size, resume_at
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
+from zkconsumer.wire.rules.readreplica import NO_REPLICA
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class FetcherThread(threading.Thread):
 
     Args:
         name: name of the thread, which log lines begin with.
-        broker: the leader of all its partitions.
+        broker: the leader of all its partitions, or a follower that their leaders have named (KIP-392).
         config: fetch sizes, waits, timeouts, reset policy.
         return_to_finder: takes back partitions that this broker does not lead any more, or all if it is unreachable.
     """
@@ -85,6 +86,9 @@ class FetcherThread(threading.Thread):
         self._without_room: frozenset[PartitionInfo] = frozenset()
         self._without_room_since = 0.0
         self._listening: set[ChunkQueue] = set()
+        self._rack = config.client_rack or ""
+        self._max_age_s = config.metadata_max_age_ms / 1000
+        self._leaving: list[PartitionInfo] = []  # to ask their leaders again; the last request does not name them
 
     # -- from other threads -------------------------------------------------------------------------------------
 
@@ -170,19 +174,22 @@ class FetcherThread(threading.Thread):
             if self._stop_requested.is_set():
                 return
             if not self._ask():
-                self._await_room()
+                if not self._ask_leaders():
+                    self._await_room()
                 return
         assert self._conversation is not None
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
             answer = PartitionAnswer(self._table[partition], asked, fetched, is_first)
             if asked.leader_epoch != answer.info.leader_epoch:
                 continue  # requested before it returned from the finder with another epoch
-            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and self._has(answer.info):
+            is_lost = verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self._follows(answer.info)
+            if is_lost and self._has(answer.info):
                 self._awaiting_reset.append(answer.info)
             # A look-up needs a free connection.
             if answer.fetched.is_last and not self._awaiting_reset and not self._awaiting_check:
                 self._ask(answer)
             self._accept(answer)
+        self._ask_leaders()
         self.requests += 1
 
     def _position_of(self, partition: TopicPartition) -> int | None:
@@ -255,13 +262,24 @@ class FetcherThread(threading.Thread):
                 self._table.move_to_end(info.partition)
         max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
         fetches = [info.fetch_from(wanted[info]) for info in named]
-        self._conversation.send(fetches, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+        rack = self._rack if self._rack and self._may_move(named) else ""
+        self._conversation.send(fetches, max_wait_ms=max_wait_ms, max_bytes=max_bytes, rack=rack)
         return True
+
+    def _may_move(self, infos: Iterable[PartitionInfo]) -> bool:
+        """True if leaders may name followers for all of them; see :meth:`.ReadReplica.may_move`."""
+        now = time.monotonic()
+        return all(info.read_replica.may_move(now) for info in infos)
 
     def _offsets_to_fetch(self, coming: PartitionAnswer | None) -> dict[PartitionInfo, int]:
         """Partitions with room in their queue, and the offsets to fetch from; first those that got no data recently."""
         # A partition without an offset is looked up instead.
         wanted = {info: info.fetched for info in self._with_room(coming) if info.fetched is not None}
+        if self._rack:
+            now = time.monotonic()
+            self._leaving = [info for info in self._table.values() if info.read_replica.is_over(now)]
+            for info in self._leaving:
+                wanted.pop(info, None)
         if coming is None or coming.info not in wanted or not (coming.fetched.error or coming.fetched.records):
             return wanted
         info, fetched = coming.info, coming.fetched
@@ -311,13 +329,18 @@ class FetcherThread(threading.Thread):
         if not self._has(info) or info.fetched is None:
             return
         verdict = verdict_on(fetched.error)
-        if verdict is Verdict.OUT_OF_RANGE:
+        if verdict is Verdict.OUT_OF_RANGE and not self._follows(info):
             return  # looked up before the next request
         if verdict is not Verdict.SERVED:
             self._refused(info, fetched.error, READ)
             return
         info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
+        if fetched.read_replica not in (NO_REPLICA, self.broker.id):
+            info.read_replica = info.read_replica.named(fetched.read_replica, time.monotonic(), self._max_age_s)
+            _log.debug("%s: %s is fetched from broker %d", self.name, info.partition, fetched.read_replica)
+            self._return(info)
+            return
         if not fetched.records:
             info.epochs = info.epochs.after(asked.leader_epoch, None)
             info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
@@ -546,6 +569,8 @@ class FetcherThread(threading.Thread):
             _log.warning("%s: %s; looking for the leaders of its partitions again", self.name, error)
             for info in self._table.values():
                 info.report_wrong_settings(error)
+        for info in self._table.values():
+            self._fail_follower(info)
         spread = random.uniform(1 - _JITTER, 1 + _JITTER)
         self._stop_requested.wait(spread * self._config.refresh_leader_backoff_ms / 1000)
         with self._inbox_lock:
@@ -559,7 +584,25 @@ class FetcherThread(threading.Thread):
         """False for a partition that was released, or that a rebalance assigned again after it was requested."""
         return self._table.get(info.partition) is info
 
+    def _follows(self, info: PartitionInfo) -> bool:
+        """True if this broker is not the partition's leader, but the follower that the leader has named."""
+        return info.read_replica.follower == self.broker.id
+
+    def _fail_follower(self, info: PartitionInfo) -> None:
+        """Let the leader send the records, if this is a follower: it could not, whatever the reason is."""
+        if self._follows(info):
+            info.read_replica = info.read_replica.failed(time.monotonic(), self._max_age_s)
+
+    def _ask_leaders(self) -> bool:
+        """Return the partitions whose leaders have to be asked again if this is the replica to fetch from."""
+        leaving, self._leaving = [info for info in self._leaving if self._has(info)], []
+        for info in leaving:
+            info.read_replica = info.read_replica.at_leader()
+            self._return(info)
+        return bool(leaving)
+
     def _return(self, info: PartitionInfo) -> None:
+        self._fail_follower(info)
         self._table.pop(info.partition, None)
         self._return_to_finder([info])
 

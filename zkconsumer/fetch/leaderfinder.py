@@ -75,6 +75,7 @@ class LeaderFinder(threading.Thread):
         self._consumer_id = consumer_id
         self._config = config
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
+        self._max_age_s = config.metadata_max_age_ms / 1000
         self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs)
         self._changed = threading.Condition(threading.Lock())
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
@@ -178,7 +179,10 @@ class LeaderFinder(threading.Thread):
             leader = metadata.leaders.get(partition)
             if leader is not None:
                 info.leader_epoch = metadata.epochs.get(partition, UNKNOWN_EPOCH)
-                routes[leader, fetcher_number(partition, self._config.num_consumer_fetchers)].append(info)
+                source, info.read_replica = info.read_replica.broker(
+                    leader, metadata.brokers, time.monotonic(), self._max_age_s, needs_leader=info.needs_leader()
+                )
+                routes[source, fetcher_number(partition, self._config.num_consumer_fetchers)].append(info)
                 self._reported.pop(partition, None)
             else:
                 code = metadata.leaderless.get(partition, metadata.failed_topics.get(partition.topic))
@@ -190,7 +194,7 @@ class LeaderFinder(threading.Thread):
         self._hand_over(routes)
 
     def _hand_over(self, routes: Mapping[tuple[Broker, int], list[PartitionInfo]]) -> None:
-        """Give partitions to the fetchers of their leaders.
+        """Give partitions to the fetchers of their leaders, or of the followers that these have named.
 
         Raises:
             ThreadLimit: a fetcher cannot start; its partitions wait on, those of others are fetched.

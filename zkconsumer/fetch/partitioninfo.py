@@ -16,6 +16,7 @@ from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 from zkconsumer.wire.rules.fetchanswers import Faults
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
+from zkconsumer.wire.rules.readreplica import AT_LEADER, ReadReplica
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -55,6 +56,7 @@ class PartitionInfo(QueuedPartition):
         leader_epoch: the epoch of its leader, named in requests. Written by the leader finder before it hands the
             partition to a fetcher.
         fenced: True if the leader has refused that epoch as older than its own; same writer as ``refusals``.
+        read_replica: the broker that it is fetched from; same writer as ``refusals``.
         request: the last request for it, or None. Written by the fetcher.
         released: True once this member has released it. Written by the rebalance thread.
     """
@@ -80,6 +82,7 @@ class PartitionInfo(QueuedPartition):
     epochs: PositionEpochs = field(default=PositionEpochs(), init=False)
     leader_epoch: int = field(default=UNKNOWN_EPOCH, init=False)
     fenced: bool = field(default=False, init=False)
+    read_replica: ReadReplica = field(default=AT_LEADER, init=False)
 
     def __post_init__(self) -> None:
         self.fetched = self.start
@@ -98,6 +101,10 @@ class PartitionInfo(QueuedPartition):
         ):
             request = self.request = PartitionFetch(*self.partition, offset, self.fetch_bytes, self.leader_epoch)
         return request
+
+    def needs_leader(self) -> bool:
+        """True if a follower cannot serve it: its position has to be looked up, or compared with the leader's log."""
+        return self.fetched is None or self.epochs.to_check(self.leader_epoch) != UNKNOWN_EPOCH
 
     def describe_offset(self) -> str:
         """The offset to fetch next for messages, with its store if it is a stored offset."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import Broker, TopicPartition
@@ -16,6 +16,7 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import is_refusal
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.leaderepochs import KnownEpochs
+from zkconsumer.wire.rules.readreplica import AT_LEADER, ReadReplica
 
 _NO_EPOCHS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 IDLE_LIMIT_S: Final = 60.0
@@ -23,6 +24,20 @@ IDLE_LIMIT_S: Final = 60.0
 MOST_CONNECTIONS: Final = 32
 """Connections to leaders that are open at a time, in use or idle. There may be thousands of readers of a cluster: each
 Python worker of a Spark application is one."""
+
+
+class Source(NamedTuple):
+    """Where partitions are read from, and how: partitions with equal ones are read by one fetcher.
+
+    Attributes:
+        broker: the broker.
+        follows: True if it is not their leader, but a follower that the leader has named.
+        rack: what requests name as the rack of this client; "" if the broker has to send the records itself.
+    """
+
+    broker: Broker
+    follows: bool
+    rack: str
 
 
 @dataclass(eq=False)
@@ -53,6 +68,7 @@ class LeaderConnections:
         leaders: leaders of partitions, as far as known.
         epochs: their epochs, to be named in requests.
         leaderless: error codes of the partitions for which the last answer names no leader.
+        replicas: partitions that are read from a follower, or have to be read from their leader for a while.
     """
 
     config: ConsumerConfig
@@ -60,6 +76,8 @@ class LeaderConnections:
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
     leaderless: dict[TopicPartition, int] = field(default_factory=dict)
+    replicas: dict[TopicPartition, ReadReplica] = field(default_factory=dict)
+    _live: dict[int, Broker] = field(default_factory=dict)
     _idle_connections: dict[Broker, list[PooledConnection]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
@@ -94,12 +112,43 @@ class LeaderConnections:
                 self._client = BrokerClient.from_config(lambda: self._brokers, self.config, epochs=self._known_epochs)
             metadata = self._client.metadata(unknown)
             self.leaders.update(metadata.leaders)
+            self._live = dict(metadata.brokers)
             self.epochs.update(metadata.epochs)
             self.leaderless = {p: metadata.why_leaderless(p) for p in partitions if p not in self.leaders}
             for topic, code in metadata.failed_topics.items():
                 if is_refusal(code):
                     raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
         return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
+
+    def source(self, partition: TopicPartition, leader: Broker, *, needs_leader: bool) -> Source:
+        """Where to read a partition from.
+
+        Args:
+            partition: the partition.
+            leader: its leader.
+            needs_leader: True if the leader has to be asked about its log first.
+        """
+        now = time.monotonic()
+        replica = self.replicas.get(partition, AT_LEADER)
+        broker, replica = replica.broker(leader, self._live, now, self._max_age_s, needs_leader=needs_leader)
+        if replica is AT_LEADER:
+            self.replicas.pop(partition, None)
+        else:
+            self.replicas[partition] = replica
+        rack = self.config.client_rack or ""
+        return Source(broker, follows=broker != leader, rack=rack if replica.may_move(now) else "")
+
+    def named(self, partition: TopicPartition, broker: int) -> None:
+        """Read a partition from the broker of this id, which its leader has named."""
+        self.replicas[partition] = AT_LEADER.named(broker, time.monotonic(), self._max_age_s)
+
+    def follower_failed(self, partition: TopicPartition) -> None:
+        """Read a partition from its leader for a while."""
+        self.replicas[partition] = AT_LEADER.failed(time.monotonic(), self._max_age_s)
+
+    @property
+    def _max_age_s(self) -> float:
+        return self.config.metadata_max_age_ms / 1000
 
     def forget_leaders(self, partitions: Iterable[TopicPartition], fenced: Collection[TopicPartition]) -> None:
         """Ask for these leaders again; those of ``fenced`` have refused their epochs as older than theirs."""

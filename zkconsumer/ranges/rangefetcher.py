@@ -1,4 +1,4 @@
-"""RangeFetcher: a thread that reads ranges from one leader.
+"""RangeFetcher: a thread that reads ranges from one leader, or from a follower that leaders have named (KIP-392).
 
 Unlike a consumer's fetcher it has an end: it requests nothing beyond the ranges, so its connection is free for the next
 reading when it ends, and a small micro-batch costs one round trip. Like a consumer's fetcher it only receives, and
@@ -42,6 +42,7 @@ from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict, next_size, resume_at
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
+from zkconsumer.wire.rules.readreplica import NO_REPLICA
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,10 @@ _MORE_BYTES = 1 << 18
 batch in which the range ends: an incomplete batch is useless."""
 
 
+_FOLLOWERS_PATIENCE_S: Final = 3.0
+"""How long a follower may have no data of a range, which the leader had when it was planned: followers lag."""
+
+
 class RangeEpochs(NamedTuple):
     """Leader epochs of a range (KIP-320).
 
@@ -66,6 +71,11 @@ class RangeEpochs(NamedTuple):
 
     planned: int | None = None
     leader: int = UNKNOWN_EPOCH
+
+    @property
+    def needs_leader(self) -> bool:
+        """True if the leader has to be asked whether its log has the range."""
+        return self.planned is not None and self.planned < self.leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +113,14 @@ class RangeFetcher(threading.Thread):
         epochs: those of the ranges, as far as known.
         response_bytes: bytes to request at a time, at most 8 MiB, or ``fetch.message.max.bytes`` if that is more; a
             larger batch comes all the same (KIP-74).
+        rack: ``client.rack``, if the broker may name another one to read from; else "".
+        follows: True if the broker is a follower: it answers no questions about the log, and may lag.
 
     Attributes:
         partitions: those of the ranges.
         checked: later epochs in whose logs ends of ranges were found; to be read when the thread has ended.
         fenced: partitions whose leaders refused their epoch as older than theirs; likewise.
+        named: partitions that have to be read from another broker, whose id their leader has named; likewise.
     """
 
     def __init__(  # noqa: PLR0913 - the last have their keywords and their defaults
@@ -123,6 +136,8 @@ class RangeFetcher(threading.Thread):
         fail_on_data_loss: bool,
         epochs: Mapping[TopicPartition, RangeEpochs] = _NO_EPOCHS,
         response_bytes: int = _RESPONSE_BYTES,
+        rack: str = "",
+        follows: bool = False,
     ) -> None:
         super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
         self.pooled = pooled
@@ -142,6 +157,9 @@ class RangeFetcher(threading.Thread):
         self._response_bytes = min(
             max(min(response_bytes, _RESPONSE_BYTES), config.fetch_message_max_bytes), config.fetch_max_bytes
         )
+        self.named: dict[TopicPartition, int] = {}
+        self._rack = rack
+        self.follows = follows
         self._grown: dict[TopicPartition, int] = {}
         self._faults: dict[TopicPartition, Faults] = {}
         self._conversation = FetchConversation(
@@ -189,9 +207,9 @@ class RangeFetcher(threading.Thread):
             OffsetOutOfRange: a log does not, and ``fail_on_data_loss`` is set.
         """
         questions = {
-            partition: EpochQuestion(leader, planned)
-            for partition, (planned, leader) in self._epochs.items()
-            if planned is not None and planned < leader
+            partition: EpochQuestion(epochs.leader, epochs.planned)
+            for partition, epochs in self._epochs.items()
+            if epochs.planned is not None and epochs.needs_leader
         }
         answer = epoch_ends(self.pooled.connection, questions) if questions else EpochEnds()
         for partition, code in answer.errors.items():
@@ -232,6 +250,7 @@ class RangeFetcher(threading.Thread):
             ],
             max_wait_ms=max_wait_ms,
             max_bytes=max(self._response_bytes, *sizes.values()),
+            rack=self._rack,
         )
 
     def _size(self, partition: TopicPartition, offset: int) -> int:
@@ -250,7 +269,7 @@ class RangeFetcher(threading.Thread):
         before = dict(self._left)
         out_of_range = []
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
-            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE:
+            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self.follows:
                 out_of_range.append(partition)
             if fetched.is_last and not out_of_range:  # to look up log ends no request may be in flight
                 self._send_ahead(partition, fetched, before)
@@ -291,9 +310,16 @@ class RangeFetcher(threading.Thread):
         self, partition: TopicPartition, fetched: FetchedPartition, asked: int, *, is_first: bool
     ) -> tuple[Fetched, int] | None:
         """Move the position; returns the received part with its size in bytes, None if it is empty."""
+        if fetched.read_replica not in (NO_REPLICA, self.broker.id):
+            self.named[partition] = fetched.read_replica
+            self._moves(partition, fetched.error)
+            return None
         match verdict_on(fetched.error):
-            case Verdict.OUT_OF_RANGE:
+            case Verdict.OUT_OF_RANGE if not self.follows:
                 return None  # looked up before the next request
+            case _ if fetched.error and self.follows:
+                self._moves(partition, fetched.error)  # the leader decides what it means
+                return None
             case Verdict.LEADER_MOVED | Verdict.FAILED:
                 self._moves(partition, fetched.error)
                 return None
@@ -446,6 +472,9 @@ class RangeFetcher(threading.Thread):
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = time.monotonic()
+        elif self.follows and time.monotonic() - self._stuck_since > _FOLLOWERS_PATIENCE_S:
+            for partition in before:
+                self._moves(partition, ErrorCode.OFFSET_NOT_AVAILABLE)
         elif time.monotonic() - self._stuck_since > self._config.socket_timeout_ms / 1000:
             if not self._fail_on_data_loss:
                 for partition in before:

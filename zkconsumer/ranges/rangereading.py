@@ -18,7 +18,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.ranges.decoderpool import DecoderPool
 from zkconsumer.ranges.fetchedqueue import Damage, FetchedQueue
-from zkconsumer.ranges.leaderconnections import LeaderConnections
+from zkconsumer.ranges.leaderconnections import LeaderConnections, Source
 from zkconsumer.ranges.rangefetcher import FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.wire.errorcodes import error_name
@@ -145,7 +145,7 @@ class RangeReading:
 
     def _start_fetchers(self) -> None:
         """Start a fetcher per leader of the waiting ranges; those without a reachable leader continue to wait."""
-        by_leader: dict[Broker, dict[TopicPartition, Span]] = {}
+        by_source: dict[Source, dict[TopicPartition, Span]] = {}
         try:
             leaders = self._connections.find_leaders(list(self._waiting), self._brokers, self._epochs)
         except RetriableError as error:
@@ -154,37 +154,41 @@ class RangeReading:
         if reasons := {error_name(self._connections.leaderless[p]) for p in self._waiting.keys() - leaders.keys()}:
             self._failure = LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}")
         for partition, leader in leaders.items():
-            by_leader.setdefault(leader, {})[partition] = self._waiting[partition]
-        at_a_time = min(_MOST_FETCHERS, len(by_leader) + len(self._fetchers))
-        for leader, ranges in by_leader.items():
+            source = self._connections.source(partition, leader, needs_leader=self._epochs_of(partition).needs_leader)
+            by_source.setdefault(source, {})[partition] = self._waiting[partition]
+        at_a_time = min(_MOST_FETCHERS, len(by_source) + len(self._fetchers))
+        for source, ranges in by_source.items():
             if len(self._fetchers) >= _MOST_FETCHERS:
                 break  # the others wait for the end of a fetcher
             try:
-                self._start_fetcher(leader, ranges, _RESPONSES_BYTES // at_a_time)
+                self._start_fetcher(source, ranges, _RESPONSES_BYTES // at_a_time)
             except RetriableError as error:
-                self._find_leaders_again(ranges, error)
+                self._left(ranges, error, follows=source.follows)
 
-    def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span], response_bytes: int) -> None:
-        connection = self._connections.take_connection(leader)
+    def _epochs_of(self, partition: TopicPartition) -> RangeEpochs:
+        return RangeEpochs(self._epochs.get(partition), self._connections.epochs.get(partition, UNKNOWN_EPOCH))
+
+    def _start_fetcher(self, source: Source, ranges: dict[TopicPartition, Span], response_bytes: int) -> None:
+        connection = self._connections.take_connection(source.broker)
         with ExitStack() as borrowed:
             fetcher = RangeFetcher(
                 connection,
                 self._borrow_decoder(borrowed),
-                leader,
+                source.broker,
                 ranges,
                 self._queue,
                 self._config,
                 reader=self._reader,
                 fail_on_data_loss=self._fail_on_data_loss,
                 response_bytes=response_bytes,
-                epochs={
-                    p: RangeEpochs(self._epochs.get(p), self._connections.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges
-                },
+                epochs={partition: self._epochs_of(partition) for partition in ranges},
+                rack=source.rack,
+                follows=source.follows,
             )
             try:
                 start_thread(fetcher)
             except ThreadLimit:
-                self._connections.return_connection(leader, connection)
+                self._connections.return_connection(source.broker, connection)
                 raise
             self._borrowed.push(borrowed.pop_all())
         self._fetchers.add(fetcher)
@@ -206,19 +210,33 @@ class RangeReading:
             self._connections.return_connection(fetcher.broker, fetcher.pooled)
         else:
             self._connections.discard_connection(fetcher.pooled)
-        if ended.error is not None:
-            if not isinstance(ended.error, RetriableError):
-                raise ended.error
+        named = fetcher.named.keys() & ended.left.keys()
+        for partition in named:
+            self._connections.named(partition, fetcher.named[partition])
+            self._waiting[partition] = ended.left.pop(partition)
+        if named:
+            self._try_at = 0.0
+        if ended.error is not None and not isinstance(ended.error, RetriableError):
+            raise ended.error
+        if ended.error is not None and (ended.left or not named):
             if fetcher.pooled.reused and not ended.connection_is_reusable:
                 self._try_at = 0.0  # it may have broken between two readings: no sign of a broker failure
-            self._find_leaders_again(ended.left, ended.error, fetcher.fenced)
+            self._left(ended.left, ended.error, fetcher.fenced, follows=fetcher.follows)
         for partition in fetcher.partitions & self._damaged.keys():
             self._waiting[partition] = self._damaged.pop(partition)
 
-    def _find_leaders_again(
-        self, ranges: dict[TopicPartition, Span], error: Exception, fenced: Collection[TopicPartition] = ()
+    def _left(
+        self,
+        ranges: dict[TopicPartition, Span],
+        error: Exception,
+        fenced: Collection[TopicPartition] = (),
+        *,
+        follows: bool,
     ) -> None:
-        """Read these ranges from another leader, or over another connection."""
+        """Read these ranges from another leader, or over another connection; after a follower, from the leader."""
+        if follows:
+            for partition in ranges:
+                self._connections.follower_failed(partition)
         _log.info("%s: %s; looking for leaders again", self._reader, error)
         self._failure = error
         self._waiting.update(ranges)

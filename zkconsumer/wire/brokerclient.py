@@ -417,7 +417,7 @@ class BrokerClient:
 
     def _fetch_once(self, connection: BrokerConnection, step: SessionStep, all_bytes: int) -> list[FetchedPartition]:
         limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": all_bytes}
-        asked = send_fetch(connection, step, isolation=self._isolation, **limits)
+        asked = send_fetch(connection, step, isolation=self._isolation, rack="", **limits)
         return receive_fetch(connection, asked, isolation=self._isolation)
 
     def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Broker, dict[TopicPartition, T]]:

@@ -74,8 +74,8 @@ class FetchConversation:
         """True while a response is awaited and none of it has arrived: no other request may use the connection."""
         return self._correlation_id is not None
 
-    def send(self, wanted: Iterable[PartitionFetch], *, max_wait_ms: int, max_bytes: int) -> None:
-        """Request partitions from their offsets on, in order of priority.
+    def send(self, wanted: Iterable[PartitionFetch], *, max_wait_ms: int, max_bytes: int, rack: str = "") -> None:
+        """Request partitions from their offsets on, in order of priority; see :func:`send_fetch` for the arguments.
 
         Raises:
             BrokerUnavailable: the connection broke.
@@ -89,6 +89,7 @@ class FetchConversation:
             min_bytes=self._min_bytes,
             max_bytes=max_bytes,
             isolation=self._isolation,
+            rack=rack,
         )
 
     def receive(self, position_of: Callable[[TopicPartition], int | None]) -> Iterator[FetchAnswer]:

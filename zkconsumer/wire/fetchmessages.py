@@ -17,9 +17,16 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.fetchsession import FIRST_VERSION, PartitionFetch, SessionStep
-from zkconsumer.wire.fields import Fields, encode_varint, reporting_malformed
+from zkconsumer.wire.fields import (
+    Fields,
+    encode_compact_string,
+    encode_string,
+    encode_varint,
+    reporting_malformed,
+)
 from zkconsumer.wire.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.response import Memory, new_memory
+from zkconsumer.wire.rules.readreplica import NO_REPLICA
 
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
@@ -66,6 +73,7 @@ class FetchedPartition(NamedTuple):
     ``records`` has memory of its own: record batches, the last of which may be cut off. Offsets that the version does
     not contain are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions with records among
     these; brokers send them under read_committed only. ``is_last``: no other partition follows in the response.
+    ``read_replica``: id of the broker to fetch from instead (KIP-392), else -1.
     """
 
     topic: str
@@ -77,6 +85,7 @@ class FetchedPartition(NamedTuple):
     aborted: Collection[tuple[int, int]]
     records: memoryview
     is_last: bool
+    read_replica: int = NO_REPLICA
 
     def readable_end(self, isolation: str) -> int:
         """Offset up to which records can be read under a value of ``isolation.level``; -1 if unknown."""
@@ -119,6 +128,7 @@ def send_fetch(
     min_bytes: int,
     max_bytes: int,
     isolation: str = READ_UNCOMMITTED,
+    rack: str = "",
 ) -> int:
     """Send a fetch request; returns its correlation id.
 
@@ -131,6 +141,7 @@ def send_fetch(
         max_bytes: limit for the whole response; the broker exceeds it by at most one batch.
         isolation: a value of ``isolation.level``. Under read_committed the broker withholds the records from the first
             open transaction on, and lists the aborted transactions; it still sends their records.
+        rack: ``client.rack``, with which a leader may name another broker to fetch from; "" to get records from it.
 
     Raises:
         BrokerUnavailable: the connection broke.
@@ -138,7 +149,7 @@ def send_fetch(
     """
     version = fetch_version(connection)
     body = encode_fetch(
-        version, step, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
+        version, step, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation, rack=rack
     )
     return connection.send(FETCH, version, body, flexible=version >= FLEXIBLE)
 
@@ -210,6 +221,7 @@ def encode_fetch(
     min_bytes: int,
     max_bytes: int,
     isolation: str = READ_UNCOMMITTED,
+    rack: str = "",
 ) -> bytes:
     """Body of a fetch request in one version; see :func:`send_fetch` for the arguments."""
     flexible = version >= FLEXIBLE
@@ -227,7 +239,7 @@ def encode_fetch(
         forgotten = [(partition.topic, struct.pack(">i", partition.partition)) for partition in step.forgotten]
         parts.append(_encode_topics(forgotten, flexible))
     if version >= 11:
-        parts.append(b"\x01" if flexible else b"\x00\x00")  # rack id: empty
+        parts.append(encode_compact_string(rack) if flexible else encode_string(rack))
     parts.append(tags)
     return b"".join(parts)
 
@@ -299,6 +311,7 @@ def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[Fetc
 
 def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool, is_last: bool) -> FetchedPartition:
     last_stable_offset = log_start_offset = -1
+    read_replica = NO_REPLICA
     transactions: Collection[tuple[int, int]] = ()
     if version >= 5:
         partition, error, high_watermark, last_stable_offset, log_start_offset = fields.take(_PARTITION_5)
@@ -309,8 +322,17 @@ def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool
     if version >= 4 and (packed := fields.packed(_ABORTED, wanted=aborted)):
         transactions = AbortedTransactions(packed)
     if version >= 11:
-        fields.take(_INT32)  # preferred read replica: set only for clients that send their rack
+        (read_replica,) = fields.take(_INT32)  # set only for clients that send their rack
     records = fields.data_to_keep()
     return FetchedPartition(
-        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, transactions, records, is_last
+        topic,
+        partition,
+        error,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        transactions,
+        records,
+        is_last,
+        read_replica,
     )

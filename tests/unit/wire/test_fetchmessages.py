@@ -14,7 +14,9 @@ from zkconsumer.wire.fetchsession import PartitionFetch, SessionStep, without_se
 VERSIONS = range(OLDEST_VERSION, NEWEST_VERSION + 1)
 
 
-def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, isolation, session=(0, -1), forgotten=()):
+def reference_request(
+    version, topics, *, max_wait_ms, min_bytes, max_bytes, isolation, session=(0, -1), forgotten=(), rack=""
+):
     make = FetchRequest.FetchTopic
     return bytes(
         FetchRequest(
@@ -44,7 +46,7 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
             forgotten_topics_data=[
                 FetchRequest.ForgottenTopic(topic=name, partitions=numbers) for name, numbers in forgotten
             ],
-            rack_id="",
+            rack_id=rack,
         ).encode()
     )
 
@@ -66,6 +68,15 @@ def test_requests_are_those_of_the_message_definitions(version, isolation, topic
     limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800, "isolation": isolation}
     wanted = [PartitionFetch(name, *partition) for name, partitions in topics for partition in partitions]
     assert encode_fetch(version, without_session(wanted), **limits) == reference_request(version, topics, **limits)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("rack", ["", "r1", "ü" * 100])
+def test_a_rack_is_named_where_the_version_has_it(version, rack):
+    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1000, "isolation": "read_uncommitted"}
+    step = without_session([PartitionFetch("t", 0, 0, 1)])
+    expected = reference_request(version, [("t", [(0, 0, 1)])], **limits, rack=rack if version >= 11 else "")
+    assert encode_fetch(version, step, **limits, rack=rack) == expected
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 7])
@@ -92,7 +103,7 @@ def reference_response(version, *, error_code=0, session_id=0):
             data.AbortedTransaction(producer_id=9, first_offset=12),
             data.AbortedTransaction(producer_id=10, first_offset=60),
         ],
-        preferred_read_replica=-1,
+        preferred_read_replica=6,
         records=b"some record batches",
     )
     empty = data(
@@ -126,6 +137,7 @@ def test_responses_are_those_of_the_message_definitions(version):
     assert full.readable_end("read_uncommitted") == 77
     assert full.readable_end("read_committed") == (70 if version >= 4 else 77)
     assert bytes(full.records) == b"some record batches"
+    assert (full.read_replica, empty.read_replica) == (6 if version >= 11 else -1, -1)
     assert (empty.topic, empty.partition, empty.error, len(empty.records)) == ("clicks", 4, 6, 0)
     assert (other.topic, other.partition) == ("ü", 4)
 

@@ -1,0 +1,138 @@
+"""Fetching from the closest replica (KIP-392), on brokers in racks."""
+
+import threading
+
+import pytest
+
+from tests.fixtures.consumers import owned, parts
+from tests.fixtures.racks import Racks
+from tests.fixtures.sandbox import Topics, produce_records, values
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector, read
+from zkconsumer.fetch.fetcher import FetcherThread
+from zkconsumer.ranges import rangefetcher
+from zkconsumer.sandbox.progress import Progress
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+RACK = {"client_rack": "r1", "metadata_max_age_ms": 1000}
+
+
+@pytest.fixture(scope="module")
+def racks():
+    """Two brokers, one in rack r0, one in r1."""
+    with Racks(brokers=2, progress=Progress()) as box:
+        yield box
+
+
+@pytest.fixture
+def topic(racks, unique_name):
+    """Four partitions, two of which each broker leads; both have all of them."""
+    return Topics(racks.bootstrap_servers).create(unique_name, 4, 2)
+
+
+class Reading:
+    """A consumer of one group, which reads on a thread of its own."""
+
+    def __init__(self, box, group, topic, **settings):
+        self.received = []
+        config = ConsumerConfig(
+            zookeeper_connect=box.zookeeper_connect,
+            group_id=group,
+            auto_offset_reset="smallest",
+            zookeeper_session_timeout_ms=30_000,
+            **settings,
+        )
+        self.connector = ConsumerConnector(config)
+        (stream,) = self.connector.create_message_streams({topic: 1})[topic]
+        threading.Thread(target=self._read, args=[stream], daemon=True).start()
+
+    def _read(self, stream):
+        for message in stream:
+            self.received.append(message)
+
+    def values(self):
+        return sorted(int(message.value) for message in self.received)
+
+    def in_order(self):
+        """True if each partition's records came in the order of its log."""
+        offsets = {}
+        for message in self.received:
+            offsets.setdefault(message.partition, []).append(message.offset)
+        return all(found == sorted(found) for found in offsets.values())
+
+    def brokers(self):
+        """Ids of the brokers that partitions are fetched from, with their number."""
+        ours = self.connector.describe().consumer
+        return {
+            thread.broker.id: len(thread._table)
+            for thread in threading.enumerate()
+            if isinstance(thread, FetcherThread) and ours in thread.name and thread._table
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.connector.shutdown()
+
+
+def test_records_come_from_the_replica_in_the_rack(racks, topic, unique_name):
+    with Reading(racks, unique_name, topic, **RACK) as reading:
+        for start in range(0, 200, 40):
+            produce_records(racks.bootstrap_servers, topic, values(40, start=start))
+        eventually(lambda: reading.values() == [*range(200)])
+        eventually(lambda: reading.brokers() == {1: 4})
+        assert reading.in_order()
+
+
+def test_without_a_rack_records_come_from_the_leaders(racks, topic, unique_name):
+    with Reading(racks, unique_name, topic) as reading:
+        produce_records(racks.bootstrap_servers, topic, values(40))
+        eventually(lambda: reading.values() == [*range(40)])
+        assert reading.brokers() == {0: 2, 1: 2}
+
+
+def test_a_rack_without_replicas_is_no_obstacle(racks, topic, unique_name):
+    with Reading(racks, unique_name, topic, client_rack="far") as reading:
+        produce_records(racks.bootstrap_servers, topic, values(40))
+        eventually(lambda: reading.values() == [*range(40)])
+        assert reading.brokers() == {0: 2, 1: 2}
+
+
+def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, monkeypatch):
+    produce_records(racks.bootstrap_servers, topic, values(400))
+    fetched = []
+    accept = rangefetcher.RangeFetcher._accept
+
+    def note(fetcher, partition, answer, *arguments, **named):
+        fetched.append((fetcher.broker.id, len(answer.records)))
+        return accept(fetcher, partition, answer, *arguments, **named)
+
+    monkeypatch.setattr(rangefetcher.RangeFetcher, "_accept", note)
+    rows = [
+        int(value)
+        for batch in read(topic, bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
+        for value in batch["value"].to_pylist()
+    ]
+    assert sorted(rows) == [*range(400)]
+    assert {broker for broker, size in fetched if size} == {1}
+
+
+def test_a_follower_that_is_killed_costs_no_record(racks, topic, unique_name):
+    """The last test of this module, since it harms the broker."""
+    with Reading(racks, unique_name, topic, **RACK) as reading:
+        produce_records(racks.bootstrap_servers, topic, values(40))
+        eventually(lambda: reading.values() == [*range(40)])
+        eventually(lambda: reading.brokers() == {1: 4})
+        racks.brokers[1].kill()
+        for start in range(40, 200, 40):
+            produce_records(racks.bootstrap_servers, topic, values(40, start=start))
+        eventually(lambda: reading.values() == [*range(200)])
+        assert reading.brokers() == {0: 4}
+        assert owned(reading.connector) == parts(topic, 0, 1, 2, 3)
+        racks.brokers[1].start()
+        eventually(lambda: reading.brokers() == {1: 4})
+        produce_records(racks.bootstrap_servers, topic, values(40, start=200))
+        eventually(lambda: reading.values() == [*range(240)])
+        assert reading.in_order()
