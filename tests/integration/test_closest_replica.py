@@ -63,7 +63,7 @@ class Reading:
 
     def brokers(self):
         """Ids of the brokers that partitions are fetched from, with their number."""
-        ours = self.connector.describe().consumer
+        ours = self.connector.describe().consumer_id
         return {
             thread.broker.id: len(thread._table)
             for thread in threading.enumerate()
@@ -102,6 +102,7 @@ def test_a_rack_without_replicas_is_no_obstacle(racks, topic, unique_name):
 
 def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, monkeypatch):
     produce_records(racks.bootstrap_servers, topic, values(400))
+    config = ConsumerConfig.without_group(bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
     fetched = []
     accept = rangefetcher.RangeFetcher._accept
 
@@ -110,11 +111,7 @@ def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, monkeypatch)
         return accept(fetcher, partition, answer, *arguments, **named)
 
     monkeypatch.setattr(rangefetcher.RangeFetcher, "_accept", note)
-    rows = [
-        int(value)
-        for batch in read(topic, bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
-        for value in batch["value"].to_pylist()
-    ]
+    rows = [int(value) for batch in read(topic, config) for value in batch["value"].to_pylist()]
     assert sorted(rows) == [*range(400)]
     assert {broker for broker, size in fetched if size} == {1}
 

@@ -280,9 +280,13 @@ class FetcherThread(threading.Thread):
             self._leaving = [info for info in self._table.values() if info.read_replica.is_over(now)]
             for info in self._leaving:
                 wanted.pop(info, None)
-        if coming is None or coming.info not in wanted or not (coming.fetched.error or coming.fetched.records):
+        if coming is None or coming.info not in wanted:
             return wanted
         info, fetched = coming.info, coming.fetched
+        if self._is_elsewhere(fetched):
+            del wanted[info]
+        if not (fetched.error or fetched.records):
+            return wanted
         offset = wanted.pop(info)
         if not fetched.error:  # otherwise it is looked up, or returned to the finder
             foreseen = self._decoder.next_offset(offset, fetched.records, fetched.high_watermark)
@@ -336,7 +340,7 @@ class FetcherThread(threading.Thread):
             return
         info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
-        if fetched.read_replica not in (NO_REPLICA, self.broker.id):
+        if self._is_elsewhere(fetched):
             info.read_replica = info.read_replica.named(fetched.read_replica, time.monotonic(), self._max_age_s)
             _log.debug("%s: %s is fetched from broker %d", self.name, info.partition, fetched.read_replica)
             self._return(info)
@@ -583,6 +587,10 @@ class FetcherThread(threading.Thread):
     def _has(self, info: PartitionInfo) -> bool:
         """False for a partition that was released, or that a rebalance assigned again after it was requested."""
         return self._table.get(info.partition) is info
+
+    def _is_elsewhere(self, fetched: FetchedPartition) -> bool:
+        """True if the leader has sent no records, but the id of a follower that has them."""
+        return fetched.read_replica not in (NO_REPLICA, self.broker.id)
 
     def _follows(self, info: PartitionInfo) -> bool:
         """True if this broker is not the partition's leader, but the follower that the leader has named."""

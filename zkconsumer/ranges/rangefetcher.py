@@ -301,7 +301,8 @@ class RangeFetcher(threading.Thread):
         if foreseen > position:
             moves = True
             self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
-        if not last.error and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
+        stays = not last.error and last.read_replica in (NO_REPLICA, self.broker.id)
+        if stays and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
             wanted[partition] = foreseen
         if wanted and moves:
             self._send(wanted)

@@ -41,6 +41,7 @@ INSTEAD: Mapping[str, str] = {
     "kafka.max.poll.records": "is not an option of this source: use maxOffsetsPerTrigger",
     "kafka.max.partition.fetch.bytes": "is not an option of this source: use fetch.message.max.bytes",
     "kafka.fetch.max.wait.ms": "is not an option of this source: use fetch.wait.max.ms",
+    "kafka.client.rack": "is not an option of this source: use client.rack, which holds for all executors",
     "kafka.request.timeout.ms": "is not an option of this source: use socket.timeout.ms",
     "kafka.sasl.login.callback.handler.class": "cannot be used: " + _TOKENS,
     "kafka.sasl.oauthbearer.token.endpoint.url": "cannot be used: " + _TOKENS,
