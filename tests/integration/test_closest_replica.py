@@ -13,7 +13,7 @@ from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.ranges import rangefetcher
 from zkconsumer.sandbox.progress import Progress
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 RACK = {"client_rack": "r1", "metadata_max_age_ms": 1000}
 

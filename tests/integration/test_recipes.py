@@ -9,7 +9,7 @@ from tests.fixtures.documentexamples import Page
 from tests.fixtures.schemaregistry import running_schema_registry
 from zkconsumer import ConsumerConfig, TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 AVRO, PROTOBUF, TRACES, DELTA = range(4)
 COUNT = 20
