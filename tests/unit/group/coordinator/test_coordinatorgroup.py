@@ -3,11 +3,20 @@
 import pytest
 from kazoo.protocol.serialization import Create, Delete, SetData
 
+from tests.fixtures.assignors import ByRack
 from tests.fixtures.groupprotocol import IdleThread
 from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import CoordinatorUnknown, MemberRefused, RegistrationLost, SessionExpired, ShareChanged
+from zkconsumer.errors import (
+    AssignorFailed,
+    ConfigError,
+    CoordinatorUnknown,
+    MemberRefused,
+    RegistrationLost,
+    SessionExpired,
+    ShareChanged,
+)
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.rules.coordinatorznodes import Command, CommandNode, Status, StatusNode
@@ -19,6 +28,7 @@ from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
+from zkconsumer.zookeeper.rules.znodes import SessionNode
 from zkconsumer.zookeeper.session import ZkSession
 
 PATHS = CoordinatorPaths("g")
@@ -47,7 +57,7 @@ class CoordinatorAtRest(Coordinator):
 class Commanded:
     """A member whose coordinator is the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, assignor=None, before=lambda _: None) -> None:
         self.server = ZooKeeperInMemory()
         self.session = self.server.open_session(1e9, None)
         for path in ("/consumers", "/brokers", "/brokers/topics"):
@@ -66,8 +76,10 @@ class Commanded:
             make_lease=self._make_lease,
             make_coordinator=CoordinatorAtRest,
             clock=lambda: self.now,
+            assignor=assignor,
         )
         self.group.open(IdleThread(), self.signal.raise_flag)
+        before(self)
         self.group.join(Subscription.static({"t": 1}))
         self.generation = 0
 
@@ -324,3 +336,36 @@ def test_the_command_is_read_once(member):
     member.server.perform = lambda session, request: asked.append(request) or perform(session, request)
     assert member.obey() is NoNeed.UNCHANGED
     assert (asked, member.server.zxid) == ([], before)
+
+
+# -- an assignor of the application ------------------------------------------------------------------------------------
+
+
+def register_jvm_member(member):
+    for path in ("/consumers/g", "/consumers/g/ids"):
+        member.server.perform(member.session, Create(path, b"", [], 0))
+    document = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+    member.server.perform(member.session, Create("/consumers/g/ids/g_jvm", document, [], 1))
+
+
+def test_what_the_assignor_writes_is_in_the_session_node():
+    member = Commanded(ByRack("r7"))
+    [name] = member.server.nodes[GroupPaths("g").members].children
+    data = member.server.nodes[f"{GroupPaths('g').members}/{name}"].data
+    assert (SessionNode.user_data("/s", data), SessionNode.decode("/s", data)) == (b"r7", "by-rack")
+
+
+def test_a_member_with_an_assignor_joins_no_group_with_jvm_members():
+    with pytest.raises(ConfigError, match="while members are in it that assign by themselves: g_jvm; use range"):
+        Commanded(ByRack(), register_jvm_member)
+    assert Commanded(None, register_jvm_member).group.is_registered
+
+
+def test_a_member_that_leads_reports_its_failing_assignor_when_it_has_nothing_else_to_do():
+    member = Commanded(ByRack())
+    member.command(0)
+    member.group.coordinator._assignor_failure = AssignorFailed("no member for t-1")
+    member.obey()  # what was commanded before
+    assert member.owned() == ["0"]
+    with pytest.raises(AssignorFailed, match="no member for t-1"):
+        member.group.next_assignment(fetching=True)
