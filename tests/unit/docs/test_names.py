@@ -26,6 +26,9 @@ PAGES = (
 # Settings of brokers, ZooKeeper servers, JVM clients and Spark.
 OTHERS = {
     "bootstrap.servers",
+    "broker.rack",
+    "replica.fetch.wait.max.ms",
+    "replica.selector.class",
     "connections.max.reauth.ms",
     "controller.quorum.voters",
     "enable.auto.commit",
