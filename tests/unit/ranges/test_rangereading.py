@@ -48,9 +48,9 @@ def requested(monkeypatch):
     seen = []
 
     class Conversation(rangefetcher.FetchConversation):
-        def send(self, partitions, *, max_wait_ms, max_bytes):
+        def send(self, partitions, *, max_bytes, **others):
             seen.append(max_bytes)
-            super().send(partitions, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+            super().send(partitions, max_bytes=max_bytes, **others)
 
     monkeypatch.setattr(rangefetcher, "FetchConversation", Conversation)
     return seen
