@@ -17,10 +17,10 @@ from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import TRANSACTIONS, Member
 from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.cluster import brokercatalog
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
-from zkconsumer.ranges import logends
 
 
 def _topic_id(number):
@@ -230,7 +230,7 @@ PlannerRestarts.TestCase.settings = settings(
 
 @pytest.fixture(autouse=True)
 def denied_topics_are_soon_gone(monkeypatch):
-    monkeypatch.setattr(logends, "DENIED_S", 0.05)
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.05)
 
 
 TestPlannerRestarts = PlannerRestarts.TestCase

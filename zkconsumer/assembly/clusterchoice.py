@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
@@ -16,7 +15,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
-    from zkconsumer.wire.brokerclient import BrokerClient
+    from zkconsumer.cluster.brokercatalog import PatientCatalog
 
 _log: Final = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ def read_cluster(config: ConsumerConfig, topics: Collection[str]) -> ClusterSnap
 
 
 def open_group_reader(
-    session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False, client: BrokerClient | None = None
+    session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False, catalog: PatientCatalog | None = None
 ) -> GroupReader:
     """The group_reader for a client that is not a member.
 
@@ -68,13 +67,13 @@ def open_group_reader(
         session: an open session.
         config: where the cluster is, and how brokers are reached.
         without_brokers: if no broker answers, log it and read what ZooKeeper has: nothing, for brokers without it.
-        client: asks the brokers of ``bootstrap.servers``; None for a connection of each question's own.
+        catalog: asks the brokers of ``bootstrap.servers``; None for a connection of each question's own.
     """
     if config.bootstrap_servers is None:
         return GroupReader(session, config.security_protocol)
-    from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog, read_catalog
+    from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
 
-    read = RememberedCatalog(BrokerCatalog(config).read if client is None else partial(read_catalog, client)).read
+    read = RememberedCatalog((catalog or BrokerCatalog(config)).read).read
     if without_brokers:
         znodes = BrokerZnodes(session, config.security_protocol, may_lack_topics=True)
         read_cluster = _with_fallback(read, znodes)

@@ -123,8 +123,8 @@ def _explain_znodes(
     from zkconsumer.operate.groups.explanation import explain_group
     from zkconsumer.operate.groups.groupznodes import read_group
 
-    client = None if asked is None else asked.client
-    group_reader = open_group_reader(session, config, without_brokers=True, client=client)
+    catalog = None if asked is None else asked.catalog
+    group_reader = open_group_reader(session, config, without_brokers=True, catalog=catalog)
     znodes = read_group(session, group_reader, group)
     facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics, shared=asked)
     return Explained(znodes.live, explain_group(znodes, facts))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSnapshot
+from zkconsumer.cluster.rules.clustercatalog import DENIED_S, ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ProtocolError, TopicUnreadable
 from zkconsumer.model import LEGAL_TOPIC, Broker, Topic, TopicIdentity
@@ -24,6 +26,9 @@ TIMEOUT_MS: Final = 5000
 """Limit for connecting and for each answer: a broker that is silent for longer is skipped for another one."""
 
 _FIRST_WITHOUT_CREATION: Final = 4
+_PAUSE_S: Final = 0.3
+_THE_LIST: Final = ""
+"""In place of a topic: that a broker lists any."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -37,6 +42,21 @@ class CatalogAnswer(NamedTuple):
 
     snapshot: ClusterSnapshot
     failed: dict[str, int]
+
+    def denied(self, topics: Collection[str] | None) -> frozenset[str]:
+        """Those of the topics that do not exist by this answer; for all topics (None) one name if there is none."""
+        known = self.snapshot.described.keys() | self.snapshot.undescribed
+        if topics is None:
+            return frozenset() if known else frozenset({_THE_LIST})
+        return frozenset(filter(LEGAL_TOPIC.match, topics)) - known
+
+    def merged(self, later: CatalogAnswer) -> CatalogAnswer:
+        """With what a later answer describes, or does not describe, of some of the same topics."""
+        described = {**self.snapshot.described, **later.snapshot.described}
+        failed = {name: code for name, code in {**self.failed, **later.failed}.items() if name not in described}
+        undescribed = (self.snapshot.undescribed | later.snapshot.undescribed) - described.keys()
+        snapshot = replace(self.snapshot, brokers=later.snapshot.brokers, described=described, undescribed=undescribed)
+        return CatalogAnswer(snapshot, failed)
 
 
 def ask_for_catalog(
@@ -76,6 +96,20 @@ def ask_for_catalog(
     return CatalogAnswer(ClusterSnapshot(brokers, described, asked_for, undescribed=undescribed), failed)
 
 
+class _Denial(NamedTuple):
+    """Since when a topic was denied, and when it was denied last."""
+
+    since: float
+    last: float
+
+
+class Question(Protocol):
+    """Asks one broker about topics; see :func:`ask_for_catalog`."""
+
+    def __call__(self, connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:
+        """See above."""
+
+
 def _described(metadata: Metadata) -> dict[str, Topic]:
     partitions: dict[str, list[int]] = defaultdict(list)
     for topic, partition in (*metadata.leaders, *metadata.leaderless):
@@ -87,20 +121,79 @@ def _described(metadata: Metadata) -> dict[str, Topic]:
     }
 
 
-def read_catalog(client: BrokerClient, topics: Collection[str] | None) -> ClusterSnapshot:
-    """The cluster as it is now; a topic that may not be described is reported in the log and skipped.
+class PatientCatalog:
+    """Asks brokers, and again about topics that they deny: these do not exist once they were denied for DENIED_S.
+
+    The list of all topics is asked for again while it is empty. A broker that has just started denies every topic, and
+    what follows cannot be undone: offsets count as those of topics that are gone, and are left out of plans. One thread
+    uses it. Denials that are at most DENIED_S apart count as one, so a command with several questions waits once.
 
     Args:
         client: asks any of the brokers.
-        topics: names of the topics to describe; None for all that this consumer may describe.
-
-    Raises:
-        BrokerUnavailable, AuthenticationFailed: no broker answers.
+        wait: pauses for so many seconds, at least ``pause_s``.
+        pause_s: between two questions.
+        displays: believe the first denial, for a reader that decides nothing, and looks again.
     """
-    answer = client.ask_any(partial(ask_for_catalog, topics=topics))
-    for name in sorted(answer.snapshot.undescribed):
-        _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", client.security))
-    return answer.snapshot
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        *,
+        wait: Callable[[float], object] = time.sleep,
+        pause_s: float = _PAUSE_S,
+        displays: bool = False,
+    ) -> None:
+        self._client = client
+        self._wait = wait
+        self._pause_s = pause_s
+        self._displays = displays
+        self._denied: dict[str, _Denial] = {}
+
+    def ask(
+        self,
+        topics: Collection[str] | None,
+        denied: Callable[[CatalogAnswer], Collection[str]] | None = None,
+        question: Question = ask_for_catalog,
+    ) -> CatalogAnswer:
+        """Ask about topics, or (None) about all; raises as :meth:`.BrokerClient.ask_any`.
+
+        Args:
+            topics: names of the topics to describe.
+            denied: those of them that do not exist by an answer; None for :meth:`CatalogAnswer.denied`.
+            question: puts the question to a broker.
+        """
+        denied = denied or (lambda answer: answer.denied(topics))
+        now = time.monotonic()
+        self._denied = {name: one for name, one in self._denied.items() if now - one.last <= DENIED_S}
+        answer = self._client.ask_any(partial(question, topics=topics))
+        while (doubtful := self._doubtful(frozenset(denied(answer)), topics)) and not self._displays:
+            self._wait(self._pause_s)
+            left = None if topics is None else doubtful
+            answer = answer.merged(self._client.ask_any(partial(question, topics=left)))
+        return answer
+
+    def _doubtful(self, denied: frozenset[str], topics: Collection[str] | None) -> frozenset[str]:
+        now = time.monotonic()
+        for name in frozenset({_THE_LIST} if topics is None else topics) - denied:
+            self._denied.pop(name, None)
+        for name in denied:
+            since = self._denied[name].since if name in self._denied else now
+            self._denied[name] = _Denial(since, now)
+        return frozenset(name for name in denied if now - self._denied[name].since < DENIED_S)
+
+    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+        """The cluster as it is now; a topic that may not be described is reported in the log and skipped.
+
+        Args:
+            topics: names of the topics to describe; None for all that this consumer may describe.
+
+        Raises:
+            BrokerUnavailable, AuthenticationFailed: no broker answers.
+        """
+        answer = self.ask(topics)
+        for name in sorted(answer.snapshot.undescribed):
+            _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", self._client.security))
+        return answer.snapshot
 
 
 def require_described(config: ConsumerConfig, brokers: Sequence[Broker], undescribed: Collection[str]) -> None:
@@ -139,9 +232,9 @@ class BrokerCatalog:
         self._brokers = bootstrap_brokers(config.bootstrap_servers)
 
     def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
-        """See :func:`read_catalog`."""
+        """See :meth:`PatientCatalog.read`."""
         with closing(BrokerClient.from_config(lambda: self._brokers, self._config, timeout_ms=TIMEOUT_MS)) as client:
-            return read_catalog(client, topics)
+            return PatientCatalog(client).read(topics)
 
 
 class RememberedCatalog:
@@ -151,7 +244,7 @@ class RememberedCatalog:
     not be described. Used by one thread at a time.
 
     Args:
-        read: asks brokers, as :func:`read_catalog` does.
+        read: asks brokers, as :meth:`PatientCatalog.read` does.
     """
 
     def __init__(self, read: Callable[[Collection[str] | None], ClusterSnapshot]) -> None:
@@ -160,7 +253,7 @@ class RememberedCatalog:
         self._asked_by_name: frozenset[str] = frozenset()
 
     def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
-        """See :func:`read_catalog`; topics that were not asked for are described, too."""
+        """See :meth:`PatientCatalog.read`; topics that were not asked for are described, too."""
         snapshot = self._snapshot or self._read(None)
         missing = frozenset(topics or ()) - snapshot.described.keys() - self._asked_by_name
         if missing:

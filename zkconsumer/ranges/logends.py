@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from zkconsumer.cluster.brokercatalog import ask_for_catalog
-from zkconsumer.cluster.rules.clustercatalog import DENIED_S
+from zkconsumer.cluster.brokercatalog import CatalogAnswer, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition
@@ -64,6 +61,7 @@ class LogEnds:
         self._lost: Mapping[TopicPartition, int] = {}
         self._backoffs_s = backoffs_s(config)
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
+        self._catalog = PatientCatalog(self._client, wait=self._wait, pause_s=max(self._backoff_s, _SHORTEST_PAUSE_S))
         self._closed = threading.Event()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -177,25 +175,23 @@ class LogEnds:
 
         ``known`` has what was recorded of each (:attr:`~zkconsumer.model.TopicIdentity.recorded`).
 
-        Brokers are asked again for :data:`DENIED_S` before one counts as gone. Brokers before 0.11 cannot report that a
-        topic does not exist; then it counts as existing.
+        Brokers before 0.11 cannot report that a topic does not exist; then it counts as existing.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
         """
-        gone, until = set(known), time.monotonic() + DENIED_S
-        while True:
-            answer = self._client.ask_any(partial(ask_for_catalog, topics=frozenset(gone)))
+
+        def denied(answer: CatalogAnswer) -> set[str]:
             described = answer.snapshot.described
             if answer.snapshot.asked_for is None:
                 return set()
-            gone -= answer.snapshot.undescribed
-            gone -= {
-                topic for topic in gone & described.keys() if described[topic].identity.is_recorded_as(known[topic])
+            return {
+                topic
+                for topic in known.keys() - answer.snapshot.undescribed
+                if topic not in described or not described[topic].identity.is_recorded_as(known[topic])
             }
-            if not gone or time.monotonic() >= until:
-                return gone
-            self._wait(max(self._backoff_s, _SHORTEST_PAUSE_S))
+
+        return denied(self._catalog.ask(frozenset(known), denied))
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.

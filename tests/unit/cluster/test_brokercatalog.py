@@ -1,6 +1,8 @@
 """Brokers and topics as a broker describes them, over a real socket, in old and new versions."""
 
 import logging
+import time
+from contextlib import closing
 from functools import partial
 from uuid import UUID
 
@@ -8,11 +10,13 @@ import pytest
 
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import running_stub_broker
-from zkconsumer.cluster.brokercatalog import BrokerCatalog, RememberedCatalog
+from zkconsumer.cluster import brokercatalog
+from zkconsumer.cluster.brokercatalog import BrokerCatalog, PatientCatalog, RememberedCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, TopicIdentity, TopicPartition
 from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
 
 OLD, NEW, NEWEST = 1, 6, 12
@@ -33,6 +37,11 @@ def read(stub, topics):
         group_id="g", zookeeper_connect="unused:1", bootstrap_servers=f"127.0.0.1:{stub.port}", socket_timeout_ms=5000
     )
     return BrokerCatalog(config).read(topics)
+
+
+@pytest.fixture(autouse=True)
+def denied_topics_are_soon_gone(monkeypatch):
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 1.0)
 
 
 def test_topics_have_their_partitions_and_ids(stub):
@@ -105,3 +114,47 @@ def test_a_remembered_catalog_asks_by_name_only_for_what_is_missing(stub):
         assert catalog.read(["t", "secret"]).topics() == {"t", "u"}
         assert catalog.read(["t", "u"]).covers(None)
     assert stub.described == [None, frozenset({"secret"})]
+
+
+# -- denials ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(stub):
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", socket_timeout_ms=5000)
+    with closing(BrokerClient.from_config(lambda: [stub.broker], config)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("topics", [["t", "u"], None])
+def test_a_broker_that_denies_every_topic_is_asked_again(stub, client, topics):
+    """1. A broker starts; 2. it denies every topic for some seconds; 3. what is of these topics would count as none."""
+    logs, stub.logs = stub.logs, {}
+    catalog = PatientCatalog(client, wait=lambda _: stub.logs.update(logs))
+    assert catalog.read(topics).topics() == {"t", "u"}
+
+
+def test_only_what_is_denied_is_asked_for_again(stub, client, monkeypatch):
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.1)
+    stub.topic_errors["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer = PatientCatalog(client, pause_s=0.02).ask(["t", "gone", "secret"])
+    assert set(stub.described[1:]) == {frozenset({"gone"})}
+    assert (answer.snapshot.topics(), answer.snapshot.undescribed) == ({"t"}, {"secret"})
+    assert answer.denied(["t", "gone", "secret", "no/topic"]) == {"gone"}
+
+
+def test_questions_in_a_row_wait_once_for_what_is_denied(stub, client, monkeypatch):
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.2)
+    catalog = PatientCatalog(client, pause_s=0.02)
+    catalog.ask(["gone"])
+    asked = len(stub.described)
+    catalog.ask(["gone"])
+    assert len(stub.described) == asked + 1
+    time.sleep(0.25)
+    catalog.ask(["gone"])
+    assert len(stub.described) > asked + 2, "a denial of long ago shows nothing"
+
+
+def test_who_displays_believes_the_first_denial(stub, client):
+    assert PatientCatalog(client, displays=True).read(["t", "gone"]).topics() == {"t"}
+    assert len(stub.described) == 1

@@ -9,10 +9,10 @@ import pytest
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, Log
 from tests.fixtures.waiting import eventually
+from zkconsumer.cluster import brokercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import TopicPartition
-from zkconsumer.ranges import logends
 from zkconsumer.ranges.logends import LogEnds, backoffs_s, stepped_back
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -219,7 +219,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
     stub_broker.topic_ids = {"t": first, "u": second}
     stub_broker.topic_errors = {"v": ErrorCode.LEADER_NOT_AVAILABLE}
     recorded = urlsafe_b64encode(first.bytes).decode().rstrip("=")
-    monkeypatch.setattr(logends, "DENIED_S", 0.2)
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.2)
     known = {"t": recorded, "u": recorded, "v": recorded}
     assert log_ends().gone(known) == {"u"}
     stub_broker.log(TopicPartition("u", 0))
@@ -227,7 +227,7 @@ def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub
     stub_broker.topic_ids["u"] = first
     stub_broker.logs.pop(A)
     asked = len(stub_broker.described)
-    monkeypatch.setattr(logends, "DENIED_S", 60.0)
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 60.0)
 
     def learn():
         eventually(lambda: len(stub_broker.described) > asked)

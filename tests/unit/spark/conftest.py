@@ -2,9 +2,9 @@
 
 import pytest
 
-from zkconsumer.ranges import logends
+from zkconsumer.cluster import brokercatalog
 
 
 @pytest.fixture(autouse=True)
 def denied_topics_are_soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logends, "DENIED_S", 0.2)
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.2)

@@ -176,6 +176,7 @@ class BrokerGroups:
     Args:
         config: how brokers are reached.
         interval: seconds between looks, if a look should not take much longer where a broker is silent.
+        displays: see :class:`~zkconsumer.cluster.brokercatalog.PatientCatalog`.
 
     Attributes:
         asked: the brokers, for other questions.
@@ -186,12 +187,13 @@ class BrokerGroups:
         ConfigError: no brokers are given.
     """
 
-    def __init__(self, config: ConsumerConfig, *, interval: float = math.inf) -> None:
+    def __init__(self, config: ConsumerConfig, *, interval: float = math.inf, displays: bool = True) -> None:
         bootstrap = bootstrap_brokers(config.bootstrap_servers)
         if not bootstrap:
             raise ConfigError(["bootstrap.servers is missing; give --bootstrap-server"])
         self._servers: Final = config.bootstrap_servers
-        self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=patience_ms(interval))
+        timeout_ms = patience_ms(interval)
+        self.asked: Final = BrokerOffsets(config, lambda: bootstrap, timeout_ms=timeout_ms, displays=displays)
         self._listed: dict[int, frozenset[str]] = {}  # by broker, as of its last answer
         self.unlisted: tuple[str, ...] = ()
         self.times: Final = RecordTimes(self.asked.client, config)

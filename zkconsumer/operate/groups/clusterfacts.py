@@ -189,7 +189,7 @@ def _answers(asked: BrokerOffsets) -> bool:
 
 
 def _own(config: ConsumerConfig, brokers: Sequence[Broker]) -> BrokerOffsets:
-    return BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS)
+    return BrokerOffsets(config, lambda: brokers, timeout_ms=_BROKER_TIMEOUT_MS, displays=True)
 
 
 def read_broker_facts(

@@ -133,8 +133,9 @@ def describe_groups(
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     brokers = bootstrap_brokers(config.bootstrap_servers)
-    with closing(BrokerOffsets(config, lambda: brokers)) if shared is None else nullcontext(shared) as asked:
-        group_reader = open_group_reader(session, config, without_brokers=True, client=asked.client)
+    asked = BrokerOffsets(config, lambda: brokers, displays=True) if shared is None else shared
+    with closing(asked) if shared is None else nullcontext():
+        group_reader = open_group_reader(session, config, without_brokers=True, catalog=asked.catalog)
         groups_znodes = read_groups(session, group_reader, groups).required(failures)
         brokers = brokers or group_reader.live_brokers()
         in_kafka = read_offsets_in_kafka(group_reader, asked, groups_znodes, storage)

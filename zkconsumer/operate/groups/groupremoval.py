@@ -68,10 +68,10 @@ def plan_delete(
         if not group_reader.group_exists(group):
             raise WriteRefused(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         guards = Guards(session, live)
-        known = partitions_to_hold(session, cluster.config, group)
+        known = partitions_to_hold(session, cluster, group)
         stored = _offsets_in_kafka(guards, cluster, group, known, topic, store)
         if not stored.keys() <= known:
-            known = partitions_to_hold(session, cluster.config, group, stored)
+            known = partitions_to_hold(session, cluster, group, stored)
         plans.append(_plan_deletion(session, guards, group, topic, known, stored, store))
     subject = " ".join(names if topic is None else [*names, "topic", topic])
     return WritePlan(f"delete {subject}", tuple(plans), live)

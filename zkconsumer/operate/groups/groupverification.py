@@ -35,7 +35,10 @@ def verify_group(
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    znodes = read_group(session, open_group_reader(session, config, client=client), group)
+    from zkconsumer.cluster.brokercatalog import PatientCatalog
+
+    catalog = None if client is None else PatientCatalog(client)
+    znodes = read_group(session, open_group_reader(session, config, catalog=catalog), group)
     return Explained(znodes.live, list(rebalance_findings(znodes)))
 
 

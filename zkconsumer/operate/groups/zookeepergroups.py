@@ -64,7 +64,9 @@ class ZooKeeperGroups:
         self._storage: OffsetStorage = storage
         self._bootstrap = bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
-        self._asked = asked or BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms(interval))
+        self._asked = asked or BrokerOffsets(
+            config, lambda: self._brokers, timeout_ms=patience_ms(interval), displays=True
+        )
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self.unlisted: Final = ()
         self.times: Final = RecordTimes(self._asked.client, config)
@@ -102,7 +104,7 @@ class ZooKeeperGroups:
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_group_reader(session, self._config, without_brokers=True, client=self._asked.client)
+        return open_group_reader(session, self._config, without_brokers=True, catalog=self._asked.catalog)
 
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs

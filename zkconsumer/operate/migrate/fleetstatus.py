@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of, usable_offset
@@ -79,7 +78,7 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
         ZkConsumerError: ZooKeeper cannot be read.
     """
     files = {job.group.group: _read_files(job.files) for job in jobs}
-    group_reader = open_group_reader(session, cluster.config, without_brokers=True)
+    group_reader = cluster.open_reader(session, without_brokers=True)
     reads = read_groups(session, group_reader, [job.group.group for job in jobs])
     planned = {
         job.group.target.group: files[job.group.group].planned

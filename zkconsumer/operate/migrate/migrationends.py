@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
@@ -82,11 +81,11 @@ class _EndReader(Protocol):
 
 class _GroupInZooKeeper:
     def __init__(self, session: ZkSession, cluster: Cluster, end: End, other: End) -> None:
-        self._session, self._cluster, self._config = session, cluster, cluster.config
+        self._session, self._cluster = session, cluster
         self._end, self._other = end, other
 
     def as_source(self) -> SeenEnd:
-        znodes = read_group(self._session, open_group_reader(self._session, self._config), self._end.group)
+        znodes = read_group(self._session, self._cluster.open_reader(self._session), self._end.group)
         seen = self._read({partition.topic for partition in znodes.partitions})
         marked = Guards(self._session)
         marked.warn_of_mark(self._end.group, unless=str(self._other))
@@ -100,7 +99,7 @@ class _GroupInZooKeeper:
     def _read(self, topics: set[str], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:
         group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
         checked = Guards(self._session, forceable=False, own=own)
-        checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
+        checked.check_group(group, partitions_to_hold(self._session, self._cluster, group, nodes.nodes), nodes)
         text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
         guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
         offsets = _judged(self._session, self._cluster, group, topics, nodes.stored())

@@ -205,7 +205,7 @@ class Mirror:
 
     def _plan_writes(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> WritePlan:
         group, session = self._plan.source.group, ends.session
-        held = partitions_to_hold(session, ends.cluster.config, group, [row.partition for row in copy.rows])
+        held = partitions_to_hold(session, ends.cluster, group, [row.partition for row in copy.rows])
         command = f"mirror {self._plan.target} to {self._plan.source}"
         kept = GroupChange(group, self._kept(copy, changes))
         now_ms, digest = int(time.time() * 1000), plan_digest(self._plan)

@@ -11,7 +11,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.mirror import mirrored
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing, plan_of_existing
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -46,20 +46,21 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
         undo = plan_restore(ends.session, ends.cluster, run.snapshot, overwrite=True, outside="keep", forceable=False)
     partitions = [row.partition for row in plan.partitions]
     topics = ends.cluster.existing({partition.topic for partition in partitions}).found
-    existing = {partition for partition in partitions if topics.may_exist(partition)}
+    gone = {partition for partition in partitions if not topics.may_exist(partition)}
     if plan.source.kind in ("zookeeper", "kafka"):
         source = ends.offsets_of_source(partitions)
     else:  # nothing writes there, and it may be on other servers
         source = {row.partition: row.source for row in plan.partitions if row.source is not None}
     target = ends.offsets_of_target(partitions, with_others=True)
     refusals = decide_rollback(
-        plan_of_existing(plan, existing),
+        plan,
         ends.place(),
-        {p: offset for p, offset in target.items() if p in existing or p not in partitions},
+        target,
         source,
         ends.observe_target(partitions).guards,
         run.state,
         {} if run.snapshot is None else run.snapshot.beyond,
+        gone,
     )
     if run.snapshot is None or undo is None or refusals:
         raise WriteRefused(refusals)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
@@ -51,10 +50,10 @@ def read_survey_facts(
     Raises:
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    group_reader = open_group_reader(session, config, without_brokers=True)
-    groups_znodes = read_groups(session, group_reader, groups).required(failures)
-    topics = {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
     with closing(Cluster.of(session, config)) as cluster:
+        group_reader = cluster.open_reader(session, without_brokers=True)
+        groups_znodes = read_groups(session, group_reader, groups).required(failures)
+        topics = {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
         problems, releases, retention = _broker_facts(cluster)
         existing = cluster.offsets.existing(topics)
         undescribed = existing.found.undescribed

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from zkconsumer.cluster.brokercatalog import CatalogAnswer, ask_for_catalog
+from zkconsumer.cluster.brokercatalog import CatalogAnswer, PatientCatalog, ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
@@ -129,9 +128,11 @@ class BrokerOffsets:
         brokers: those to begin with, asked for at each question.
         timeout_ms: how long a broker may be silent, in ms.
         coordinator_attempts: how often a coordinator is asked that loads, or is being elected.
+        displays: see :class:`~zkconsumer.cluster.brokercatalog.PatientCatalog`.
 
     Attributes:
         client: for other questions to the same brokers.
+        catalog: describes topics, on the same connections.
         is_elsewhere: the brokers are named, and may have topics that are not in a ZooKeeper that is named, too.
     """
 
@@ -142,11 +143,13 @@ class BrokerOffsets:
         *,
         timeout_ms: int = TIMEOUT_MS,
         coordinator_attempts: int = _COORDINATOR_ATTEMPTS,
+        displays: bool = False,
     ) -> None:
         self._coordinator_attempts = coordinator_attempts
         self._coordinators: dict[str, OffsetCoordinator] = {}
         self._knows_offsets_topic = False
         self.client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
+        self.catalog = PatientCatalog(self.client, displays=displays)
         self.is_elsewhere: Final = config.bootstrap_servers is not None
         self.begin_round()
 
@@ -188,15 +191,27 @@ class BrokerOffsets:
             return answer._replace(problems=(*answer.problems, reason))
         return answer
 
-    def existing(self, topics: Collection[str]) -> BrokersAnswer[ExistingTopics]:
+    def existing(
+        self, topics: Collection[str], others: Callable[[Collection[str]], Collection[str]] | None = None
+    ) -> BrokersAnswer[ExistingTopics]:
         """Which of the topics exist.
 
         The question creates no topic (:func:`~zkconsumer.cluster.brokercatalog.ask_for_catalog`).
+
+        Args:
+            topics: names.
+            others: returns those of some topics that ZooKeeper describes, which has those of these brokers: the others
+                do not exist if one broker denies them. None if there is no such ZooKeeper.
         """
         if not topics:
             return BrokersAnswer(ExistingTopics(set(), {}))
+
+        def denied(answer: CatalogAnswer) -> Collection[str]:
+            names = answer.denied(topics)
+            return others(names) if names and others is not None else names
+
         try:
-            answer = self.client.ask_any(partial(ask_for_catalog, topics=topics))
+            answer = self.catalog.ask(topics, denied)
         except ZkConsumerError as error:
             return BrokersAnswer(ExistingTopics(set(), dict.fromkeys(topics, str(error))), (str(error),), error)
         refused = answer.snapshot.undescribed & set(topics)
@@ -218,7 +233,7 @@ class BrokerOffsets:
             names = [OFFSETS_TOPIC]
             return bool(group_reader.describe_topics(names) or group_reader.undescribed(names))
         if not self._knows_offsets_topic:
-            answer = self.client.ask_any(_ask_for_offsets_topic)
+            answer = self.catalog.ask([OFFSETS_TOPIC], _denied_offsets_topic, _ask_for_offsets_topic)
             # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
             is_named = OFFSETS_TOPIC in (answer.snapshot.described.keys() | answer.snapshot.undescribed)
             self._knows_offsets_topic = is_named or (
@@ -308,13 +323,17 @@ class BrokerOffsets:
         self.client.close()
 
 
-def _ask_for_offsets_topic(connection: BrokerConnection) -> CatalogAnswer:
+def _ask_for_offsets_topic(connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:
     """Ask about the topic of offsets; brokers before 2.8, which create it when it is named, about all topics.
 
     These leave out a topic that may not be described.
     """
     creates_none = metadata_version(connection) >= TOPIC_ID_VERSIONS[0]
-    return ask_for_catalog(connection, [OFFSETS_TOPIC] if creates_none else None)
+    return ask_for_catalog(connection, topics if creates_none else None)
+
+
+def _denied_offsets_topic(answer: CatalogAnswer) -> Collection[str]:
+    return answer.denied(None if answer.snapshot.asked_for is None else [OFFSETS_TOPIC])
 
 
 def offsets_answer(answer: Offsets, what: str) -> BrokersAnswer[dict[TopicPartition, int | None]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeVar
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
-from zkconsumer.cluster.rules.clustercatalog import DENIED_S
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -39,7 +37,6 @@ from zkconsumer.zookeeper.session import ZkSession
 Store = Literal["zookeeper", "kafka", "both"]
 
 _COORDINATOR_ATTEMPTS: Final = 20
-_DENIED_PAUSE_S: Final = 0.3
 
 _MOST_IN_REQUEST: Final = 1000
 """Partitions in a request that writes; the coordinator appends it to its log as one batch, whose size is limited."""
@@ -53,13 +50,13 @@ def in_requests(offsets: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def partitions_to_hold(
-    session: ZkSession, config: ConsumerConfig | None, group: str, extra: Iterable[TopicPartition] = ()
+    session: ZkSession, cluster: Cluster | None, group: str, extra: Iterable[TopicPartition] = ()
 ) -> set[TopicPartition]:
     """Every partition of the group's topics: those that exist, that it has an offset of, or that it ever owned.
 
     Args:
         session: an open session.
-        config: where partitions are looked up that exist, if brokers answer; None for ZooKeeper.
+        cluster: where partitions are looked up that exist, if brokers answer; None for ZooKeeper.
         group: name of the group.
         extra: other partitions to hold.
     """
@@ -69,7 +66,7 @@ def partitions_to_hold(
     paths = GroupPaths(group)
     topics = {partition.topic for partition in partitions}
     topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
-    group_reader = GroupReader(session) if config is None else open_group_reader(session, config, without_brokers=True)
+    group_reader = GroupReader(session) if cluster is None else cluster.open_reader(session, without_brokers=True)
     for topic, numbers in group_reader.partitions(sorted(topics)).items():
         partitions |= {TopicPartition(topic, number) for number in numbers}
     parents = {
@@ -111,9 +108,10 @@ class Cluster:
         """Close the connections to brokers. Idempotent."""
         self.offsets.close()
 
-    def open_reader(self, session: ZkSession) -> GroupReader:
+    def open_reader(self, session: ZkSession, *, without_brokers: bool = False) -> GroupReader:
         """What describes topics, asking the same brokers; see :func:`open_group_reader`."""
-        return open_group_reader(session, self.config, client=self._asked().client)
+        catalog = self._asked().catalog
+        return open_group_reader(session, self.config, without_brokers=without_brokers, catalog=catalog)
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Log start and end of each partition.
@@ -239,18 +237,11 @@ class Cluster:
     def existing(self, topics: Collection[str]) -> BrokersAnswer[ExistingTopics]:
         """Which of these topics exist; those that brokers do not describe are a problem of the answer.
 
-        A broker that has just started denies topics: while ZooKeeper describes one, brokers are asked again.
+        A topic that brokers deny counts as deleted as :class:`~zkconsumer.cluster.brokercatalog.PatientCatalog` has it;
+        one that ZooKeeper does not have either does so at once.
         """
-        until = time.monotonic() + DENIED_S
-        while True:
-            answer = self._asked().existing(topics)
-            denied = {*topics} - answer.found.undescribed.keys() - {one.topic for one in answer.found.partitions}
-            if not denied or time.monotonic() >= until or not self._has_znodes_of(denied):
-                return answer
-            time.sleep(_DENIED_PAUSE_S)
-
-    def _has_znodes_of(self, topics: Collection[str]) -> bool:
-        return self._session is not None and bool(GroupReader(self._session).partitions(topics))
+        session = self._session
+        return self._asked().existing(topics, None if session is None else GroupReader(session).partitions)
 
     def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
         """Every partition of the topics; those of a topic that does not exist are absent.

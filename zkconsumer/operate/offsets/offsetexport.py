@@ -48,7 +48,7 @@ def export_broker_offsets(config: ConsumerConfig, groups: Sequence[str]) -> Expo
     Raises:
         ZkConsumerError: none of ``groups`` exists and can be read, or no broker answers.
     """
-    with BrokerGroups(config) as brokers:
+    with BrokerGroups(config, displays=False) as brokers:
         found, failures = brokers.read(sorted(set(groups)) or brokers.names(), with_topics=False)
         unlisted = brokers.unlisted
     unread = unread_groups(found, failures, groups)

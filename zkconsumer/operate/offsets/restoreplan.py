@@ -152,7 +152,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
     hold: set[TopicPartition] = set()
     if change.held_group is not None:
-        hold = partitions_to_hold(session, cluster.config, change.held_group, [row.partition for row in rows])
+        hold = partitions_to_hold(session, cluster, change.held_group, [row.partition for row in rows])
         if changes or kafka:  # that an offset is recent is no warning: it was this tool, or the write is refused above
             guards.check_group(change.held_group, hold, OffsetNodes({}))
         if changes and guards.forceable:  # not a migration, which has written the mark

@@ -275,7 +275,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
             for p, new in sorted(wanted.items())
             if stored[p].offset != new or p in target.outdated
         )
-    hold = partitions_to_hold(session, cluster.config, target.group, wanted)
+    hold = partitions_to_hold(session, cluster, target.group, wanted)
     if nodes or kafka:  # a group of which nothing is written refuses no write of the others
         guards.check_group(target.group, hold, target.nodes)
     rows = tuple(target.rows[p] for p in sorted(target.rows))

@@ -26,7 +26,7 @@ from zkconsumer.operate.groups.groupznodes import read_group, read_groups
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
-from zkconsumer.operate.offsets.groupstores import partitions_to_hold
+from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.wire.errorcodes import ErrorCode
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
@@ -360,8 +360,9 @@ def test_a_question_about_groups_of_brokers_creates_no_topic(stub):
 def test_partitions_that_only_brokers_know_are_held(without_brokers, stub):
     without_brokers.delete("/consumers/g/owners/t/1")
     without_brokers.delete("/consumers/g/offsets/t/1")
-    assert partitions_to_hold(without_brokers, asking(f"127.0.0.1:{stub.port}"), "g") == {P0, P1}
-    assert partitions_to_hold(without_brokers, CONFIG, "g") == {P0}
+    for config, held in ((asking(f"127.0.0.1:{stub.port}"), {P0, P1}), (CONFIG, {P0})):
+        with closing(Cluster.of(without_brokers, config)) as cluster:
+            assert partitions_to_hold(without_brokers, cluster, "g") == held
 
 
 def test_an_offset_is_not_judged_while_the_coordinator_is_silent(znodes):

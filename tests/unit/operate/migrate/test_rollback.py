@@ -259,6 +259,31 @@ def test_consumers_that_continued_refuse_the_rollback(servers):
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_consumers_that_continued_refuse_the_rollback_although_brokers_deny_the_topic(servers, ends):
+    """Brokers delete the offsets of a topic with it; those that are there would be restored to what they were."""
+    begin(servers, ends)
+    servers.run()
+    moved = {**OFFSETS, PARTITIONS[0]: 60}
+    servers.brokers.store("g", moved) if ends == TO_KAFKA else servers.store(moved)
+    logs, servers.brokers.logs = servers.brokers.logs, {}
+    with pytest.raises(WriteRefused, match="have moved since the migration: t-0;"):
+        servers.roll_back()
+    servers.brokers.logs = logs
+    assert at_target(servers) == moved
+
+
+def test_a_deleted_topic_does_not_keep_a_way_back_from_being_rolled_back(servers):
+    """Its znodes stay where its offsets in Kafka have gone."""
+    begin(servers, TO_ZOOKEEPER)
+    servers.run()
+    logs, servers.brokers.logs = servers.brokers.logs, {}
+    servers.brokers.store("g", {})
+    servers.roll_back()
+    servers.brokers.logs = logs
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_consumers_that_continued_on_a_new_topic_refuse_the_rollback(servers, ends):
     """The source does not have its offset, so old consumers would begin there at ``largest``."""
     new = TopicPartition("new", 0)

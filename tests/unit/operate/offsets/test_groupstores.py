@@ -6,14 +6,14 @@ from contextlib import closing
 import pytest
 
 from tests.fixtures.groupsinmemory import session_in_memory
-from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.cluster.brokercatalog import BrokerCatalog
+from zkconsumer.cluster import brokercatalog
+from zkconsumer.cluster.brokercatalog import BrokerCatalog, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
-from zkconsumer.operate.offsets import groupstores
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
@@ -78,9 +78,42 @@ def test_a_broker_that_denies_what_zookeeper_describes_is_asked_again(broker, mo
     """1. The only broker starts; 2. it does not know topics yet; 3. a migration would write nothing of them."""
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
     broker.topic_errors[TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    monkeypatch.setattr(groupstores.time, "sleep", lambda _: is_starting and broker.topic_errors.clear())
-    monkeypatch.setattr(groupstores, "DENIED_S", 0.2)
+    learns_of_topics(broker, monkeypatch, is_starting=is_starting)
     session = session_in_memory(ZooKeeperInMemory())
     session.ensure_path(f"/brokers/topics/{TOPIC}", b'{"version":1,"partitions":{"0":[0]}}')
     with closing(session), closing(Cluster(config, (broker.broker,), session)) as cluster:
+        assert cluster.partitions(["gone"]) == set()
+        assert len(broker.described) == 1, "a topic that neither knows does not exist"
         assert cluster.partitions([TOPIC, "gone"]) == ({PARTITION} if is_starting else set())
+
+
+def learns_of_topics(broker, monkeypatch, *, is_starting):
+    """While it is asked, the broker learns of the topics that it denies, if it is starting."""
+    broker.versions.update(EPOCH_VERSIONS)
+    broker.topic_errors[TOPIC] = broker.topic_errors[OFFSETS_TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def sleep(_seconds):
+        if is_starting:
+            broker.topic_errors.clear()
+
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 60.0 if is_starting else 0.0)
+    monkeypatch.setattr(
+        PatientCatalog.__init__, "__kwdefaults__", {**PatientCatalog.__init__.__kwdefaults__, "wait": sleep}
+    )
+
+
+@pytest.mark.parametrize("is_starting", [True, False])
+def test_a_broker_that_is_named_and_denies_topics_is_asked_again(broker, monkeypatch, is_starting):
+    """1. The only broker starts; 2. it does not know topics yet; 3. offsets of them count as those of deleted ones."""
+    config = ConsumerConfig(bootstrap_servers=f"127.0.0.1:{broker.port}", group_protocol="kafka", group_id="tools")
+    broker.coordinator, broker.committed[PARTITION] = broker.broker, OFFSET
+    broker.log(TopicPartition(OFFSETS_TOPIC, 0))
+    session = AbsentZooKeeper("h:1")
+    for question in (
+        lambda cluster: cluster.partitions([TOPIC]) == {PARTITION},
+        lambda cluster: cluster.committed("g", [PARTITION]) != {},
+        lambda cluster: cluster.open_reader(session).partitions([TOPIC]) != {},
+    ):
+        learns_of_topics(broker, monkeypatch, is_starting=is_starting)
+        with closing(Cluster.of(session, config)) as cluster:
+            assert question(cluster) is is_starting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from zkconsumer.errors import name_some
@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Place,
     beyond_plan,
     make_plan,
+    plan_of_existing,
     planning,
     why_not_migrated,
 )
@@ -32,6 +33,7 @@ def decide_rollback(
     guards: Iterable[Guard],
     run: WriteState | None,
     beyond: Mapping[TopicPartition, int],
+    gone: Collection[TopicPartition] = (),
 ) -> tuple[str, ...]:
     """Compare the target of a migration with its plan; returns why nothing may be undone, one sentence each.
 
@@ -46,17 +48,20 @@ def decide_rollback(
         guards: conditions of the target.
         run: how far the run of the plan has come.
         beyond: offsets of the target that the plan does not have, when the run began.
+        gone: partitions of the plan that do not exist any more. Their offsets at the target were deleted with them; one
+            that is there is compared all the same.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if run is None:
         refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
-    moved = moved_at_target(plan, offsets, beyond, run)
+    there = [row.partition for row in plan.partitions if row.partition not in gone or row.partition in offsets]
+    moved = moved_at_target(plan_of_existing(plan, there), offsets, beyond, run)
     if run is not None and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
         )
-    if lost := lost_at_source(plan, source):
+    if lost := [partition for partition in lost_at_source(plan, source) if partition not in gone]:
         refusals.append(
             f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
             "continue, and the target has the only offsets"
