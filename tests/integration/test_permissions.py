@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.fixtures.brokers import VersionedBroker
 from tests.fixtures.consumers import FIRST_OF_BROKER
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.quotas import set_quota
@@ -31,6 +32,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
+from zkconsumer.cluster.brokercatalog import BrokerCatalog
 from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.group.zookeeper.groupreader import GroupReader
@@ -431,6 +433,45 @@ def test_a_topic_that_may_not_be_seen_is_a_problem_of_its_own_groups_and_is_not_
         with pytest.raises(ZkConsumerError, match=f"do not describe topics: {secret} TOPIC_AUTHORIZATION_FAILED"):
             plan_reset(session, cluster, groups[0], None, ResetSpec("earliest"), store="zookeeper")
     assert [any(secret in problem for problem in of_group) for of_group in problems] == [True, False]
+
+
+@pytest.mark.slow  # its broker is of a release of its own; tests/unit/operate/offsets/test_groupstores.py has the rule
+def test_a_topic_that_old_brokers_hide_may_exist():
+    """Brokers before 0.11 leave it out of the list of all topics, as one that does not exist."""
+    properties = {
+        **PATIENT["kafka_properties"],
+        "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    acl = b'{"version":1,"acls":[{"principal":"User:bob","permissionType":"Allow","operation":"All","host":"*"}]}'
+    with (
+        Sandbox(**{**PATIENT, "kafka_version": "0.10.2.2", "kafka_properties": properties}) as box,
+        connected(box.zookeeper_connect) as zk,
+    ):
+        broker = VersionedBroker(box)
+        for topic in ("open", "secret"):
+            broker.create_topic(topic)
+            zk.create(f"/consumers/g/offsets/{topic}/0", b"0", makepath=True)
+        zk.create("/kafka-acl/Topic/secret", acl, makepath=True)
+        zk.create("/kafka-acl-changes/acl_changes_", b"Topic:secret", sequence=True, makepath=True)
+        config = ConsumerConfig(zookeeper_connect=box.zookeeper_connect, group_id="tools")
+        named = config.replace(bootstrap_servers=box.bootstrap_servers)
+        catalog = BrokerCatalog(named)
+        eventually(lambda: catalog.read(None).topics() >= {"open"} and "secret" not in catalog.read(None).topics())
+        with closing(ZkSession.from_config(config)) as session:
+            session.open()
+            for each in (config, named):
+                with closing(Cluster.of(session, each)) as cluster:
+                    assert cluster.partitions(["open"]) == {TopicPartition("open", 0)}
+                    ends = MigrationEnds(session, cluster, End("zookeeper", "g"), End("kafka", "g"))
+                    for write in (
+                        lambda ends=ends: ends.plan(missing="fail"),
+                        lambda cluster=cluster: plan_reset(session, cluster, "g", None, ResetSpec("earliest")),
+                    ):
+                        with pytest.raises(
+                            ZkConsumerError, match=r"topics are not described|do not describe topics: secret"
+                        ):
+                            write()
 
 
 def test_brokers_report_quotas_to_who_may_see_them(each_guarded):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from zkconsumer.cluster.rules.clustercatalog import DENIED_S, ClusterSnapshot
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ProtocolError, TopicUnreadable
+from zkconsumer.errors import ProtocolError, TopicUnreadable, name_some
 from zkconsumer.model import LEGAL_TOPIC, Broker, Topic, TopicIdentity
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata, metadata_version
@@ -27,6 +27,11 @@ TIMEOUT_MS: Final = 5000
 
 _FIRST_WITHOUT_CREATION: Final = 4
 _PAUSE_S: Final = 0.3
+UNLISTED: Final = "not listed, and brokers before 0.11 list only what this client may describe"
+"""Why it is unknown whether a topic exists."""
+_AS_UNLISTED: Final = (
+    "check the ACLs, or omit --bootstrap-server (bootstrap.servers), so that ZooKeeper shows which topics exist"
+)
 _THE_LIST: Final = ""
 """In place of a topic: that a broker lists any."""
 _log: Final = logging.getLogger(__name__)
@@ -49,6 +54,10 @@ class CatalogAnswer(NamedTuple):
         if topics is None:
             return frozenset() if known else frozenset({_THE_LIST})
         return frozenset(filter(LEGAL_TOPIC.match, topics)) - known
+
+    def unlisted(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of them that do not exist, or that this client may not describe: brokers before 0.11 leave out both."""
+        return self.denied(topics) if self.snapshot.asked_for is None else frozenset()
 
     def merged(self, later: CatalogAnswer) -> CatalogAnswer:
         """With what a later answer describes, or does not describe, of some of the same topics."""
@@ -191,9 +200,13 @@ class PatientCatalog:
             BrokerUnavailable, AuthenticationFailed: no broker answers.
         """
         answer = self.ask(topics)
-        for name in sorted(answer.snapshot.undescribed):
+        snapshot = answer.snapshot
+        for name in sorted(snapshot.undescribed):
             _log.error("%s", topic_refused(name, answer.failed[name], DESCRIBE, "a broker", self._client.security))
-        return answer.snapshot
+        if topics is None or not (unlisted := answer.unlisted(topics)):
+            return snapshot
+        _log.error("whether topics exist is unknown: %s: %s; %s", name_some(sorted(unlisted)), UNLISTED, _AS_UNLISTED)
+        return replace(snapshot, undescribed=snapshot.undescribed | unlisted)
 
 
 def require_described(config: ConsumerConfig, brokers: Sequence[Broker], undescribed: Collection[str]) -> None:

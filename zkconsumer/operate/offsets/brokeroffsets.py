@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from zkconsumer.cluster.brokercatalog import CatalogAnswer, PatientCatalog, ask_for_catalog
+from zkconsumer.cluster.brokercatalog import UNLISTED, CatalogAnswer, PatientCatalog, ask_for_catalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ZkConsumerError, name_some
 from zkconsumer.model import Broker, TopicPartition
@@ -215,7 +215,9 @@ class BrokerOffsets:
         except ZkConsumerError as error:
             return BrokersAnswer(ExistingTopics(set(), dict.fromkeys(topics, str(error))), (str(error),), error)
         refused = answer.snapshot.undescribed & set(topics)
+        unlisted = answer.unlisted(topics)
         undescribed = {topic: error_name(answer.failed[topic]) for topic in refused}
+        undescribed |= dict.fromkeys(others(unlisted) if unlisted and others is not None else unlisted, UNLISTED)
         described = answer.snapshot.describe_topics(topics)
         partitions = {TopicPartition(t, n) for t, topic in described.items() for n in topic.partitions}
         return BrokersAnswer(ExistingTopics(partitions, undescribed), why_undescribed(undescribed))

@@ -9,12 +9,13 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster import brokercatalog
-from zkconsumer.cluster.brokercatalog import BrokerCatalog, PatientCatalog
+from zkconsumer.cluster.brokercatalog import UNLISTED, BrokerCatalog, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 
@@ -85,6 +86,24 @@ def test_a_broker_that_denies_what_zookeeper_describes_is_asked_again(broker, mo
         assert cluster.partitions(["gone"]) == set()
         assert len(broker.described) == 1, "a topic that neither knows does not exist"
         assert cluster.partitions([TOPIC, "gone"]) == ({PARTITION} if is_starting else set())
+
+
+def test_a_topic_that_old_brokers_do_not_list_may_be_hidden(broker, monkeypatch):
+    """Brokers before 0.11 leave out what a client may not describe; ZooKeeper shows which topics do not exist."""
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.0)
+    named = ConsumerConfig(bootstrap_servers=f"127.0.0.1:{broker.port}", group_protocol="kafka", group_id="tools")
+    session = session_in_memory(ZooKeeperInMemory())
+    session.ensure_path("/brokers/topics/hidden", b'{"version":1,"partitions":{"0":[0]}}')
+    with closing(session), closing(Cluster(named, (broker.broker,), session)) as cluster:
+        answer = cluster.existing([TOPIC, "hidden", "gone"])
+        assert answer.found.partitions == {PARTITION}
+        assert answer.found.undescribed == {"hidden": UNLISTED}
+        with pytest.raises(ZkConsumerError, match="hidden not listed, and brokers before 0"):
+            cluster.partitions(["hidden"])
+        with closing(Cluster(named, (broker.broker,), None)) as elsewhere:
+            assert elsewhere.existing([TOPIC, "gone"]).found.undescribed == {"gone": UNLISTED}
+            with pytest.raises(ZkConsumerError, match="it is unknown which exist: gone"):
+                topic_identities(session, elsewhere, [TOPIC, "gone"])
 
 
 def learns_of_topics(broker, monkeypatch, *, is_starting):
