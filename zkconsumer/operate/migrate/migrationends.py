@@ -69,8 +69,8 @@ class SeenEnd:
 class _EndReader(Protocol):
     """Reads one end, of whatever kind; raises as :meth:`MigrationEnds.observe`."""
 
-    def as_source(self) -> SeenEnd:
-        """All offsets, read in a way that shows whether they still change."""
+    def as_source(self, planned: Collection[TopicPartition]) -> SeenEnd:
+        """All offsets, those of ``planned`` among them, read in a way that shows whether they still change."""
 
     def as_target(self, existing: Collection[TopicPartition], own: OwnOffsets = MappingProxyType({})) -> SeenEnd:
         """The offsets of partitions, and whether they may be written; ``own`` are those that a mirror has written."""
@@ -84,7 +84,7 @@ class _GroupInZooKeeper:
         self._session, self._cluster = session, cluster
         self._end, self._other = end, other
 
-    def as_source(self) -> SeenEnd:
+    def as_source(self, planned: Collection[TopicPartition]) -> SeenEnd:  # noqa: ARG002
         znodes = read_group(self._session, self._cluster.open_reader(self._session), self._end.group)
         seen = self._read({partition.topic for partition in znodes.partitions})
         marked = Guards(self._session)
@@ -113,14 +113,15 @@ class _GroupInZooKeeper:
 
 
 class _GroupInKafka:
-    def __init__(self, session: ZkSession, cluster: Cluster, group: str) -> None:
-        self._session, self._cluster, self._group = session, cluster, group
+    def __init__(self, session: ZkSession, cluster: Cluster, group: str, other: End) -> None:
+        self._session, self._cluster, self._group, self._other = session, cluster, group, other
 
-    def as_source(self) -> SeenEnd:
+    def as_source(self, planned: Collection[TopicPartition]) -> SeenEnd:
         """The group must not have members: before, after, and with equal reads."""
         cluster, group = self._cluster, self._group
-        before, first = cluster.describe(group), cluster.committed_all(group)
-        second, after = cluster.committed_all(group), cluster.describe(group)
+        named = {*planned, *self._at_other_end()}
+        before, first = cluster.describe(group), cluster.committed_all(group, named)
+        second, after = cluster.committed_all(group, named), cluster.describe(group)
         guard = _empty_in_kafka(group, before if before.has_members else after)
         if guard.holds and first != second:
             guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
@@ -137,6 +138,12 @@ class _GroupInKafka:
         stored = self._cluster.committed(self._group, existing)
         guards = [can_have_groups, empty, self._may_commit(topics)]
         return SeenEnd(topics, _judged(self._session, self._cluster, None, topics, stored), guards)
+
+    def _at_other_end(self) -> Collection[TopicPartition]:
+        """The partitions of a group in ZooKeeper that this one may have continued."""
+        if self._other.kind != "zookeeper":
+            return ()
+        return offset_nodes(self._session, self._other.group, without_refused=True).nodes.keys()
 
     def _may_commit(self, topics: Collection[str]) -> Guard:
         denied = self._cluster.unwritable(self._group, topics) if topics else []
@@ -157,7 +164,7 @@ class _Layout:
     def __init__(self, session: ZkSession, end: End) -> None:
         self._session, self._end = session, end
 
-    def as_source(self) -> SeenEnd:
+    def as_source(self, planned: Collection[TopicPartition]) -> SeenEnd:  # noqa: ARG002
         first, second = (read_layout(self._session, self._end) for _ in range(2))
         # Consumers pause between writes, and write nothing if there is nothing to do; so `run` compares with the plan.
         holds = first.offsets == second.offsets
@@ -181,7 +188,9 @@ class _Layout:
 def _end_reader(end: End, other: End, session: ZkSession, cluster: Cluster) -> _EndReader:
     if end.kind == "zookeeper":
         return _GroupInZooKeeper(session, cluster, end, other)
-    return _GroupInKafka(session, cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
+    if end.kind == "kafka":
+        return _GroupInKafka(session, cluster, end.group, other)
+    return _Layout(session, end)
 
 
 class MigrationEnds:
@@ -223,7 +232,7 @@ class MigrationEnds:
             ZkConsumerError: a store or a log cannot be read.
             OSError: a file cannot be read.
         """
-        source = self._source.as_source()
+        source = self._source.as_source(planned)
         topics = source.topics | {partition.topic for partition in planned}
         existing = self.cluster.partitions(topics)
         target = self._target.as_target(existing, own)

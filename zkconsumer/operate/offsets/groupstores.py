@@ -166,9 +166,14 @@ class Cluster:
         """
         return self._committed(group, partitions) if partitions else {}
 
-    def committed_all(self, group: str) -> dict[TopicPartition, StoredOffset]:
-        """Every offset of the group that Kafka stores; raises as :meth:`committed`, also by brokers before 0.10.2."""
-        return self._committed(group, None)
+    def committed_all(self, group: str, named: Collection[TopicPartition] = ()) -> dict[TopicPartition, StoredOffset]:
+        """Every offset of the group that Kafka stores; raises as :meth:`committed`, also by brokers before 0.10.2.
+
+        Brokers do not list topics that this client may not describe. So partitions that may have an offset are to be
+        ``named``: one that is not listed is asked for, and one that may not be read is an error.
+        """
+        listed = self._committed(group, None)
+        return {**listed, **self.committed(group, [p for p in named if p not in listed])}
 
     def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """As :meth:`committed_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone."""

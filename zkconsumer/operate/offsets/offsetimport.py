@@ -186,7 +186,8 @@ def _stored(
 ) -> Mapping[TopicPartition, StoredOffset]:
     """The offsets of a group that is copied."""
     if session.is_absent:
-        return cluster.committed_all(source)
+        named = {p for p in cluster.partitions(topics or ()) if _is_wanted(p, topics)}
+        return cluster.committed_all(source, named)
     nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
     if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
         raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])

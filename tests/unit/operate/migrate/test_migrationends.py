@@ -1,17 +1,25 @@
 """What a migration sees of its ends."""
 
 from contextlib import closing
+from typing import cast
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, that_are
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.migrate.mirror import Mirror
-from zkconsumer.operate.migrate.rollback import plan_reverse
+from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback
+from zkconsumer.operate.migrate.rules.migrationend import parse_end
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
+from zkconsumer.operate.offsets.groupstores import Cluster
+from zkconsumer.operate.offsets.offsetimport import plan_copy
+from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
@@ -176,3 +184,37 @@ def test_progress_of_the_new_topic_in_kafka_is_kept(recreated, missing):
         recreated.run()
         assert recreated.brokers.stored("g")[first] == 5
         assert recreated.verified()
+
+
+U = TopicPartition("u", 0)
+
+
+@pytest.fixture
+def hidden(servers):
+    """A migrated group, whose consumers have continued in Kafka in two topics; one may not be described any more."""
+    servers.brokers.logs[U] = log()
+    servers.begin(*TO_KAFKA, offsets={**OFFSETS, U: 10})
+    servers.run()
+    servers.brokers.store("g", {p: 50 for p in (*OFFSETS, U)})
+    servers.brokers.undescribed.add("u")
+    return servers
+
+
+def test_a_way_back_does_not_leave_out_a_topic_that_brokers_do_not_list(hidden):
+    """They list no topic that may not be described; the znodes of the group show that it has offsets there."""
+    why = "the offset of u-0 in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED"
+    with closing(session_in_memory(hidden.server)) as session:
+        back = MigrationEnds(session, cast(Cluster, hidden.brokers), *map(parse_end, TO_ZOOKEEPER))
+        for way in (
+            lambda: back.plan(missing="fail"),
+            lambda: plan_reverse(back, hidden.plan, hidden.file, missing="fail"),
+            lambda: Mirror(hidden.plan, hidden.file).decide(back),
+            lambda: plan_rollback(hidden.ends(session), hidden.plan, hidden.file),
+        ):
+            with pytest.raises(ZkConsumerError, match=why):
+                way()
+
+
+def test_a_copy_between_groups_of_brokers_reads_topics_that_it_names(hidden):
+    with pytest.raises(ZkConsumerError, match="do not describe topics: u "):
+        plan_copy(AbsentZooKeeper("h:1"), cast(Cluster, hidden.brokers), "g", "h", {"u": None}, store="kafka")
