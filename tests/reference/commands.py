@@ -29,6 +29,9 @@ Commands that connect take `--zookeeper`, `--config` with the properties file of
 | 2 | usage: options or properties that cannot be used, all of them in one message |
 | 3 | a check found a problem; or groups, or parts of them, could not be read: a line on standard error each |
 
+A command that writes completes its work although the reader of its output has ended, and its exit code is that of its
+work.
+
 A command that reads groups shows those that it can read. If none of those that `--group` names can be read, the exit
 code is 1.
 

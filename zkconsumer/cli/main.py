@@ -10,13 +10,13 @@ import errno
 import importlib
 import io
 import logging
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import click
 
+from zkconsumer.cli.unreadoutput import discard
 from zkconsumer.errors import ConfigError, UsageError, ZkConsumerError
 
 EXIT_FAILED = 1
@@ -85,7 +85,10 @@ class LazyGroup(click.Group):
 
 
 class ProcessCommand(click.Command):
-    """The command of a process. It ends normally if the reader of its output ends; click makes that a failure."""
+    """The command of a process. It ends normally if the reader of its output ends; click makes that a failure.
+
+    One that writes continues (:func:`~zkconsumer.cli.unreadoutput.need_no_reader`).
+    """
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -150,7 +153,7 @@ def _ended_by_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _discard_output()
+        discard(sys.stdout)
         raise click.exceptions.Exit(0) from None
 
 
@@ -180,7 +183,7 @@ def main(started: click.Command = command, name: str = "zkconsumer") -> None:
     except ZkConsumerError as error:
         _fail(str(error))
     except OSError as error:
-        _discard_output()
+        discard(sys.stdout)
         place = "" if error.filename is None else f"{error.filename}: "
         _fail(f"{place}{error.strerror or error}{_hint(error)}")
 
@@ -198,12 +201,6 @@ def _way_to_help(error: click.ClickException) -> str:
 
 def _hint(error: OSError) -> str:
     return "; check the disk of the output" if error.errno == errno.ENOSPC and error.filename is None else ""
-
-
-def _discard_output() -> None:
-    """Standard output cannot be written: Python would report that once more when it flushes at exit."""
-    with contextlib.suppress(OSError, AttributeError):  # there is none
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_opt
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, LONG_HOLD, MISSING, REWIND
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
+from zkconsumer.cli.unreadoutput import need_no_reader
 from zkconsumer.cli.writing import connected
 from zkconsumer.errors import ZkConsumerError
 
@@ -70,6 +71,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     from zkconsumer.operate.migrate.survey import read_survey_facts
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
+    need_no_reader()
     if Path(name).name != name:
         raise click.UsageError(f"--name {name}: it becomes the name of a file in {directory}")
     file = directory / f"{name}.toml"
@@ -185,6 +187,7 @@ def plan_command(chosen: ChosenGroups, as_json: bool) -> None:
     """
     from zkconsumer.operate.migrate.fleetsteps import plan_step
 
+    need_no_reader()
     _do(chosen, "plan", plan_step, "planned", as_json=as_json, then=chosen.command("run", "--execute"))
 
 

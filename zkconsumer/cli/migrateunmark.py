@@ -6,12 +6,13 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.terminaltext import escaped
+from zkconsumer.cli.unreadoutput import execute_option
 
 
 @click.command("unmark")
 @tool_options
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Name of a group; repeatable.")
-@click.option("--execute", is_flag=True, help="Remove it; without this option nothing is written.")
+@execute_option("Remove it; without this option nothing is written.")
 def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute: bool) -> None:
     """Remove the mark by which members of a migrated group do not register, if it is wrong.
 

@@ -14,6 +14,7 @@ from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.grouplag import duration_option, milliseconds
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
+from zkconsumer.cli.unreadoutput import execute_option, need_no_reader
 from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
@@ -47,7 +48,7 @@ MISSING = click.option(
     show_default=True,
     help="Where partitions begin of which neither end has an offset.",
 )
-EXECUTE = click.option("--execute", is_flag=True, help="Write. Without it, only what would be written is shown.")
+EXECUTE = execute_option()
 LONG_HOLD = click.option(
     "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
 )
@@ -138,6 +139,7 @@ def write_plan(output: Path, plan: MigrationPlan, connection: ToolConnection, *,
     from zkconsumer.operate.offsets.snapshot import exclusive
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
+    need_no_reader()
     try:
         with exclusive(output) if output.exists() else nullcontext():
             refuse_to_overwrite(output)

@@ -19,6 +19,7 @@ from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
+from zkconsumer.cli.unreadoutput import execute_option
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of :class:`Writing`, which comes as the first argument."""
 
     @tool_options
-    @click.option("--execute", is_flag=True, help="Write. Without it, only what would be written is shown.")
+    @execute_option()
     @click.option(
         "--snapshot",
         type=click.Path(dir_okay=False, path_type=Path),
