@@ -71,7 +71,8 @@ def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -
 
     1. The group is held, and every guard has passed; 2. :meth:`MarkedWrite.begin` marks it; 3. offsets are written;
     4. the mark shows that this is done, or is removed after a way back. A tool that is killed leaves the mark of step
-    2, and the same command completes it. If nothing was written the mark is what it was before. A group without a mark
+    2, and the same command completes it; so does one that cannot do step 4, which its report has as a fault. If nothing
+    was written the mark is what it was before. A group without a mark
     is marked by a run to Kafka alone; a way back leaves the mark of a migration to another group, whose consumers are
     there. A write that is refused never marks the group: a member that registers meanwhile would end for good.
 
@@ -81,7 +82,7 @@ def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -
         undoing: the plan is undone.
 
     Raises:
-        ZkConsumerError: the mark cannot be written.
+        ZkConsumerError: the mark cannot be written, and no offset was.
     """
     marked = MarkedWrite(session, plan, undoing=undoing)
     try:
@@ -89,7 +90,11 @@ def marking(session: ZkSession, plan: MigrationPlan, *, undoing: bool = False) -
     except (ZkConsumerError, OSError):  # nothing was written
         marked.restore()
         raise
-    marked.settle()
+    try:
+        marked.settle()
+    except ZkConsumerError as error:
+        if not marked.note(error):
+            raise
 
 
 class MarkedWrite:
@@ -110,6 +115,8 @@ class MarkedWrite:
         self._plan = plan
         self._before: MigrationMark | None = None
         self._has_begun = False
+        self._resume = "roll back again" if undoing else "run the plan again"
+        self._report: WriteReport | None = None
         self.is_complete = False
         self.is_void = False
 
@@ -129,8 +136,18 @@ class MarkedWrite:
 
     def report(self, report: WriteReport) -> None:
         """Take over what a write reports."""
+        self._report = report
         self.is_complete = report.is_complete
         self.is_void = not report.is_complete and not (report.written or report.unknown)
+
+    def note(self, error: ZkConsumerError) -> bool:
+        """Add to the report that the mark does not show what was written; False if nothing was."""
+        if self._report is None or not (self._report.written or self._report.unknown):
+            return False
+        self._report.faults.append(
+            f"all is written, and the mark of group {self._group} does not show it: {error}; {self._resume}"
+        )
+        return True
 
     def settle(self) -> None:
         """After the write: the mark is that of what is reported; raises as :func:`write_mark`."""

@@ -132,6 +132,11 @@ def roll_back(
             run.mark(before)
             raise
         marked.report(report)
-    if report.is_complete or marked.is_void:
-        run.mark(WriteState.UNDONE if report.is_complete else before)
+    if marked.is_void:
+        run.mark(before)
+    elif report.is_complete:
+        try:
+            run.mark(WriteState.UNDONE)
+        except OSError as error:
+            report.faults.append(f"all is written, and {run.path} does not record it: {error}; {undo.resume}")
     return report

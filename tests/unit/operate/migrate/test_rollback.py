@@ -1,5 +1,6 @@
 """Rollbacks of migrations between a ZooKeeper and brokers in memory."""
 
+import errno
 from contextlib import closing
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 
 from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Killed, Servers
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate import rollback
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -122,6 +124,37 @@ def test_a_rollback_that_may_have_written_is_under_way(servers, monkeypatch):
     with pytest.raises(Killed):
         servers.roll_back()
     assert (servers.state(), servers.mark()) == (WriteState.UNDOING, "undoing")
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("fails", ["mark", "file"])
+def test_a_rollback_that_cannot_record_its_end_reports_what_it_has_written(servers, ends, fails, monkeypatch):
+    """1. Everything is written back; 2. ZooKeeper does not answer, or the disk is full; 3. it is repeated."""
+    begin(servers, ends)
+    servers.run()
+    former = servers.mark()
+    mark = SnapshotFile.mark
+
+    def lost(*_):
+        raise ZooKeeperUnavailable("no server answers")
+
+    def full(file, state):
+        if state is WriteState.UNDONE:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        mark(file, state)
+
+    with monkeypatch.context() as patch:
+        if fails == "mark":
+            patch.setattr(MarkedWrite, "settle", lost)
+        else:
+            patch.setattr(SnapshotFile, "mark", full)
+        report = servers.roll_back()
+    (fault,) = report.faults
+    assert fault.startswith("all is written, and ")
+    assert fault.endswith("; roll back again")
+    assert (at_target(servers), servers.state(), report.is_complete) == (FORMER, WriteState.UNDOING, False)
+    assert servers.roll_back().is_complete
+    assert (servers.state(), servers.mark()) == (WriteState.UNDONE, None if ends == TO_KAFKA else former)
 
 
 def test_offsets_that_a_rollback_commits_do_not_look_like_those_of_the_run(servers):
