@@ -6,6 +6,8 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +17,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
+from zkconsumer.operate.offsets.groupinuse import groups_with_members
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
@@ -29,7 +32,7 @@ from zkconsumer.operate.offsets.writeplan import (
 )
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition
-from zkconsumer.zookeeper.rules.znodes import BROKERS
+from zkconsumer.zookeeper.rules.znodes import BROKERS, MigratedNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -97,8 +100,8 @@ def _groups_of(
     if store in ("kafka", "both"):
         partitions = cluster.partitions([topic])
         have += [group for group in groups if group not in have and cluster.committed(group, partitions)]
-    members = session.children_of(GroupPaths(group).ids for group in have).existing()
-    inactive = [group for group in have if not members.get(GroupPaths(group).ids)]
+    active = groups_with_members(session, have)
+    inactive = [group for group in have if group not in active]
     if not inactive:
         raise WriteRefused(f"no group without members stores anything of topic {topic}")
     return inactive
@@ -145,13 +148,14 @@ def _plan_deletion(
 
     ``known`` is every partition of the group's topics, ``stored`` its offsets in Kafka, of all topics.
     """
+    mark = session.get(GroupPaths(group).migrated)
     roots = _roots(session, group, topic, {partition.topic for partition in stored})
     nodes = offset_nodes(session, group)
     hold = frozenset(partition for partition in known if topic in (None, partition.topic))
     guards.check_group(group, hold, nodes)
     if store == "kafka":
         guards.warn_of_mark(group)
-    elif GroupPaths(group).root in roots and session.get(GroupPaths(group).migrated) is not None:
+    elif GroupPaths(group).root in roots and mark is not None:
         guards.warnings.append(
             f"the mark of the migration of group {group} is deleted, too: an old consumer that is started joins it and "
             "begins at auto.offset.reset"
@@ -168,8 +172,26 @@ def _plan_deletion(
         rows += [OffsetRow(p, nodes.offset(p), None) for p in nodes.nodes if topic in (None, p.topic)]
     by_partition = tuple(sorted(rows, key=lambda row: row.partition))
     return GroupPlan(
-        GroupChange(group, changes, kafka), by_partition, hold, tuple(guards.refusals), tuple(guards.warnings)
+        GroupChange(group, changes, kafka),
+        by_partition,
+        hold,
+        tuple(guards.refusals),
+        tuple(guards.warnings),
+        still_refused=partial(_marked_since, session, group, mark),
     )
+
+
+def _marked_since(session: ZkSession, group: str, before: Znode | None) -> list[str]:
+    """Why a group is not removed under its hold: a migration has marked it since it was looked at.
+
+    1. The removal is planned; 2. `migrate run` writes the group's offsets to Kafka, and marks it; 3. without its znodes
+    there is no way back, and under another name old consumers read again what the new ones have read.
+    """
+    path = GroupPaths(group).migrated
+    now = session.get(path)
+    if now is None or (before is not None and now.mzxid == before.mzxid):
+        return []
+    return [f"a migration began meanwhile: {describe_mark(group, MigratedNode.decode(path, now.data))}"]
 
 
 def _roots(session: ZkSession, group: str, topic: str | None, in_kafka: Collection[str]) -> list[str]:
@@ -258,7 +280,9 @@ def plan_rename(
     guards = Guards(session, warnings=[*describe_before(that_are(judged, WrittenFor.BEFORE))])
     made = plan_offsets(session, cluster, guards, target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
-    creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)
+    still_refused = partial(_marked_since, session, source, None)
+    creation = replace(made, change=change, still_refused=still_refused)
+    deletion = replace(deletion, still_refused=still_refused)
     return WritePlan(f"rename {source} to {destination}", (creation, deletion))
 
 
@@ -301,11 +325,11 @@ def plan_clean(
     except re.error as error:
         raise ZkConsumerError(f"--match {match!r} is not a regex: {error}") from None
     groups = [group for group in GroupReader(session).groups() if wanted.fullmatch(group)]
-    members = session.children_of(GroupPaths(group).ids for group in groups).existing()
+    active = groups_with_members(session, groups)
     limit = now_ms() - older_than_ms
     plans, trees = [], {}
     for group in groups:
-        if not members.get(GroupPaths(group).ids):
+        if group not in active:
             try:
                 trees[group] = _subtree(session, [GroupPaths(group).root])
             except ZooKeeperRefused as reason:
@@ -318,7 +342,8 @@ def plan_clean(
         elif rests:
             try:
                 known = partitions_to_hold(session, None, group)
-                plans.append(_plan_deletion(session, Guards(session), group, None, known))
+                deletion = _plan_deletion(session, Guards(session), group, None, known)
+                plans.append(replace(deletion, still_refused=partial(_marked_since, session, group, None)))
             except ZooKeeperRefused as reason:
                 plans.append(_kept(group, str(reason)))
     return WritePlan(f"clean {match or ''}".strip(), tuple(plans))

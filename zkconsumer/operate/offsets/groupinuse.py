@@ -20,6 +20,12 @@ def registered_members(session: ZkSession, paths: GroupPaths) -> list[str]:
     return sorted(session.children(paths.ids) or ())
 
 
+def groups_with_members(session: ZkSession, groups: Iterable[str]) -> frozenset[str]:
+    """Those of many groups that have members registered now."""
+    ids = {GroupPaths(group).ids: group for group in groups}
+    return frozenset(ids[path] for path, names in session.children_of(ids).existing().items() if names)
+
+
 def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
     """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none."""
     others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]

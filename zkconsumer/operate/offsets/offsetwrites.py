@@ -201,7 +201,7 @@ def _write_group(writer: _Writer, group: GroupPlan) -> None:
     kafka = KafkaWrites(writer.cluster, group.change.kafka, under)
     try:
         hold.take()
-        if reasons := writer.plan.still_refused(False):
+        if reasons := (*writer.plan.still_refused(False), *group.still_refused()):
             raise WriteRefused(reasons)
         writer.begin()
         _replace_records(writer, group, under)

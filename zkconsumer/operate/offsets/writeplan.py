@@ -44,6 +44,7 @@ class GroupPlan:
         refusals: why the guards refuse to write, one sentence each.
         warnings: what the operator should know, one sentence each.
         file: a file to write and its text, for a store of another program.
+        still_refused: as that of a :class:`WritePlan`, of this group alone, and called before its first write.
     """
 
     change: GroupChange
@@ -52,6 +53,7 @@ class GroupPlan:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     file: tuple[Path, str] | None = None
+    still_refused: Callable[[], Sequence[str]] = field(default=tuple, compare=False)
 
     @property
     def is_empty(self) -> bool:

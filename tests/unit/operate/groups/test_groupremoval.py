@@ -6,9 +6,13 @@ import pytest
 
 from tests.fixtures.groupsinmemory import BrokersInMemory, log, session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupremoval import plan_clean, plan_delete, plan_rename
+from zkconsumer.operate.migrate.migrationmark import write_mark
+from zkconsumer.operate.offsets.offsetwrites import execute
+from zkconsumer.operate.offsets.snapshot import SnapshotFile
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 DAY = 86_400.0
 
@@ -100,3 +104,34 @@ def test_a_group_without_offsets_is_not_renamed(world):
     world.write("/consumers/empty/owners/t")
     with pytest.raises(ZkConsumerError, match="group empty has no offsets in ZooKeeper"):
         plan_rename(world.session, BrokersInMemory({}), "empty", "h")
+
+
+@pytest.mark.parametrize("command", ["delete", "delete in both", "clean", "rename"])
+def test_a_group_that_a_migration_has_marked_meanwhile_is_not_removed(world, tmp_path, command):
+    """1. The removal is planned; 2. a migration marks the group, and writes to Kafka; 3. there would be no way back."""
+    brokers = BrokersInMemory({TopicPartition("t", 0): log()})
+    world.session.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    world.now += 100 * DAY
+    match command:
+        case "clean":
+            plan = plan_clean(world.session, int(90 * DAY * 1000), now_ms=lambda: int(world.now * 1000))
+        case "rename":
+            plan = plan_rename(world.session, brokers, "g", "h", store="zookeeper")
+        case _:
+            store = "zookeeper" if command == "delete" else "both"
+            plan = plan_delete(world.session, brokers, ["g"], None, store=store)
+    write_mark(world.session, "g", MigrationMark("migrated", "kafka:g", 1))
+    before = dict(world.server.nodes)
+    with pytest.raises(WriteRefused, match="a migration began meanwhile: group g was migrated to kafka:g"):
+        execute(world.session, brokers, plan, SnapshotFile(tmp_path / "snapshot"))
+    assert {path for path in before if "/offsets" in path} <= world.server.nodes.keys()
+    assert "/consumers/h/offsets" not in world.server.nodes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_is_deleted_with_the_mark_that_was_shown(world, tmp_path):
+    brokers = BrokersInMemory({TopicPartition("t", 0): log()})
+    write_mark(world.session, "g", MigrationMark("migrated", "kafka:g", 1))
+    plan = plan_delete(world.session, brokers, ["g"], None, store="zookeeper")
+    assert execute(world.session, brokers, plan, SnapshotFile(tmp_path / "snapshot")).is_complete
+    assert "/consumers/g" not in world.server.nodes
