@@ -109,8 +109,13 @@ class GroupInBoth:
 
     @property
     def mark(self) -> MigrationMark | None:
-        """The mark, unless it shows what is observed: that the group continues at brokers, and not in ZooKeeper."""
-        return None if is_migrated(self.in_znodes) and self.at_brokers.live else self.in_znodes.mark
+        """The mark, unless it shows what is observed: that the group continues at brokers, and not in ZooKeeper.
+
+        A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
+        """
+        mark = self.in_znodes.mark
+        continues_here = mark is not None and mark.target in ("", f"kafka:{self.group}")
+        return None if continues_here and is_migrated(self.in_znodes) and self.at_brokers.live else mark
 
     @property
     def problems(self) -> tuple[str, ...]:

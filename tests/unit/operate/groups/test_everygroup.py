@@ -1,5 +1,7 @@
 """Groups in ZooKeeper and at brokers, in one list."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fixtures.groups import group_znodes
@@ -28,7 +30,6 @@ from zkconsumer.zookeeper.rules.znodes import MigrationMark
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SILENT, REFUSED = BrokerUnavailable("no broker answers"), ZkConsumerError("refused")
 LIVE_ZNODES = group_znodes(members={"g_a": Subscription({"t": 1})}, topics={"t": 1})
-MARK = MigrationMark("migrated", "kafka:g", 1)
 
 
 def at_brokers(*assigned, name="g", offsets=(), topics=("t",), existing=None):
@@ -220,11 +221,16 @@ def test_why_a_group_cannot_be_read():
 
 
 @pytest.mark.parametrize(
-    ("members", "assigned", "mark"),
-    [({}, (T0,), None), ({}, (), MARK), ({"g_a": Subscription({"t": 1})}, (T0,), MARK)],
+    ("members", "assigned", "target", "is_shown"),
+    [
+        ({}, (T0,), "kafka:g", False),
+        ({}, (T0,), "", False),
+        ({}, (T0,), "kafka:h", True),
+        ({}, (), "kafka:g", True),
+        ({"g_a": Subscription({"t": 1})}, (T0,), "kafka:g", True),
+    ],
 )
-def test_a_migrated_group_that_continues_at_brokers_needs_no_mark(members, assigned, mark):
-    from dataclasses import replace
-
-    znodes = replace(group_znodes(members=members, topics={"t": 2}), mark=MARK)
-    assert GroupInBoth(znodes, at_brokers(*assigned)).mark == mark
+def test_a_migrated_group_that_continues_at_brokers_needs_no_mark(members, assigned, target, is_shown):
+    mark = MigrationMark("migrated", target, 1)
+    znodes = replace(group_znodes(members=members, topics={"t": 2}), mark=mark)
+    assert GroupInBoth(znodes, at_brokers(*assigned)).mark == (mark if is_shown else None)

@@ -298,7 +298,7 @@ def evaluate_group(
 def _marked(mark: MigrationMark) -> str:
     match mark.state:
         case "migrated":
-            return f"it has members in ZooKeeper, though it was migrated to {mark.where}"
+            return f"it has members, though it was migrated to {mark.where}"
         case "migrating":
             way_out = "complete its run, or the rollback of its way back"
             return f"a migration to {mark.where} is not complete, and keeps members out: {way_out}"

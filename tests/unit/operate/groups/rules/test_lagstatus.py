@@ -301,7 +301,7 @@ def test_the_time_lag_without_a_log_end_is_unknown():
     ("state", "members", "status", "reason"),
     [
         ("migrated", 0, LagStatus.MIGRATED, "its consumers continue at kafka:g"),
-        ("migrated", 2, LagStatus.WARN, "it has members in ZooKeeper, though it was migrated to kafka:g"),
+        ("migrated", 2, LagStatus.WARN, "it has members, though it was migrated to kafka:g"),
         ("migrating", 0, LagStatus.WARN, "a migration to kafka:g is not complete, and keeps members out"),
         ("migrating", 1, LagStatus.WARN, "a migration to kafka:g is not complete"),
         ("undoing", 0, LagStatus.WARN, "a way back from kafka:g is not complete, and keeps members out"),
