@@ -136,5 +136,5 @@ def open_groups(
                 late()
         at_brokers = BrokerGroups(config, interval=interval)
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval, asked=at_brokers.asked)
-        with closing(EveryGroup(in_znodes, at_brokers)) as every:
+        with closing(EveryGroup(in_znodes, at_brokers, storage=storage)) as every:
             yield OpenedGroups(every, config, late, at_brokers)

@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     ZooKeeperRefused,
 )
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counts_in_kafka
 from zkconsumer.operate.groups.observedgroup import (
     BrokerState,
     DescribedGroupMember,
@@ -38,10 +39,12 @@ class GroupInBoth:
     Attributes:
         in_znodes: as ZooKeeper has it.
         at_brokers: as its coordinator describes it.
+        storage: whose committed offset counts.
     """
 
     in_znodes: ObservedGroup
     at_brokers: ObservedGroup
+    storage: OffsetStorage = "auto"
 
     @property
     def group(self) -> str:
@@ -74,8 +77,14 @@ class GroupInBoth:
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
-        """Those of both, sorted."""
-        return sorted({*self.in_znodes.partitions, *self.at_brokers.partitions})
+        """Those of both that count, sorted."""
+        at_brokers = self.at_brokers.partitions if self.has_partitions_at_brokers else ()
+        return sorted({*self.in_znodes.partitions, *at_brokers})
+
+    @property
+    def has_partitions_at_brokers(self) -> bool:
+        """True if partitions that brokers alone have count: members have them, or the offsets there count."""
+        return bool(self.at_brokers.live) or counts_in_kafka(self.storage)
 
     @property
     def existing(self) -> Mapping[str, tuple[int, ...]]:
@@ -217,6 +226,7 @@ class EveryGroup:
     Args:
         in_znodes: groups in ZooKeeper; it closes them.
         at_brokers: those of the brokers of the same cluster; likewise.
+        storage: whose committed offset counts of a group in both.
 
     Attributes:
         in_znodes: ZooKeeper.
@@ -224,7 +234,8 @@ class EveryGroup:
         times: when records of the groups' partitions were written.
     """
 
-    def __init__(self, in_znodes: GroupSource, at_brokers: GroupSource) -> None:
+    def __init__(self, in_znodes: GroupSource, at_brokers: GroupSource, *, storage: OffsetStorage = "auto") -> None:
+        self._storage: Final[OffsetStorage] = storage
         self.in_znodes: Final = Home(in_znodes, "groups in ZooKeeper")
         self.at_brokers: Final = Home(at_brokers, "groups that brokers coordinate")
         self.times: Final = at_brokers.times
@@ -263,8 +274,10 @@ class EveryGroup:
         for name in groups:
             znodes, of_brokers = in_znodes.groups.get(name), at_brokers.groups.get(name)
             if znodes is not None and of_brokers is not None:
-                found[name] = GroupInBoth(znodes, of_brokers)
-                samples[name] = _merged(in_znodes.samples[name], at_brokers.samples[name])
+                found[name] = both = GroupInBoth(znodes, of_brokers, self._storage)
+                merged = _merged(in_znodes.samples[name], at_brokers.samples[name])
+                has_more = both.has_partitions_at_brokers
+                samples[name] = {p: one for p, one in merged.items() if has_more or p in in_znodes.samples[name]}
             elif (only := znodes or of_brokers) is not None:
                 found[name] = only
         live = {name for name, group in at_brokers.groups.items() if group.live}

@@ -117,6 +117,19 @@ def test_an_owner_at_brokers_is_shown_unless_one_in_zookeeper_lives(member, at, 
     assert document["owner_live"] == is_live
 
 
+@pytest.mark.parametrize(
+    ("storage", "assigned", "counts"),
+    [("auto", (), False), ("zookeeper", (), False), ("kafka", (), True), ("both", (), True), ("auto", (T0,), True)],
+)
+def test_a_partition_that_brokers_alone_have_counts_where_its_offset_does(storage, assigned, counts):
+    """One that nobody consumes any more has a lag that grows, and would be reported as a consumer that has stopped."""
+    znodes = group_znodes(members={"g_a": Subscription({"t": 1})}, topics={"t": 1}, owners={"t-0": "g_a-0"})
+    brokers = at_brokers(*assigned, offsets=[(T0, 9), (T1, 10)])
+    look = EveryGroup(Source([znodes]), Source([brokers]), storage=storage).look(["g"], 0.0)
+    expected = [T0, T1] if counts else [T0]
+    assert (sorted(look.samples["g"]), look.groups["g"].partitions) == (expected, expected)
+
+
 def test_brokers_are_asked_for_their_groups_only():
     """They answer for each group on its own, and a cluster may have thousands in ZooKeeper."""
     zookeeper, brokers = Source([group_znodes()]), Source([at_brokers(T0, name="h")])
