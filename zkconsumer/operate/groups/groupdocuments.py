@@ -5,9 +5,10 @@ Names are part of the interface: other programs read them. Null means unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from zkconsumer.offsets.rules.lag import sum_known
 from zkconsumer.operate.groups.everygroup import counts_at_brokers
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupdescription import GroupDescription
@@ -106,22 +107,16 @@ def member_documents(
 
     Args:
         members: of one group.
-        lags: the owner and the lag of each of the group's partitions; one that is unknown makes its member's unknown.
+        lags: the owner and the lag of each of the group's partitions, negative where the offset is after the log end.
     """
     by_member: dict[str | None, list[int | None]] = {}
     for owner, lag in lags:
         for member in {owner, PartitionOwnerNode.consumer_of(owner)}:  # an owner is a member, or a thread of one
-            by_member.setdefault(member, []).append(lag)
+            by_member.setdefault(member, []).append(None if lag is None else max(0, lag))
     return [
-        {**{name: getattr(member, name) for name in _MEMBER}, "lag": _sum(by_member.get(member.id, ()))}
+        {**{name: getattr(member, name) for name in _MEMBER}, "lag": sum_known(by_member.get(member.id, ()))}
         for member in members
     ]
-
-
-def _sum(lags: Sequence[int | None]) -> int | None:
-    """None if one of them is unknown; what lies after the log end counts as 0."""
-    known = [max(0, lag) for lag in lags if lag is not None]
-    return sum(known) if len(known) == len(lags) else None
 
 
 def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import outside_log
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, Store
 from zkconsumer.operate.offsets.judgedoffsets import counting_offsets, judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
-from zkconsumer.operate.offsets.rules.offsetguards import outside_logs
+from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 from zkconsumer.operate.offsets.writeplan import (
     GroupPlan,
@@ -59,10 +60,10 @@ def plan_import(
     faults, remarks = [], []
     for row in file.offsets:
         log = ranges.get(row.partition)
-        new = None if log is None else log.clamp(row.offset)
+        new = None if log is None else nearest_in_log(row.partition, row.offset, ranges)
         if new is not None:
             groups[row.group][row.partition] = new
-        if new != row.offset:
+        if log is None or outside_log(row.offset, log.start, log.end):
             fault = FileFault(file.lines[row[:2]], _fault(row, log, existing))
             is_accepted = (skip_missing and bool(ranges)) if log is None else clamp
             if is_accepted:

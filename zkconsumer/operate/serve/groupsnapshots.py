@@ -47,7 +47,7 @@ class LagRow(NamedTuple):
         return None if lag == _UNKNOWN else lag
 
     def sum(self) -> int | None:
-        """The lag of all partitions where it was known; None if it was known of none."""
+        """As :func:`~zkconsumer.offsets.rules.lag.sum_known`, without an object for each partition."""
         unknown = self.lags.count(_UNKNOWN)
         return None if unknown == len(self.lags) and unknown else sum(self.lags) - unknown * _UNKNOWN
 

@@ -1,14 +1,18 @@
 """What a recorder keeps of samples."""
 
+from array import array
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fixtures.groups import group_znodes
 from tests.unit.operate.serve.conftest import Sampled, group_snapshot, lag_sample, snapshot
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.serve.groupsnapshots import LagRecorder, rebalance_between
+from zkconsumer.offsets.rules.lag import sum_known
+from zkconsumer.operate.serve.groupsnapshots import LagRecorder, LagRow, rebalance_between
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -48,6 +52,12 @@ def test_unknown_lag_stays_unknown(sampled):
 def test_what_is_known_of_no_partition_is_unknown_of_the_group(ends, lag, lag_s):
     line = group_snapshot({f"t-{number}": [lag_sample(log_end=end)] for number, end in enumerate(ends)}).line
     assert (line["lag"], line["lag_s"]) == (lag, lag_s)
+
+
+@given(st.lists(st.none() | st.integers(0, 9)))
+def test_the_sum_of_a_row_is_that_of_other_lags(lags):
+    row = LagRow(0, (), array("q", [-1 if lag is None else lag for lag in lags]))
+    assert row.sum() == sum_known(lags)
 
 
 def test_rows_share_the_partitions_that_stay(sampled):
