@@ -1,19 +1,11 @@
 """What each further release of brokers has to do: serve records, keep offsets, and show a group to the commands."""
 
-from contextlib import closing
-
 import pytest
 
 from tests.fixtures.brokers import SMOKE_TESTED
 from tests.fixtures.consumers import IN_BROKER_GROUP, consumers, owned, parts
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
-from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.sandbox import JarSource, KafkaBroker, ZooKeeperServer
-from zkconsumer.sandbox.lockfile import read_lock
-from zkconsumer.sandbox.ports import HOST
-from zkconsumer.sandbox.progress import Progress
-from zkconsumer.wire.connection import BrokerConnection
 
 each_release = pytest.mark.parametrize("broker", SMOKE_TESTED, indirect=True)
 
@@ -83,21 +75,3 @@ def check_commands(broker, group, topic, of_brokers):
     assert code == 0
     assert [(row["committed"], row["log_end"], row["lag"]) for row in described["partitions"]] == [(20, 20, 0)] * 2
     assert [member["client"] for member in described["members"]] == ["zkconsumer"]
-
-
-@pytest.mark.xfail(strict=True, raises=BrokerUnavailable, reason="it does not answer the question for its versions")
-@pytest.mark.parametrize("version", ["0.9.0.1"])
-def test_a_broker_of_0_9_is_recognised(tmp_path, version):
-    """It logs an uncaught exception and keeps the connection open, where other old brokers close it (adr/0007)."""
-    jars = JarSource.from_environment().provide(read_lock(f"jvm-consumer-{version}"), Progress())
-    zookeeper = ZooKeeperServer(tmp_path)
-    broker = KafkaBroker(tmp_path, zookeeper, jars, kafka_version=version)
-    zookeeper.start()
-    try:
-        broker.launch()
-        eventually(lambda: {"/brokers/ids/0", "/controller"} <= (zookeeper.ephemerals() or set()))
-        with closing(BrokerConnection(HOST, broker.port, client_id="test", timeout_ms=5000)) as one:
-            one.connect()
-    finally:
-        broker.kill()
-        zookeeper.kill()

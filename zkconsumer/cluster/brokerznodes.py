@@ -9,6 +9,7 @@ from typing import Final
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, Topic, TopicIdentity
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads
 from zkconsumer.zookeeper.rules.grouppaths import is_node_name
@@ -63,7 +64,10 @@ class BrokerZnodes:
         for path, node in reads.nodes.items():
             try:
                 if node is not None:
-                    brokers.append(BrokerIdNode.decode(path, node.data, self._protocol))
+                    broker = BrokerIdNode.decode(path, node.data, self._protocol)
+                    if BrokerIdNode.seems_old(path, node.data):
+                        KNOWN_BROKERS.seems_old((broker.host, broker.port))
+                    brokers.append(broker)
             except MalformedZnode as error:
                 _log.error("broker skipped: %s", error)
         for reason in reads.refused.values():

@@ -357,8 +357,9 @@ class ConsumerProperties:
     )
     broker_version_fallback: str | None = declare(
         None,
-        "Release of brokers that close the connection when asked for their API versions, as those of 0.8 do; "
-        "setting it saves the detection. Those of 0.9.0 leave that question unanswered, and cannot be connected to.",
+        "Release of brokers that cannot report their API versions. They are recognised without it. With brokers of "
+        "0.9.0 that `bootstrap.servers` names, setting it avoids a wait of 1 s for each broker in a process, and an "
+        "uncaught exception in the broker's log.",
         ("0.8.2", "0.9.0"),
         ours=True,
         default_text="detected",

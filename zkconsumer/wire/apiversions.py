@@ -14,22 +14,22 @@ from zkconsumer.wire.fields import Fields, reporting_malformed
 ApiRanges = Mapping[int, tuple[int, int]]
 """API key to the oldest and newest version that a broker supports."""
 
+FETCH: Final = 1
 API_VERSIONS: Final = 18
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 OFFSET_COMMIT: Final = 8
-NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
-"""Body of a ListOffsets request, version 0, without partitions: every release answers it, without any effect."""
 
 _ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
 
-_PRODUCE, _FETCH, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 9, 10
+_PRODUCE, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 9, 10
+_JOIN_GROUP, _LIST_GROUPS = 11, 16
 OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
     {
         "0.8.2": {
             _PRODUCE: (0, 0),
-            _FETCH: (0, 0),
+            FETCH: (0, 0),
             LIST_OFFSETS: (0, 0),
             METADATA: (0, 0),
             OFFSET_COMMIT: (0, 1),
@@ -38,17 +38,17 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
         },
         "0.9.0": {
             _PRODUCE: (0, 1),
-            _FETCH: (0, 1),
+            FETCH: (0, 1),
             LIST_OFFSETS: (0, 0),
             METADATA: (0, 0),
             OFFSET_COMMIT: (0, 2),
             _OFFSET_FETCH: (0, 1),
             _FIND_COORDINATOR: (0, 0),
+            **dict.fromkeys(range(_JOIN_GROUP, _LIST_GROUPS + 1), (0, 0)),  # all requests of groups
         },
     }
 )
-"""The versions of releases that do not know ApiVersions and close the connection on it."""
-OLDEST_RELEASE: Final = "0.8.2"
+"""The versions of releases that do not know ApiVersions."""
 
 
 def parse_api_versions(body: memoryview) -> dict[int, tuple[int, int]]:

@@ -13,26 +13,20 @@ import random
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker
 from zkconsumer.process.deadline import NO_DEADLINE, Deadline
-from zkconsumer.wire.apiversions import (
-    API_VERSIONS,
-    LIST_OFFSETS,
-    NO_OFFSETS_WANTED,
-    OLD_RELEASES,
-    OLDEST_RELEASE,
-    ApiRanges,
-    parse_api_versions,
-)
+from zkconsumer.wire.apiversions import ApiRanges
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.kafkapython import load_kafka_python
+from zkconsumer.wire.knownbrokers import Address
 from zkconsumer.wire.response import Memory, ResponseStream, new_memory
 from zkconsumer.wire.transport import Transport
+from zkconsumer.wire.versionquestion import learn_versions
 
 MAX_RESPONSE_BYTES: Final = 1 << 30
 """Default limit of a response in bytes. A fetch requests far less; a longer one is not a Kafka response."""
@@ -62,8 +56,8 @@ class BrokerConnection:
         timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress, in ms.
         receive_buffer_bytes: ``SO_RCVBUF``; 0 or less does not set it. Setting it disables the kernel's own tuning of
             the size (adr/0026).
-        version_fallback: a release in :data:`OLD_RELEASES`, assumed without proof if a broker closes the connection
-            when asked for its versions.
+        version_fallback: a release in :data:`~zkconsumer.wire.apiversions.OLD_RELEASES`: the broker is probably one
+            before 0.10, and is looked at before it is asked for its versions.
         security: TLS and login.
         max_response_bytes: limit of a response; until the login has succeeded it is at most 1 MiB.
         clock: seconds of a monotonic clock.
@@ -86,7 +80,7 @@ class BrokerConnection:
             host, port, timeout_ms=timeout_ms, receive_buffer_bytes=receive_buffer_bytes, security=security
         )
         self._client_id = client_id.encode()
-        self._version_fallback = version_fallback
+        self._may_be_old = version_fallback is not None
         self._security = security
         self._max_response_bytes = max_response_bytes
         self._limit = min(_LONGEST_BEFORE_LOGIN, max_response_bytes)  # of the next response
@@ -118,12 +112,22 @@ class BrokerConnection:
         """Name or address of the broker, as given."""
         return self._transport.host
 
+    @property
+    def address(self) -> Address:
+        """Host and port, as given."""
+        return self._transport.host, self._transport.port
+
+    @property
+    def closed(self) -> bool:
+        """True once :meth:`close` was called; not if the broker closed the connection."""
+        return self._transport.closed
+
     # -- life cycle ---------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Connect, log in, and get the versions of each API that the broker knows (KIP-35).
 
-        A broker before 0.10 does not know that request and closes the connection; see :meth:`_recognise_old`.
+        A broker before 0.10 does not know that request; see :func:`~zkconsumer.wire.versionquestion.learn_versions`.
 
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
@@ -135,6 +139,10 @@ class BrokerConnection:
         if self._security.logs_in:
             self._log_in()
         self._limit = self._max_response_bytes
+
+    def open(self) -> None:
+        """Connect, without a question or a login; a part of :meth:`connect`, which raises as this does."""
+        self._transport.connect()
 
     def _log_in(self) -> None:
         """Log in, also again on this connection before the broker closes it (KIP-368)."""
@@ -150,31 +158,34 @@ class BrokerConnection:
             self._login_due = self._clock() + lifetime_ms / 1000 * random.uniform(*_LOGIN_AGAIN)
 
     def _learn_versions(self) -> None:
-        self._transport.connect()
         try:
-            self._ranges = self._ask_versions()
+            self._ranges = learn_versions(self, logs_in=self._security.logs_in, may_be_old=self._may_be_old)
+        except AuthenticationFailed:
+            raise
         except BrokerUnavailable as error:
             if self._transport.closed or not isinstance(error.__cause__, ConnectionError):
                 raise
-            try:
-                self._ranges = self._recognise_old()
-            except AuthenticationFailed:
-                raise
-            except BrokerUnavailable as again:
-                listener = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
-                raise BrokerUnavailable(
-                    f"{again} (right after connecting: a listener {listener}, or a broker that is starting "
-                    "or stopping, closes connections like this; check that security.protocol is right for this port)"
-                ) from again
+            listener = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
+            raise BrokerUnavailable(
+                f"{error} (right after connecting: a listener {listener}, or a broker that is starting "
+                "or stopping, closes connections like this; check that security.protocol is right for this port)"
+            ) from error
 
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent."""
         self._transport.close()
 
-    @contextmanager
-    def waiting(self, timeout_ms: int) -> Iterator[None]:
+    def waiting(self, timeout_ms: int) -> AbstractContextManager[None]:
         """Inside of it, answers are waited for this long, in ms, if that is more than the connection's own timeout."""
-        self._transport.receive_within(max(timeout_ms, self._transport.timeout_ms))
+        return self._waiting(max(timeout_ms, self._transport.timeout_ms))
+
+    def waiting_at_most(self, timeout_ms: int) -> AbstractContextManager[None]:
+        """Inside of it, answers are waited for this long, in ms, if that is less than the connection's own timeout."""
+        return self._waiting(min(timeout_ms, self._transport.timeout_ms))
+
+    @contextmanager
+    def _waiting(self, timeout_ms: int) -> Iterator[None]:
+        self._transport.receive_within(timeout_ms)
         try:
             yield
         finally:
@@ -192,30 +203,6 @@ class BrokerConnection:
             self._transport.until(NO_DEADLINE)
 
     # -- versions -----------------------------------------------------------------------------------------------
-
-    def _ask_versions(self) -> ApiRanges:
-        return self.exchange(API_VERSIONS, 0, b"", parse_api_versions)
-
-    def _recognise_old(self) -> ApiRanges:
-        """Connect again, and return the versions of an old release, which closes the connection on ApiVersions.
-
-        Unless the settings name a release, this needs proof. A modern broker that is being restarted behind a proxy
-        closes the connection, too; half a second later it would get requests in the oldest versions as long as the
-        connection lasts, and all its records would silently lose their headers. So, on one new connection, it must
-        answer a request that every release answers, which shows that it works, and then close the connection on
-        ApiVersions again.
-        """
-        self._transport.connect()
-        if self._version_fallback is not None:
-            return OLD_RELEASES[self._version_fallback]
-        self.receive(self.send(LIST_OFFSETS, 0, NO_OFFSETS_WANTED))
-        try:
-            return self._ask_versions()
-        except BrokerUnavailable as error:
-            if self._transport.closed or not isinstance(error.__cause__, ConnectionError):
-                raise
-        self._transport.connect()
-        return OLD_RELEASES[OLDEST_RELEASE]
 
     @property
     def ranges(self) -> ApiRanges:

@@ -237,54 +237,6 @@ def test_a_malformed_api_versions_response(serve, connect):
         connection.connect()
 
 
-class OldBroker:
-    """Answers requests like a release before 0.10, which closes the connection on ApiVersions; counts requests."""
-
-    def __init__(self, after=lambda asked: False):
-        self.asked = []
-        self._modern = after  # gets the requests so far, returns whether ApiVersions is answered by now
-
-    def __call__(self, sock):
-        while True:
-            key, version, correlation_id, _, body = read_request(sock)
-            self.asked.append(key)
-            if key == 18 and not self._modern(self.asked):
-                return
-            assert (key, version, body) in {(18, 0, b""), (2, 0, b"\xff" * 4 + b"\0" * 4)}
-            answer(sock, correlation_id, API_VERSIONS if key == 18 else bytes(4))
-
-
-def test_a_working_broker_that_hangs_up_on_api_versions_is_old(serve, connect):
-    broker = OldBroker()
-    connection = connect(serve(broker, None))
-    connection.connect()
-    assert broker.asked == [18, 2, 18]
-    assert connection.version(1, "Fetch", 0, 12) == 0
-    assert connection.version(8, "OffsetCommit", 1, 7) == 1
-    assert bytes(connection.receive(connection.send(2, 0, b"\xff" * 4 + b"\0" * 4))) == bytes(4)
-
-
-def test_a_modern_broker_that_hung_up_once_is_not_old(serve, connect):
-    connection = connect(serve(OldBroker(after=lambda asked: len(asked) > 1), None))
-    connection.connect()
-    assert connection.version(1, "Fetch", 0, 12) == 12
-
-
-@pytest.mark.parametrize(("release", "fetch", "commit"), [("0.8.2", 0, 1), ("0.9.0", 1, 2)])
-def test_a_named_release_is_assumed_without_proof(serve, connect, release, fetch, commit):
-    broker = OldBroker()
-    connection = connect(serve(broker, None), version_fallback=release)
-    connection.connect()
-    assert (connection.version(1, "Fetch", 0, 12), connection.version(8, "OffsetCommit", 1, 7)) == (fetch, commit)
-    assert broker.asked == [18]
-
-
-def test_versions_of_the_broker_override_a_named_release(serve, connect):
-    connection = connect(serve(lambda sock: sock.recv(1)), version_fallback="0.8.2")
-    connection.connect()
-    assert connection.version(1, "Fetch", 0, 12) == 12
-
-
 def test_settings_of_connections_show_no_secrets():
     security = BrokerSecurity(password="hush1", token="hush2", key_password="hush3")
     assert "hush" not in repr(security)

@@ -10,7 +10,7 @@ from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse
 from zkconsumer.connector.versionzerorequests import segment_offsets
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
-from zkconsumer.wire.apiversions import LIST_OFFSETS, NO_OFFSETS_WANTED
+from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.isolation import ISOLATION_LEVELS
 from zkconsumer.wire.listoffsetsmessages import (
     LIST_OFFSETS_VERSIONS,
@@ -77,7 +77,6 @@ def response(version, topics):
 
 def test_the_number_of_the_api():
     assert ListOffsetsRequest.API_KEY == LIST_OFFSETS
-    assert encode_list_offsets(0, {}) == NO_OFFSETS_WANTED
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -276,6 +276,9 @@ class StampNode:
         return Stamp(query, plan)
 
 
+_FIRST_OF_0_10: Final = 3
+
+
 class BrokerIdNode:
     """``/brokers/ids/N``: ephemeral, JSON of versions 1 to 5."""
 
@@ -304,6 +307,16 @@ class BrokerIdNode:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(path, f"unreadable broker registration ({error!r})") from None
         raise MalformedZnode(path, f"broker {broker_id} has no {protocol} listener; check its `listeners`")
+
+    @staticmethod
+    def seems_old(path: str, data: bytes | None) -> bool:
+        """True for brokers before 0.10, and for later ones while ``inter.broker.protocol.version`` is that old.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        version = _json_object(path, _text(path, data)).get("version")
+        return isinstance(version, int) and version < _FIRST_OF_0_10
 
 
 def _endpoints(document: dict[str, Any], protocol: str) -> Iterable[tuple[str, int]]:

@@ -153,6 +153,7 @@ BROKER_5 = (
 
 def test_broker_endpoint_is_chosen_by_security_protocol():
     assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5) == Broker(3, "out", 9092)
+    assert not BrokerIdNode.seems_old("/brokers/ids/3", BROKER_5)
     assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SSL") == Broker(3, "in", 9093)
     with pytest.raises(MalformedZnode, match="SASL_SSL"):
         BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SASL_SSL")
@@ -162,6 +163,7 @@ def test_brokers_of_older_versions():
     assert BrokerIdNode.decode("/b/1", b'{"jmx_port":1,"host":"h","port":9092,"version":1}') == Broker(1, "h", 9092)
     v2 = b'{"endpoints":["PLAINTEXT://[::1]:9092"],"host":"h","port":9092,"version":2}'
     assert BrokerIdNode.decode("/b/1", v2) == Broker(1, "::1", 9092)
+    assert BrokerIdNode.seems_old("/b/1", v2)
 
 
 def test_listener_names_may_have_underscores():

@@ -1,0 +1,177 @@
+"""Which versions a broker supports, with small servers that imitate each release on real sockets."""
+
+import struct
+
+import pytest
+
+from tests.fixtures.scriptedserver import ScriptedServer, answer, running
+from tests.fixtures.waiting import error_of
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.wire import versionquestion
+from zkconsumer.wire.apiversions import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_COMMIT
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.connection import BrokerConnection
+
+JOIN_GROUP = 11
+QUICK_MS = 50
+NEW, OLD_FETCH, OLD_LIST_OFFSETS = (API_VERSIONS, 0), (FETCH, 1), (LIST_OFFSETS, 2)
+PROOF = [OLD_LIST_OFFSETS, OLD_FETCH]
+VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", API_VERSIONS, 0, 4) + struct.pack(">hhh", FETCH, 4, 16)
+
+
+class Release(ScriptedServer):
+    """A broker of a release.
+
+    Attributes:
+        release: 0.8, 0.9, 0.10, or a later one.
+        asked: API and version of each request.
+        silences, closes: so many questions for versions are not answered, or answered by closing the connection.
+    """
+
+    def __init__(self, listener, release="2.0"):
+        super().__init__(listener)
+        self.release, self.asked, self.silences, self.closes = release, [], 0, 0
+
+    @property
+    def is_old(self):
+        return self.release in ("0.8", "0.9")
+
+    def _serve(self, sock):
+        self.asked.append("connected")
+        super()._serve(sock)
+
+    def _respond(self, sock, key, number, content):
+        asked = {18: NEW, 1: OLD_FETCH, 2: OLD_LIST_OFFSETS}[key]
+        self.asked.append(asked)
+        if asked == NEW:
+            return self._report(sock, number)
+        if asked == OLD_LIST_OFFSETS:
+            assert content == struct.pack(">ibi", -1, 0, 0)
+            return self.release != "0.10" and answer(sock, number, bytes(4 if self.is_old else 8))
+        assert content == struct.pack(">iiii", -1, 0, 0, 0)
+        return answer(sock, number, bytes(4 if self.release == "0.8" else 8))
+
+    def _report(self, sock, number):
+        if self.release == "0.9":
+            return True
+        if self.silences:
+            self.silences -= 1
+            return True
+        if self.closes or self.release == "0.8":
+            self.closes -= 1
+            return False
+        return answer(sock, number, VERSIONS)
+
+    def requests(self):
+        """Those since the last call."""
+        asked, self.asked = self.asked, []
+        return [request for request in asked if request != "connected"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(versionquestion, "SOON_MS", QUICK_MS)
+
+
+@pytest.fixture
+def run():
+    """Start a broker of a release."""
+    opened = []
+
+    def start(release):
+        server = running(lambda listener: Release(listener, release))
+        opened.append(server)
+        return server.__enter__()
+
+    yield start
+    for server in opened:
+        server.__exit__(None, None, None)
+
+
+def connected(broker, **settings):
+    connection = BrokerConnection("127.0.0.1", broker.port, **{"client_id": "me", "timeout_ms": 60_000, **settings})
+    connection.connect()
+    connection.close()
+    return connection
+
+
+def newest(connection):
+    return {api: versions[1] for api, versions in connection.ranges.items()}
+
+
+def test_a_broker_that_reports_its_versions_gets_one_question(run):
+    broker = run("2.0")
+    assert newest(connected(broker))[FETCH] == 16
+    assert broker.requests() == [NEW]
+
+
+@pytest.mark.parametrize(("release", "fetch", "commit"), [("0.8", 0, 1), ("0.9", 1, 2)])
+def test_a_broker_before_0_10_shows_its_release(run, release, fetch, commit):
+    broker = run(release)
+    versions = newest(connected(broker))
+    assert (versions[FETCH], versions[OFFSET_COMMIT]) == (fetch, commit)
+    assert (JOIN_GROUP in versions) == (release == "0.9")
+    assert broker.requests() == [NEW, *PROOF]
+
+
+@pytest.mark.parametrize("release", ["0.8", "0.9"])
+def test_a_process_asks_an_old_broker_for_its_versions_once(run, release):
+    broker = run(release)
+    connected(broker)
+    broker.requests()
+    connected(broker)
+    assert broker.requests() == PROOF
+
+
+@pytest.mark.parametrize("named", ["0.8.2", "0.9.0"])
+@pytest.mark.parametrize(("release", "fetch"), [("0.8", 0), ("0.9", 1)])
+def test_with_a_named_release_an_old_broker_is_never_asked(run, named, release, fetch):
+    broker = run(release)
+    assert newest(connected(broker, version_fallback=named))[FETCH] == fetch
+    assert broker.requests() == PROOF
+
+
+@pytest.mark.parametrize(
+    ("release", "questions"), [("0.10", [OLD_LIST_OFFSETS, NEW]), ("2.0", [OLD_LIST_OFFSETS, NEW])]
+)
+def test_versions_that_a_broker_reports_override_a_named_release(run, release, questions):
+    broker = run(release)
+    assert newest(connected(broker, version_fallback="0.9.0"))[FETCH] == 16
+    assert broker.requests() == questions
+
+
+def test_an_upgraded_broker_is_asked_again(run):
+    broker = run("0.9")
+    connected(broker)
+    broker.release = "2.0"
+    broker.requests()
+    assert newest(connected(broker))[FETCH] == 16
+    assert broker.requests() == [OLD_LIST_OFFSETS, NEW]
+    connected(broker)
+    assert broker.requests() == [NEW]
+
+
+@pytest.mark.parametrize("release", ["0.10", "2.0"])
+@pytest.mark.parametrize("fault", ["silences", "closes"])
+def test_a_newer_broker_that_did_not_answer_once_is_not_old(run, release, fault):
+    broker = run(release)
+    setattr(broker, fault, 1)
+    assert newest(connected(broker))[FETCH] == 16
+    assert broker.requests() == [NEW, OLD_LIST_OFFSETS, NEW]
+
+
+def test_a_broker_that_stays_silent_is_unavailable(run):
+    broker = run("2.0")
+    broker.silences = 2
+    error = error_of(lambda: connected(broker, timeout_ms=QUICK_MS))
+    assert isinstance(error, BrokerUnavailable)
+    assert "no answer in time" in str(error)
+
+
+def test_a_listener_with_a_login_is_asked_only_for_its_versions(run):
+    """It answers nothing else before the login, and there is no login to older brokers."""
+    broker = run("0.9")
+    security = BrokerSecurity("SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password="hush")
+    error = error_of(lambda: connected(broker, timeout_ms=4 * QUICK_MS, security=security, version_fallback="0.9.0"))
+    assert isinstance(error, BrokerUnavailable)
+    assert broker.requests() == [NEW]
