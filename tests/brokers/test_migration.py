@@ -10,6 +10,7 @@ from zkconsumer.zookeeper.session import ZkSession
 
 FIRST_WITH_GROUPS = (0, 9)
 FIRST_THAT_DELETES = (2, 4)
+FIRST_THAT_LISTS = (0, 10, 2)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def in_kafka(broker, group):
         with closing(ZkSession.from_config(config)) as session:
             session.open()
             with closing(Cluster.of(session, config)) as cluster:
-                found = cluster.committed_all(group.name)
+                found = cluster.committed_known(group.name, [TopicPartition(group.name, number) for number in (0, 1)])
         return {partition: one.offset for partition, one in found.items()}
 
     return read
@@ -60,6 +61,8 @@ def test_offsets_move_and_return(broker, group, migrate, in_kafka, tmp_path):
         assert in_kafka() == moved
     assert migrate("run", plan, "--execute")[0] == 0
     assert in_kafka() == moved
+    if broker.release < FIRST_THAT_LISTS:  # what a reverse migration reads
+        return
     assert migrate("reverse", plan, "--output", back)[0] == 0
     assert migrate("run", back, "--execute")[0] == 0
     assert group.offsets(name) == {0: 4, 1: 7}

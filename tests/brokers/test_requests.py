@@ -86,7 +86,7 @@ def test_the_question_for_the_topic_of_offsets_does_not_create_it(broker, unique
 
 
 def test_the_newest_common_version_of_fetch(broker, connection):
-    newest = {"0.8.2.2": 0, "0.10.2.2": 3, "1.1.1": 7, "2.4.1": 11, "3.9.1": 12, "4.2.0": 12}
+    newest = {"0.8.2.2": 0, "0.9.0.1": 1, "0.10.2.2": 3, "1.1.1": 7, "2.4.1": 11, "3.9.1": 12, "4.2.0": 12}
     assert fetch_version(connection) == newest[broker.version]
 
 

@@ -63,8 +63,7 @@ SUBJECTS: Final = (
             **{release: _SMOKE if release in SMOKE_TESTED else _PART for release in known_kafka_versions()},
             DEFAULT_KAFKA_VERSION: _FULL,
         },
-        "releases in between, except 0.9.0",
-        "Brokers of 0.9.0 do not work: they do not answer the question for their versions, so no connection is made.",
+        "releases in between",
     ),
     Subject(
         "JVM consumers in a shared group",

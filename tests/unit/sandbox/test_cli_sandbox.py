@@ -14,7 +14,7 @@ from zkconsumer.sandbox.progress import Progress
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kafka-version", "9.9.9"], "9.9.9 is not known; known are: 0.8.2.2, 0.10.2.2, 0.11.0.3, 1.1.1, "),
+        (["--kafka-version", "9.9.9"], "9.9.9 is not known; known are: 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, "),
         (["--zookeeper-port", "70000"], "--zookeeper-port"),
         (["--kafka-port", "none"], "--kafka-port"),
         (["--jars-dir", "/nowhere/at/all"], "--jars-dir"),
