@@ -43,6 +43,8 @@ class KafkaOffsetStore:
         policy: how often a commit or a fetch is tried, and how long it may take in all.
         wait_before_retry: waits for the given seconds; True if there should be no further attempt, since other members
             wait for this one.
+        is_fenced: True if the coordinator refuses offsets of clients that do not own a partition. Then the offset of
+            one that this member has owned all the time is the one that it knows, and is not read again.
         on_close: called by :meth:`close`.
         stamp: returns the stamp of the offsets that are being committed; None for none.
         clock: seconds of a monotonic clock.
@@ -54,6 +56,7 @@ class KafkaOffsetStore:
         *,
         policy: RetryPolicy,
         wait_before_retry: Callable[[float], bool],
+        is_fenced: bool = False,
         on_close: Callable[[], None] = lambda: None,
         stamp: Callable[[], Stamp | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -61,25 +64,29 @@ class KafkaOffsetStore:
         self._coordinator = coordinator
         self._policy = policy
         self._wait_before_retry = wait_before_retry
+        self._is_fenced = is_fenced
         self._clock = clock
         self._on_close = on_close
         self._stamp = stamp
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
+        self._unsure: set[TopicPartition] = set()  # a commit was not answered: their stored offset is unknown
         self._errors: Mapping[TopicPartition, int] = {}
         self._topic_ids: dict[str, str | None] = {}
 
     def fetch(
         self,
         partitions: Collection[TopicPartition],
-        kept: Collection[TopicPartition] = (),  # noqa: ARG002 - writes of other clients cannot be noticed here
+        kept: Collection[TopicPartition] = (),
         *,
         again: bool = False,
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.OffsetStore.fetch`."""
         if not partitions:
             return {}
-        stored = self._read(partitions)
+        known = {p: self._stored[p] for p in kept if p in self._stored and p not in self._unsure and self._is_fenced}
+        unknown = [partition for partition in partitions if partition not in known]
+        stored = self._read(unknown) if unknown else StoredOffsets({}, {}, 0)
         for partition, code in stored.errors.items():
             _log.log(
                 logging.DEBUG if self._errors.get(partition) == code else logging.ERROR,
@@ -91,7 +98,8 @@ class KafkaOffsetStore:
         others = {p: code for p, code in self._errors.items() if p not in partitions} if again else {}
         self._errors = {**others, **stored.errors}
         self._stored.update(stored.found)
-        return {partition: offset.offset for partition, offset in stored.found.items()}
+        self._unsure.difference_update(stored.found)
+        return {partition: offset.offset for partition, offset in (known | stored.found).items()}
 
     def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
         """Read offsets, and again where a permission is newly missing: it may have been granted meanwhile."""
@@ -128,7 +136,9 @@ class KafkaOffsetStore:
         stamp = None if self._stamp is None else self._stamp()
         marked = {partition: self._marked(partition, offset, stamp) for partition, offset in offsets.items()}
         attempts = self._attempts(self._policy if retry else self._policy.once())
+        self._unsure.update(offsets)
         outcome = self._coordinator.commit(marked, before_send=require_lease, attempts=attempts)
+        self._unsure.difference_update(offsets)
         for partition, code in outcome.refused.items():
             _log.error(
                 "offset %d of %s is not stored in Kafka: %s; %s",

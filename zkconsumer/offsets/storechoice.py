@@ -62,6 +62,7 @@ def open_kafka_store(
         OffsetCoordinator(client, config.group_id, identity, membership),
         policy=RetryPolicy.from_config(config),
         wait_before_retry=wait_before_retry,
+        is_fenced=membership is not None,
         on_close=client.close,
         stamp=stamp,
     )

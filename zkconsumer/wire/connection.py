@@ -23,7 +23,7 @@ from zkconsumer.process.deadline import NO_DEADLINE, Deadline
 from zkconsumer.wire.apiversions import ApiRanges
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.kafkapython import load_kafka_python
-from zkconsumer.wire.knownbrokers import Address
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, ReportedVersions
 from zkconsumer.wire.response import Memory, ResponseStream, new_memory
 from zkconsumer.wire.transport import Transport
 from zkconsumer.wire.versionquestion import learn_versions
@@ -77,7 +77,12 @@ class BrokerConnection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._transport = Transport(
-            host, port, timeout_ms=timeout_ms, receive_buffer_bytes=receive_buffer_bytes, security=security
+            host,
+            port,
+            timeout_ms=timeout_ms,
+            receive_buffer_bytes=receive_buffer_bytes,
+            security=security,
+            on_broken=self._forget_versions,
         )
         self._client_id = client_id.encode()
         self._may_be_old = version_fallback is not None
@@ -89,7 +94,7 @@ class BrokerConnection:
         self._correlation_id = self._answered_id = 0
         self._head = memoryview(bytearray(_RESPONSE_HEADER.size))
         self._response = ResponseStream(self._transport)
-        self._ranges: ApiRanges = {}
+        self._reported = ReportedVersions({}, 0.0)
 
     @classmethod
     def from_config(cls, broker: Broker, config: ConsumerConfig) -> Self:
@@ -159,7 +164,7 @@ class BrokerConnection:
 
     def _learn_versions(self) -> None:
         try:
-            self._ranges = learn_versions(self, logs_in=self._security.logs_in, may_be_old=self._may_be_old)
+            self._reported = learn_versions(self, logs_in=self._security.logs_in, may_be_old=self._may_be_old)
         except AuthenticationFailed:
             raise
         except BrokerUnavailable as error:
@@ -204,14 +209,17 @@ class BrokerConnection:
 
     # -- versions -----------------------------------------------------------------------------------------------
 
+    def _forget_versions(self) -> None:
+        KNOWN_BROKERS.forget(self.address)
+
     @property
     def ranges(self) -> ApiRanges:
         """Oldest and newest version of each API that the broker knows."""
-        return self._ranges
+        return self._reported.ranges
 
     def knows(self, api_key: int, version: int = 0) -> bool:
         """True if the broker has reported that it knows this API, in this version or a later one."""
-        return api_key in self._ranges and self._ranges[api_key][1] >= version
+        return api_key in self.ranges and self.ranges[api_key][1] >= version
 
     def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
         """Newest version of an API that both sides know.
@@ -225,11 +233,12 @@ class BrokerConnection:
         Raises:
             NoCommonVersion: there is none.
         """
-        supported = self._ranges.get(api_key)
+        supported = self.ranges.get(api_key)
         if supported is None or supported[0] > newest or supported[1] < oldest:
             offer = (
                 "does not support it" if supported is None else f"supports versions {supported[0]} to {supported[1]}"
             )
+            self._forget_versions()
             raise NoCommonVersion(
                 f"no common version of {name} with {self}: this client has {oldest} to {newest}, the broker {offer}"
             )
@@ -314,6 +323,7 @@ class BrokerConnection:
             self.close()
             raise ProtocolError(f"{self} answered request {answered} instead of {correlation_id}")
         self._answered_id = answered
+        self._reported.heard_at = time.monotonic()
         self._response.begin(length - _CORRELATION_BYTES, memory)
         if flexible:
             _require_no_tags(self, self._response.take(min(1, self._response.left)))
@@ -340,6 +350,7 @@ class BrokerConnection:
         try:
             return decode(response)
         except ProtocolError as error:
+            self._forget_versions()
             raise ProtocolError(f"{self} {error}") from error
 
     def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
@@ -391,6 +402,7 @@ class BrokerConnection:
         try:
             return response.decode(bytes(body), version=version)
         except Exception as error:  # kafka-python raises exceptions of any type for malformed bytes
+            self._forget_versions()
             raise ProtocolError(f"{self} sent a malformed {request.name} response (version {version})") from error
 
     # -- errors -------------------------------------------------------------------------------------------------

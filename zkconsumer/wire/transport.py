@@ -18,7 +18,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -47,11 +47,25 @@ _CERTIFICATE_ALERTS: Final = frozenset(
 
 
 class Transport:
-    """A socket to one broker; for the arguments see ``BrokerConnection``."""
+    """A socket to one broker.
+
+    Args:
+        on_broken: called by the owner when the connection, or the attempt to connect, has failed.
+
+    For the other arguments see ``BrokerConnection``.
+    """
 
     def __init__(
-        self, host: str, port: int, *, timeout_ms: int, receive_buffer_bytes: int, security: BrokerSecurity
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_ms: int,
+        receive_buffer_bytes: int,
+        security: BrokerSecurity,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_broken = on_broken
         self.host = host
         self.port = port
         self.timeout_ms = timeout_ms
@@ -302,8 +316,11 @@ class Transport:
         finally:
             with self._lock:
                 self._in_use = False
-                if broken or self._closed:
+                was_closed = self._closed
+                if broken or was_closed:
                     self._discard()
+            if broken and not was_closed:
+                self._on_broken()
 
     def _discard(self) -> None:
         if self._socket is not None:

@@ -9,7 +9,8 @@ answer shows its release. Nothing else would be proof: a broker that is being re
 connections, too, and a busy one is silent. Taken for an old one, it would get requests in the oldest versions as long
 as the connection lasts, and all its records would silently lose their headers.
 
-A broker that may be old gets these requests in place of ApiVersions.
+A broker that may be old gets these requests in place of ApiVersions. One that has reported its versions to another
+connection, and has answered since, is not asked again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from zkconsumer.wire.apiversions import (
     ApiRanges,
     parse_api_versions,
 )
-from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, KnownBrokers
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, KnownBrokers, ReportedVersions
 
 SOON_MS: Final = 1000
 """For how long the answer to ApiVersions is waited for before a closer look; a broker that is only slow loses nothing
@@ -67,7 +68,7 @@ class NewConnection(Protocol):
 
 def learn_versions(
     connection: NewConnection, *, logs_in: bool, may_be_old: bool, known: KnownBrokers = KNOWN_BROKERS
-) -> ApiRanges:
+) -> ReportedVersions:
     """Connect, and return the versions that the broker supports.
 
     Args:
@@ -82,23 +83,32 @@ def learn_versions(
         ProtocolError: the server is not a Kafka broker.
     """
     connection.open()
+    reported = known.reported(connection.address)
+    if reported is not None:
+        return reported
     if logs_in:
-        return _asked(connection)
+        return known.reports(connection.address, _asked(connection))
     if not (may_be_old or known.may_be_old(connection.address)):
-        try:
-            with connection.waiting_at_most(SOON_MS):
-                return _asked(connection)
-        except BrokerUnavailable as error:
-            if connection.closed or not (_was_closed(error) or _was_late(error)):
-                raise
-        connection.open()
+        ranges = _reported_soon(connection)
+        if ranges is not None:
+            return known.reports(connection.address, ranges)
     release = _shown_release(connection)
-    if release is not None:
-        known.seems_old(connection.address)
-        return OLD_RELEASES[release]
-    ranges = _asked(connection)
-    known.is_new(connection.address)
-    return ranges
+    if release is None:
+        return known.reports(connection.address, _asked(connection))
+    known.seems_old(connection.address)
+    return ReportedVersions(OLD_RELEASES[release], 0.0)
+
+
+def _reported_soon(connection: NewConnection) -> ApiRanges | None:
+    """The broker's versions; None if it did not answer soon, with another connection to it."""
+    try:
+        with connection.waiting_at_most(SOON_MS):
+            return _asked(connection)
+    except BrokerUnavailable as error:
+        if connection.closed or not (_was_closed(error) or _was_late(error)):
+            raise
+    connection.open()
+    return None
 
 
 def _asked(connection: NewConnection) -> ApiRanges:

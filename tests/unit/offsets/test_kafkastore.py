@@ -1,7 +1,7 @@
 """KafkaOffsetStore and a coordinator that disconnects, moves or refuses: requests, repetitions and log lines."""
 
 import itertools
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from types import SimpleNamespace
 
@@ -88,7 +88,7 @@ def broker():
 
 @pytest.fixture
 def make_store(broker):
-    def make(*, retries=5, no_more_attempts=False, stamp=None):
+    def make(*, retries=5, no_more_attempts=False, is_fenced=False, stamp=None):
         brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
         client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
         coordinator = OffsetCoordinator(client, "g")
@@ -96,6 +96,7 @@ def make_store(broker):
             coordinator,
             policy=RetryPolicy(1 + retries, 0.0, 60.0),
             wait_before_retry=lambda _: no_more_attempts,
+            is_fenced=is_fenced,
             stamp=stamp,
         )
 
@@ -167,6 +168,28 @@ def test_attempts_end_when_a_rebalance_is_requested(broker, make_store):
     with pytest.raises(CoordinatorMoved):
         make_store(no_more_attempts=True).commit({T0: 5})
     assert broker.commits == 1
+
+
+def test_the_offset_of_a_partition_that_stays_is_not_read_again(broker, make_store):
+    store = make_store(is_fenced=True)
+    broker.answers = [[0], [0]]
+    store.fetch([T0])
+    store.commit({T0: 9})
+    assert store.fetch([T0], [T0]) == {T0: 9}
+    broker.answers = [[0]]
+    assert store.fetch([T0]) == {T0: 7}, "it was not owned meanwhile"
+
+
+@pytest.mark.parametrize(("is_fenced", "last"), [(False, [0]), (True, HANGS_UP)])
+def test_an_offset_that_may_be_another_one_is_read_again(broker, make_store, is_fenced, last):
+    """Another client may have written it, or this one by a commit that was not answered."""
+    store = make_store(is_fenced=is_fenced)
+    broker.answers = [[0], last, last]
+    store.fetch([T0])
+    with suppress(BrokerUnavailable):
+        store.commit({T0: 9}, retry=False)
+    broker.answers = [[0]]
+    assert store.fetch([T0], [T0]) == {T0: 7}
 
 
 def test_an_unreadable_offset_costs_its_partition_only(broker, caplog, make_store):

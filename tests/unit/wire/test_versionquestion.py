@@ -1,16 +1,18 @@
 """Which versions a broker supports, with small servers that imitate each release on real sockets."""
 
+import socket
 import struct
 
 import pytest
 
 from tests.fixtures.scriptedserver import ScriptedServer, answer, running
 from tests.fixtures.waiting import error_of
-from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.wire import versionquestion
+from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
+from zkconsumer.wire import knownbrokers, versionquestion
 from zkconsumer.wire.apiversions import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_COMMIT
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS
 
 JOIN_GROUP = 11
 QUICK_MS = 50
@@ -61,6 +63,11 @@ class Release(ScriptedServer):
             self.closes -= 1
             return False
         return answer(sock, number, VERSIONS)
+
+    def end(self):
+        """Close its connections."""
+        for sock in list(self.connections):
+            sock.shutdown(socket.SHUT_RDWR)
 
     def requests(self):
         """Those since the last call."""
@@ -147,8 +154,48 @@ def test_an_upgraded_broker_is_asked_again(run):
     broker.requests()
     assert newest(connected(broker))[FETCH] == 16
     assert broker.requests() == [OLD_LIST_OFFSETS, NEW]
+    KNOWN_BROKERS.forget(("127.0.0.1", broker.port))
     connected(broker)
     assert broker.requests() == [NEW]
+
+
+def test_a_broker_that_has_answered_lately_is_not_asked_again(run):
+    broker = run("2.0")
+    connected(broker)
+    assert newest(connected(broker))[FETCH] == 16
+    assert broker.requests() == [NEW]
+
+
+def test_a_broker_that_was_quiet_is_asked_again(run, monkeypatch):
+    """It may have been replaced, and no connection has noticed."""
+    monkeypatch.setattr(knownbrokers, "_CERTAIN_S", 0.0)
+    broker = run("2.0")
+    connected(broker)
+    connected(broker)
+    assert broker.requests() == [NEW, NEW]
+
+
+@pytest.mark.parametrize("fault", ["broken", "malformed", "unsupported"])
+def test_a_broker_is_asked_again_after_a_failure(run, fault):
+    """A broker that was replaced ends its connections, or does not support a version that is used."""
+    broker = run("2.0")
+    connection = BrokerConnection("127.0.0.1", broker.port, client_id="me", timeout_ms=60_000)
+    connection.connect()
+    if fault == "broken":
+        broker.end()
+        assert isinstance(error_of(lambda: connection.exchange(FETCH, 4, b"", len)), BrokerUnavailable)
+    elif fault == "malformed":
+        assert isinstance(error_of(lambda: connection.exchange(API_VERSIONS, 0, b"", malformed)), ProtocolError)
+    else:
+        assert isinstance(error_of(lambda: connection.version(FETCH, "Fetch", 17, 18)), NoCommonVersion)
+    broker.requests()
+    connected(broker)
+    assert broker.requests() == [NEW]
+    connection.close()
+
+
+def malformed(_):
+    raise ProtocolError("malformed")
 
 
 @pytest.mark.parametrize("release", ["0.10", "2.0"])
