@@ -16,24 +16,26 @@ from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
     from zkconsumer.cluster.brokercatalog import PatientCatalog
+    from zkconsumer.wire.connectionpool import ConnectionPool
 
 _log: Final = logging.getLogger(__name__)
 
 ReadCluster = Callable[[Collection[str] | None], ClusterCatalog]
 
 
-def cluster_of_member(config: ConsumerConfig, owner: str) -> ClusterSource | None:
+def cluster_of_member(config: ConsumerConfig, owner: str, pool: ConnectionPool | None = None) -> ClusterSource | None:
     """The cluster for a member that has to notice changes; None if ZooKeeper reports them.
 
     Args:
         config: the consumer's properties.
         owner: the consumer, as part of the name of a thread.
+        pool: connections that the member's clients share.
     """
     if config.bootstrap_servers is None:
         return None
     from zkconsumer.cluster.polledcluster import PolledCluster
 
-    return PolledCluster(config, owner)
+    return PolledCluster(config, owner, pool)
 
 
 def read_cluster(config: ConsumerConfig, topics: Collection[str]) -> ClusterSnapshot:

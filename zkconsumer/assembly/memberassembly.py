@@ -24,6 +24,7 @@ from zkconsumer.model import Stamp
 from zkconsumer.offsets.storechoice import open_kafka_store, open_store
 from zkconsumer.offsets.zookeeperstore import ZooKeeperOffsetStore
 from zkconsumer.process.wakeup import Latch
+from zkconsumer.wire.connectionpool import ConnectionPool
 
 if TYPE_CHECKING:
     from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
@@ -52,10 +53,11 @@ def assemble_parts(
         """
         return signal.wait_raised(seconds) or closing.is_set()
 
-    cluster = cluster_of_member(config, consumer_id)
+    pool = ConnectionPool()
+    cluster = cluster_of_member(config, consumer_id, pool)
     if config.brokers_coordinate:
         assert cluster is not None  # the configuration has bootstrap.servers then
-        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry, stamp)
+        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, pool, wait_before_retry, stamp)
     group: CoordinatorGroup | ZooKeeperGroup
     if config.group_protocol == "coordinator":
         own = load_assignor(config.partition_assignment_strategy)
@@ -73,6 +75,7 @@ def assemble_parts(
         live_brokers=brokers.live_brokers,
         wait_before_retry=wait_before_retry,
         stamp=stamp,
+        pool=pool,
     )
     return MemberParts(group, brokers, store, signal, closing)
 
@@ -83,13 +86,14 @@ def _assemble_broker_group(
     signal: RebalanceSignal,
     closing: Latch,
     cluster: ClusterSource,
+    pool: ConnectionPool,
     wait_before_retry: Callable[[float], bool],
     stamp: Callable[[], Stamp | None] | None,
 ) -> MemberParts:
     from zkconsumer.group.kafka.brokergroup import BrokerGroup
     from zkconsumer.group.kafka.brokersession import BrokerSessionParts
 
-    session = make_session(BrokerSessionParts(config, consumer_id, cluster, signal.raise_flag))
+    session = make_session(BrokerSessionParts(config, consumer_id, cluster, signal.raise_flag, pool=pool))
     group = BrokerGroup(config, consumer_id, session)
     store = open_kafka_store(
         config,
@@ -98,6 +102,7 @@ def _assemble_broker_group(
         identity=group.identity,
         membership=group.commit_membership,
         stamp=stamp,
+        pool=pool,
     )
     return MemberParts(group, cluster, store, signal, closing)
 

@@ -33,6 +33,7 @@ from zkconsumer.model import Broker
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.errorcodes import is_refusal
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.outage import Outage
@@ -54,15 +55,16 @@ class PolledCluster:
     Args:
         config: has ``bootstrap.servers``, ``metadata.max.age.ms``, and specifies how brokers are reached.
         owner: the consumer, as part of the thread's name.
+        pool: connections that it shares with the member's other clients; its own if None.
     """
 
-    def __init__(self, config: ConsumerConfig, owner: str) -> None:
+    def __init__(self, config: ConsumerConfig, owner: str, pool: ConnectionPool | None = None) -> None:
         self._group = config.group_id
         self._interval_s = config.metadata_max_age_ms / 1000
         self._bootstrap = bootstrap_brokers(config.bootstrap_servers)
         self._to_ask: Sequence[Broker] = self._bootstrap
         timeout_ms = min(TIMEOUT_MS, config.socket_timeout_ms)
-        self._client = BrokerClient.from_config(lambda: self._to_ask, config, timeout_ms=timeout_ms)
+        self._client = BrokerClient.from_config(lambda: self._to_ask, config, timeout_ms=timeout_ms, pool=pool)
         self._thread = threading.Thread(target=self._run, name=f"{owner}-metadata", daemon=True)
         self._changed: Callable[[], None] = lambda: None
         self._outage = Outage()

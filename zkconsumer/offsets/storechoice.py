@@ -12,6 +12,7 @@ from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordin
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.rules.retrypolicy import RetryPolicy
 
 
@@ -22,6 +23,7 @@ def open_store(
     live_brokers: Callable[[], Sequence[Broker]],
     wait_before_retry: Callable[[float], bool],
     stamp: Callable[[], Stamp | None] | None = None,
+    pool: ConnectionPool | None = None,
 ) -> OffsetStore:
     """The store that the properties specify, also for a client that is not a member and only reads.
 
@@ -31,10 +33,13 @@ def open_store(
         live_brokers: returns the brokers to ask for the group's coordinator.
         wait_before_retry: waits for the given seconds; True if there should be no further attempt.
         stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
+        pool: connections that the member's clients share; its own if None.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, stamp=stamp)
+    kafka = open_kafka_store(
+        config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, stamp=stamp, pool=pool
+    )
     return kafka if config.offsets_only_in_kafka else DualOffsetStore(zookeeper, kafka, config.dual_read)
 
 
@@ -46,6 +51,7 @@ def open_kafka_store(
     identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
     membership: CommitMembership | None = None,
     stamp: Callable[[], Stamp | None] | None = None,
+    pool: ConnectionPool | None = None,
 ) -> KafkaOffsetStore:
     """The store of a group's offsets in Kafka.
 
@@ -56,8 +62,11 @@ def open_kafka_store(
         identity: returns the member and generation that commits name, in a group that brokers coordinate.
         membership: see :class:`~zkconsumer.offsets.offsetcoordinator.OffsetCoordinator`.
         stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
+        pool: see :func:`open_store`.
     """
-    client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
+    client = BrokerClient.from_config(
+        live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms, pool=pool
+    )
     return KafkaOffsetStore(
         OffsetCoordinator(client, config.group_id, identity, membership),
         policy=RetryPolicy.from_config(config),

@@ -24,6 +24,7 @@ from zkconsumer.process.together import call_together
 from zkconsumer.wire.apiversions import LIST_OFFSETS, METADATA
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.epochendmessages import EpochEnds, EpochQuestion, epoch_ends
 from zkconsumer.wire.errorcodes import LEADER_MOVED, ErrorCode
 from zkconsumer.wire.fetchmessages import FetchedPartition, receive_fetch, send_fetch
@@ -107,7 +108,7 @@ def list_offsets(
 
 
 class BrokerClient:
-    """Sends requests to a cluster, and keeps one connection to each broker that it has asked.
+    """Sends requests to a cluster, and keeps one connection to each broker that it has asked, or shares it.
 
     One thread uses a client; any other thread may call :meth:`close`. It asks leaders on threads of their own, and
     waits for them.
@@ -125,9 +126,11 @@ class BrokerClient:
         epochs: the known epochs of leaders, if they outlast this client; only its thread uses them.
         connection: creates a connection to a host and port, not connected yet, with the settings of
             :class:`BrokerConnection`.
+        pool: connections that clients with the same settings share; its own if None.
+        waits_long: True if answers may take long, so that others do not wait for its connections.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each has its keyword and its default
         self,
         live_brokers: Callable[[], Sequence[Broker]],
         *,
@@ -138,6 +141,8 @@ class BrokerClient:
         isolation: str = READ_UNCOMMITTED,
         epochs: KnownEpochs | None = None,
         connection: Callable[..., BrokerConnection] = BrokerConnection,
+        pool: ConnectionPool | None = None,
+        waits_long: bool = False,
     ) -> None:
         self._live_brokers = live_brokers
         self._connection = partial(
@@ -150,7 +155,12 @@ class BrokerClient:
         self._timeout_s = timeout_ms / 1000
         self._isolation = isolation
         self.security = security
-        self._connections: dict[Broker, BrokerConnection] = {}
+        self._timeout_ms = timeout_ms
+        self._pool = pool or ConnectionPool()
+        self._shares = pool is not None
+        self._returns = not waits_long
+        self._pool.enter()
+        self._in_use: dict[BrokerConnection, Broker] = {}  # each thread writes its own connections
         self._leaders: dict[TopicPartition, Broker] = {}
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._known_epochs = epochs or KnownEpochs()
@@ -167,6 +177,8 @@ class BrokerClient:
         *,
         timeout_ms: int | None = None,
         epochs: KnownEpochs | None = None,
+        pool: ConnectionPool | None = None,
+        waits_long: bool = False,
     ) -> Self:
         """Create a client from the consumer's properties; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
         return cls(
@@ -177,6 +189,8 @@ class BrokerClient:
             security=BrokerSecurity.from_config(config),
             isolation=config.isolation_level,
             epochs=epochs,
+            pool=pool,
+            waits_long=waits_long,
         )
 
     def begin_round(self) -> None:
@@ -227,7 +241,8 @@ class BrokerClient:
         asked = 0
         since = time.monotonic() - _SILENCE_S
         silent = [broker for broker in brokers if self._silence(broker, since) is not None]
-        for broker in asking_order(brokers, self._connections, self._answered, silent):
+        connected = {broker for broker in brokers if self._pool.has((broker.host, broker.port))}
+        for broker in asking_order(brokers, connected, self._answered, silent):
             if failure is not None and deadline.passed:
                 break
             asked += 1
@@ -289,13 +304,13 @@ class BrokerClient:
         connected = {
             leader: partial(question, wanted=of_leader)
             for leader, of_leader in self._by_leader(wanted).items()
-            if leader in self._connections and not (self._silent and (leader.host, leader.port) in self._silent)
+            if self._pool.has((leader.host, leader.port))
+            and not (self._silent and (leader.host, leader.port) in self._silent)
         }
         answer = Offsets()
         for leader, outcome in self._ask_together(connected, self._ask_connected).items():
             if isinstance(outcome, BrokerUnavailable | ProtocolError):
                 self._note(leader, outcome)
-                self._drop(leader)
             elif isinstance(outcome, Exception):
                 raise outcome
             else:
@@ -348,15 +363,16 @@ class BrokerClient:
             nonlocal ended
             ended = True  # no connection is opened any more
             for broker in questions:
-                self._drop(broker)
+                self._close_used(broker)
 
         calls = [partial(ask, broker, question, deadline) for broker, question in questions.items()]
         return dict(zip(questions, call_together(calls, end, name="leader-question"), strict=True))
 
     def _ask_connected(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
-        connection = self._connections[broker]
-        with connection.within(deadline):
-            return question(connection)
+        connection = self._take(broker, deadline)
+        if connection is None:  # another client uses it, and for longer than was waited
+            return self._ask_new(broker, question, deadline)
+        return self._put(question, broker, connection, deadline)
 
     def _list_offsets(
         self, connection: BrokerConnection, *, wanted: Mapping[TopicPartition, int], isolation: str
@@ -452,10 +468,12 @@ class BrokerClient:
             self._leaders.pop(partition, None)
 
     def close(self) -> None:
-        """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
-        self._closed = True
-        for connection in list(self._connections.values()):
+        """Close all connections that are not shared; a call in progress raises BrokerUnavailable. Idempotent."""
+        was_closed, self._closed = self._closed, True
+        for connection in list(self._in_use):
             connection.close()
+        if not was_closed:
+            self._pool.leave()
 
     def ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline = NO_DEADLINE) -> T:
         """Call ``question`` with a connection to ``broker``, and again with a new one if an old one broke.
@@ -497,25 +515,25 @@ class BrokerClient:
         return error if at >= since else None
 
     def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
-        connection = self._connections.get(broker)
+        connection = self._take(broker, deadline)
         if connection is not None:
             try:
                 return self._put(question, broker, connection, deadline)
             except BrokerUnavailable as error:  # brokers close idle connections; a new one may work
                 if self._note(broker, error) or deadline.passed:
                     raise
+        return self._ask_new(broker, question, deadline)
+
+    def _ask_new(self, broker: Broker, question: Callable[[BrokerConnection], T], deadline: Deadline) -> T:
         connection = self._connection(broker.host, broker.port)
-        self._connections[broker] = connection
-        # Checked after the connection is in the table: either this line sees the flag, or close() the connection.
-        if self._closed:
-            raise BrokerUnavailable("this client is closed")
-        try:
-            with connection.within(deadline) if deadline.exists else nullcontext():
-                connection.connect()
-        except BaseException:
-            self._drop(broker)
-            raise
-        return self._put(question, broker, connection, deadline)
+        self._pool.opens((broker.host, broker.port), connection, returns=self._returns)
+        return self._put(question, broker, connection, deadline, is_new=True)
+
+    def _take(self, broker: Broker, deadline: Deadline) -> BrokerConnection | None:
+        connection = self._pool.take((broker.host, broker.port), deadline, returns=self._returns)
+        if connection is not None and self._shares:
+            connection.limit_waits(self._timeout_ms)
+        return connection
 
     def _put(
         self,
@@ -523,23 +541,41 @@ class BrokerClient:
         broker: Broker,
         connection: BrokerConnection,
         deadline: Deadline,
+        *,
+        is_new: bool = False,
     ) -> T:
-        """Call ``question``, and keep the connection unless it cannot be used again."""
+        """Connect, if it is new, call ``question``, and keep the connection unless it cannot be used again."""
+        address = broker.host, broker.port
+        is_connected, is_usable = not is_new, False
+        self._in_use[connection] = broker
         try:
+            # Checked after the connection is in the set: either this line sees the flag, or close() the connection.
+            if self._closed:
+                raise BrokerUnavailable("this client is closed")
             with connection.within(deadline) if deadline.exists else nullcontext():
-                return question(connection)
+                if is_new:
+                    connection.connect()
+                    is_connected = True
+                answer = question(connection)
+            is_usable = True
+            return answer
         except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
-            self._drop(broker)
             raise
         except ZkConsumerError:  # a refusal
+            is_usable = is_connected
             raise
-        except BaseException:  # an interrupt: the rest of this answer would be read as the next one
-            self._drop(broker)
-            raise
+        finally:  # after an interrupt the rest of this answer would be read as the next one
+            self._in_use.pop(connection, None)
+            if is_usable:
+                self._pool.give(address, connection)
+            else:
+                self._pool.drop(address, connection)
 
-    def _drop(self, broker: Broker) -> None:
-        if (connection := self._connections.pop(broker, None)) is not None:
-            connection.close()
+    def _close_used(self, broker: Broker) -> None:
+        """End what is being asked of a broker."""
+        for connection, of_broker in list(self._in_use.items()):
+            if of_broker == broker:
+                connection.close()
 
 
 def _add_unavailable(answer: Offsets, partitions: Iterable[TopicPartition], cause: str) -> None:

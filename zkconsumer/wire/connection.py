@@ -198,6 +198,10 @@ class BrokerConnection:
                 with suppress(BrokerUnavailable):  # the connection broke: the caller gets its error
                     self._transport.receive_within(self._transport.timeout_ms)
 
+    def limit_waits(self, timeout_ms: int) -> None:
+        """From now on ``timeout_ms`` is this; for another client, which has taken over this connection."""
+        self._transport.limit_waits(timeout_ms)
+
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
         """Inside of it, no wait goes beyond the deadline of an operation, also while connecting."""

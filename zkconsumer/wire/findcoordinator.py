@@ -102,7 +102,7 @@ class CoordinatorClient:
             BrokerUnavailable: no broker answers; try again.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        coordinator = self._location.broker or self._locate(deadline)
+        coordinator = self._location.broker or self.locate(deadline)
         if deadline.passed:  # the coordinator was not asked, so nothing shows that it is another broker
             raise BrokerUnavailable(f"group {self._group}: its coordinator is not asked, since no time is left")
         try:
@@ -142,10 +142,11 @@ class CoordinatorClient:
 
     def _require_other(self, former: Broker, answer: RetriableError, deadline: Deadline) -> None:
         """Find the coordinator; raises the former one's answer if it still is the coordinator."""
-        if self._locate(deadline) == former:
+        if self.locate(deadline) == former:
             raise answer
 
-    def _locate(self, deadline: Deadline) -> Broker:
+    def locate(self, deadline: Deadline = NO_DEADLINE) -> Broker:
+        """As :meth:`find`, and from now on ask that broker."""
         coordinator = self.find(deadline)
         self._location.found(coordinator)
         return coordinator

@@ -195,6 +195,11 @@ class Transport:
         with self._use("setting the timeout") as sock:
             self._set_limits(sock)
 
+    def limit_waits(self, timeout_ms: int) -> None:
+        """Limit any period without progress, from now on."""
+        self._sets_limits = self._sets_limits or timeout_ms != self.timeout_ms
+        self.timeout_ms = self._receive_ms = timeout_ms
+
     def until(self, deadline: Deadline) -> None:
         """From now on no wait goes beyond the deadline of an operation; :data:`NO_DEADLINE` at its end."""
         self._deadline = deadline

@@ -58,11 +58,12 @@ class ClusterSource(Protocol):
             changed: called on any thread when topics or partitions have changed; never blocks.
         """
 
-    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+    def read(self, topics: Collection[str] | None, *, for_others: bool = True) -> ClusterSnapshot:
         """The cluster at one moment, which is not earlier than the call if the brokers answer.
 
         Args:
             topics: names of the topics to describe; None for all topics.
+            for_others: True if partitions are shared by what is read, so that members must not disagree about it.
 
         Raises:
             ZkConsumerError: nothing is known of the cluster, for a reason that waiting does not remove.
@@ -120,31 +121,32 @@ class ClusterSnapshot:
         )
 
 
-def read_known(source: ClusterSource, topics: Collection[str] | None) -> ClusterSnapshot:
+def read_known(source: ClusterSource, topics: Collection[str] | None, *, for_others: bool = True) -> ClusterSnapshot:
     """The cluster, for a reader that must not take an unknown topic for one that does not exist.
 
     Args:
         source: the cluster.
         topics: names of the topics to describe; None for all topics.
+        for_others: see :meth:`ClusterSource.read`.
 
     Raises:
         BrokerUnavailable: no broker has described these topics yet.
         ZkConsumerError: see :meth:`ClusterSource.read`.
     """
-    snapshot = read_if_any(source, topics)
+    snapshot = read_if_any(source, topics, for_others=for_others)
     if not snapshot.brokers:
         raise BrokerUnavailable(_UNDESCRIBED)
     return snapshot
 
 
-def read_if_any(source: ClusterSource, topics: Collection[str] | None) -> ClusterSnapshot:
+def read_if_any(source: ClusterSource, topics: Collection[str] | None, *, for_others: bool = True) -> ClusterSnapshot:
     """The same for a reader to which a cluster of which nothing is known is one without brokers.
 
     Raises:
         BrokerUnavailable: brokers are known, and none of them has described these topics yet.
         ZkConsumerError: see :meth:`ClusterSource.read`.
     """
-    snapshot = source.read(topics)
+    snapshot = source.read(topics, for_others=for_others)
     if snapshot.brokers and not snapshot.covers(topics):
         raise BrokerUnavailable(_UNDESCRIBED)
     return snapshot

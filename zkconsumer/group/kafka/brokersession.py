@@ -2,7 +2,7 @@
 
 The *session thread* does what the state of the member requires, and tries again after a failure. What it learns it
 reports to the membership (``group/kafka/sharedmembership.py``), which the member's rebalance thread asks for what it
-may use. Commits have another connection, that of the offset store.
+may use. Commits are sent by the offset store.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from zkconsumer.process.boottime import boot_seconds
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.findcoordinator import CoordinatorLocation
 from zkconsumer.wire.rules.denials import pause_s
 
@@ -52,6 +53,7 @@ class BrokerSessionParts(NamedTuple):
         cluster: where brokers and topics are read from; opened and closed by the session.
         changed: called on any thread when there is something to do for the rebalance thread; never blocks.
         clock: see :class:`~zkconsumer.group.kafka.sharedmembership.SharedMembership`.
+        pool: connections that the member's clients share.
     """
 
     config: ConsumerConfig
@@ -59,6 +61,7 @@ class BrokerSessionParts(NamedTuple):
     cluster: ClusterSource
     changed: Callable[[], None]
     clock: Callable[[], float] = boot_seconds
+    pool: ConnectionPool | None = None
 
 
 class BrokerSession(ABC, Generic[M]):
@@ -87,14 +90,14 @@ class BrokerSession(ABC, Generic[M]):
     """What the session thread does, for the log."""
 
     def __init__(self, parts: BrokerSessionParts, member: M) -> None:
-        config, consumer_id, cluster, changed, clock = parts
+        config, consumer_id, cluster, changed, clock, pool = parts
         self._config = config
         self._group = config.group_id
         self._cluster = cluster
         self._changed = changed
         self.location = CoordinatorLocation()
         self.membership: Final = SharedMembership(member, changed, clock)
-        self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed)
+        self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed, pool)
         self._watch = LeaseWatch(f"{consumer_id}-lease", self.membership, self._lapsed_or_holds)
         self.membership.look = self._watch.look
         self._lease_changed: Callable[[], None] = lambda: None

@@ -18,6 +18,7 @@ from zkconsumer.process.deadline import Deadline
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.errorcodes import error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation
 from zkconsumer.wire.rules.outage import Outage
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 class CoordinatorContact:
-    """A connection for heartbeats, and whether they are answered. One thread uses it, unless a method says otherwise.
+    """A client for heartbeats, and whether they are answered. One thread uses it, unless a method says otherwise.
 
     Args:
         config: the consumer's properties.
@@ -42,6 +43,7 @@ class CoordinatorContact:
         location: where the coordinator is, shared with the member's other clients.
         membership: the member's state.
         changed: called when the coordinator answers again; never blocks.
+        pool: connections that the member's clients share.
 
     Attributes:
         answers: False while the coordinator does not answer; written by the thread.
@@ -55,12 +57,13 @@ class CoordinatorContact:
         location: CoordinatorLocation,
         membership: SharedMembership[GroupMembership],
         changed: Callable[[], None],
+        pool: ConnectionPool | None = None,
     ) -> None:
         self._group = config.group_id
         self._membership = membership
         self._changed = changed
         timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
-        self._brokers = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
+        self._brokers = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms, pool=pool)
         self._client = CoordinatorClient(self._brokers, self._group, location)
         self._outage = Outage()
         self.answers = True
@@ -83,7 +86,7 @@ class CoordinatorContact:
         """
         try:
             check(self._brokers)
-            self._client.find()
+            self._client.locate()
         except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
             _log.info("group %s: %s; it will be asked for again", self._group, error)
         except BaseException:

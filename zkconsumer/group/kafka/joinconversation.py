@@ -19,6 +19,7 @@ from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.describegroups import strategy_in_use
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
@@ -43,6 +44,7 @@ class JoinConversation:
         strategies: the member's strategies, preferred ones first.
         cluster: where the leader reads partitions from.
         location: where the coordinator is, shared with the member's other clients.
+        pool: connections that these clients share.
     """
 
     def __init__(
@@ -52,12 +54,13 @@ class JoinConversation:
         strategies: Sequence[Strategy],
         cluster: ClusterSource,
         location: CoordinatorLocation,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self._settings = settings
         self._strategies = strategies
         self._cluster = cluster
         self._connect: Final[Callable[[], CoordinatorClient]] = lambda: CoordinatorClient(
-            BrokerClient.from_config(cluster.live_brokers, config), settings.group, location
+            BrokerClient.from_config(cluster.live_brokers, config, pool=pool, waits_long=True), settings.group, location
         )
         self._client = self._connect()
         self._interrupted: CoordinatorClient | None = None

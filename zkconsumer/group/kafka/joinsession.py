@@ -1,8 +1,9 @@
 """JoinSession: keeps one consumer in a group whose members assign.
 
-- The *session thread* joins and synchronises, on a connection of its own: the answer to JoinGroup comes when all
-  members have joined, which may take the rebalance timeout.
-- The *heartbeat thread* (``group/kafka/heartbeats.py``) sends heartbeats on another connection, also meanwhile.
+- The *session thread* joins and synchronises. The answer to JoinGroup comes when all members have joined, which may
+  take the rebalance timeout; the connection answers nothing else meanwhile.
+- The *heartbeat thread* (``group/kafka/heartbeats.py``) sends heartbeats, also meanwhile: the pool has another
+  connection for it then (``wire/connectionpool.py``).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class JoinSession(BrokerSession[GenerationMember]):
         member = GenerationMember(self.cooperative, instance_id=config.group_instance_id, lease=lease)
         super().__init__(parts, member)
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self._conversation = JoinConversation(config, settings, strategies, parts.cluster, self.location)
+        self._conversation = JoinConversation(config, settings, strategies, parts.cluster, self.location, parts.pool)
         self._leaver = Heartbeats(
             self._group,
             config.heartbeat_interval_ms / 1000,
