@@ -75,6 +75,7 @@ class PolledCluster:
         # Guarded by the condition:
         self._wanted: frozenset[str] | None = frozenset()  # topics to ask for; None for all
         self._requests = 0
+        self._for_others = False
         self._answered = 0
         self._waiting = 0
         self._closed = False
@@ -88,11 +89,13 @@ class PolledCluster:
         """The brokers as last known; those of ``bootstrap.servers`` before the first answer."""
         return self._snapshot.brokers or self._bootstrap
 
-    def read(self, topics: Collection[str] | None) -> ClusterSnapshot:
+    def read(self, topics: Collection[str] | None, *, for_others: bool = True) -> ClusterSnapshot:
         """Ask a broker now, and wait for the answer, at most 2 seconds; the last snapshot if none answers.
 
         Args:
             topics: names of the topics to describe; None for all topics.
+            for_others: True if members share partitions by it. Then another broker is asked a second later, as one is
+                if the answer lacks a topic: brokers learn of changes one after the other.
 
         Raises:
             AuthenticationFailed, ConfigError: no broker has ever answered, for this reason.
@@ -101,6 +104,7 @@ class PolledCluster:
             self._wanted = None if topics is None or self._wanted is None else self._wanted | frozenset(topics)
             self._requests += 1
             request = self._requests
+            self._for_others = self._for_others or for_others
             self._waiting += 1
             self._condition.notify_all()
             try:
@@ -126,21 +130,25 @@ class PolledCluster:
     def _run(self) -> None:
         failures, pause_s = 0, self._interval_s
         while (taken := self._next_request(pause_s)) is not None:
-            was_asked, request, wanted = taken
+            was_asked, for_others, request, wanted = taken
             answer, failure = self._poll(wanted)
             failures = 0 if failure is None else failures + 1
             self._store(request, answer, failure)
-            soon = was_asked or bool(self._snapshot.denied)
+            may_be_outdated = was_asked and self._snapshot.may_be_outdated(wanted, for_others=for_others)
+            soon = may_be_outdated or bool(self._snapshot.denied)
             pause_s = poll_seconds(self._interval_s, failures=failures, soon=soon)
 
-    def _next_request(self, pause_s: float) -> tuple[bool, int, frozenset[str] | None] | None:
-        """Wait for a reading of the group or the timer: whether it was the former, its number, the topics to ask for.
+    def _next_request(self, pause_s: float) -> tuple[bool, bool, int, frozenset[str] | None] | None:
+        """Wait for a reading of the group or the timer.
 
-        None when this is closed.
+        Returns:
+            Whether it was a reading, whether it was one for others, its number, the topics to ask for; None when this
+            is closed.
         """
         with self._condition:
             asked = self._condition.wait_for(lambda: self._closed or self._requests > self._answered, pause_s)
-            return None if self._closed else (asked, self._requests, self._wanted)
+            for_others, self._for_others = self._for_others, False
+            return None if self._closed else (asked, for_others, self._requests, self._wanted)
 
     def _poll(self, wanted: frozenset[str] | None) -> tuple[CatalogAnswer | None, ZkConsumerError | None]:
         try:

@@ -15,7 +15,7 @@ from zkconsumer.cluster.polledcluster import PolledCluster
 from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConfigError
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.wire.errorcodes import ErrorCode
 
 NEVER_MS = 2**31 - 1
@@ -93,6 +93,7 @@ def test_a_change_is_noticed_by_timer(stub, polled):
 
 
 def test_brokers_are_asked_once_more_after_a_reading(stub, polled):
+    stub.elsewhere[TopicPartition("other", 0)] = Broker(1, "127.0.0.1", stub.port)
     cluster, changes = polled()
     partitions(cluster)
     stub.log(T1)

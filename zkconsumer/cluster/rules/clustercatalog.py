@@ -110,6 +110,19 @@ class ClusterSnapshot:
         """True if these topics were asked for."""
         return self.asked_for is None or (topics is not None and self.asked_for.issuperset(topics))
 
+    def may_be_outdated(self, wanted: Collection[str] | None, *, for_others: bool) -> bool:
+        """True if another broker may know more, of what matters to who has just read this.
+
+        Brokers learn of changes one after the other. A topic that this one does not know may have been created; and two
+        members that share partitions by what different brokers answered may disagree.
+
+        Args:
+            wanted: names of the topics that were asked for; None for all topics.
+            for_others: see :meth:`ClusterSource.read`.
+        """
+        lacks_any = wanted is not None and not self.described.keys() >= set(wanted)
+        return lacks_any or (for_others and len(self.brokers) > 1)
+
     def differs(self, earlier: ClusterSnapshot) -> bool:
         """True if a topic that both snapshots cover was created, deleted or changed, or if there were no brokers."""
         if bool(self.brokers) != bool(earlier.brokers):
@@ -186,8 +199,7 @@ def poll_seconds(interval_s: float, *, failures: int, soon: bool) -> float:
     Args:
         interval_s: ``metadata.max.age.ms``, in seconds.
         failures: requests in a row that no broker answered.
-        soon: True after a request that was made for a reading of the group: another broker may have answered another
-            member, and the two may not have known the same at that moment; and while a broker denies a topic.
+        soon: True while a broker denies a topic, and see :meth:`ClusterSnapshot.may_be_outdated`.
 
     >>> [poll_seconds(30, failures=n, soon=False) for n in (0, 1, 2, 9)]
     [30, 0.2, 0.4, 30]

@@ -31,6 +31,6 @@ def read_subscribed(source: ClusterSource, subscription: Subscription, *, exclud
         exclude_internal: ``exclude.internal.topics``.
     """
     names = None if subscription.topic_filter is not None else frozenset(subscription.topics)
-    snapshot = read_known(source, names)
+    snapshot = read_known(source, names, for_others=False)  # the leader or the broker shares the partitions
     streams = subscription.expand(snapshot.topics(), exclude_internal=exclude_internal)
     return SubscribedTopics(snapshot.describe_topics(streams), streams)

@@ -23,7 +23,7 @@ class Source:
     def __init__(self, snapshot):
         self.snapshot = snapshot
 
-    def read(self, topics):
+    def read(self, topics, *, for_others=True):
         return self.snapshot
 
 
@@ -127,3 +127,19 @@ def test_a_topic_that_was_not_described_keeps_its_description():
 def test_failures_and_readings_shorten_the_pause(failures, soon, expected):
     assert poll_seconds(30, failures=failures, soon=soon) == expected
     assert poll_seconds(0.1, failures=failures, soon=soon) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("brokers", "wanted", "for_others", "expected"),
+    [
+        (1, ["t"], True, False),
+        (2, ["t"], True, True),
+        (2, ["t"], False, False),
+        (2, None, False, False),
+        (1, ["t", "u"], False, True),
+    ],
+)
+def test_when_another_broker_may_know_more(brokers, wanted, for_others, expected):
+    known = tuple(Broker(number, "host", 9092) for number in range(brokers))
+    snapshot = ClusterSnapshot(known, {"t": Topic((0,), TopicIdentity(None, None))})
+    assert snapshot.may_be_outdated(wanted, for_others=for_others) == expected

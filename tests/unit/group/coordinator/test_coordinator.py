@@ -1013,7 +1013,7 @@ class BrokersThatAnswerWhenTold:
         topic = Topic(tuple(range(count)), TopicIdentity("id", None))
         self.snapshot = ClusterSnapshot((Broker(1, "h", 1),), {"t": topic}, frozenset({"t"}))
 
-    def read(self, topics):
+    def read(self, topics, *, for_others=True):
         return self.snapshot
 
 

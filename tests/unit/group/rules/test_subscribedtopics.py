@@ -18,7 +18,7 @@ class Source:
     def __init__(self, *brokers):
         self.brokers = brokers
 
-    def read(self, topics):
+    def read(self, topics, *, for_others=True):
         described = {name: topic for name, topic in TOPICS.items() if topics is None or name in topics}
         return ClusterSnapshot(self.brokers, described, topics)
 

@@ -69,7 +69,7 @@ def test_an_attempt_that_finds_it_out_at_its_end_fails_and_the_next_one_looks(to
 class SilentBrokers:
     """A cluster none of whose brokers has answered."""
 
-    def read(self, topics):
+    def read(self, topics, *, for_others=True):
         return ClusterSnapshot()
 
 

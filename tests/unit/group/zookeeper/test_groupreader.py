@@ -40,7 +40,7 @@ class Brokers:
     def __init__(self):
         self.asked = []
 
-    def read(self, topics):
+    def read(self, topics, *, for_others=True):
         self.asked.append(topics)
         names = ("t", "t2", "u") if topics is None else topics
         identity = TopicIdentity("id", None)
