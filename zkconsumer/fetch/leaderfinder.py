@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ThreadLimit, ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
+from zkconsumer.fetch.knownleaders import KnownLeaders
 from zkconsumer.fetch.partitioninfo import PartitionInfo
 from zkconsumer.java.javastring import java_abs_mod, java_hash
 from zkconsumer.model import Broker, TopicPartition
@@ -79,8 +80,10 @@ class LeaderFinder(threading.Thread):
         self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs)
         self._changed = threading.Condition(threading.Lock())
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
+        self._returned: set[TopicPartition] = set()  # by fetchers, since the last look
         self._stopping = False
         self._fetchers: dict[tuple[int, int], FetcherThread] = {}  # written by this thread only
+        self._known = KnownLeaders(config.metadata_max_age_ms / 1000)
         self._reported: dict[TopicPartition, str] = {}
         self._outage = Outage()
 
@@ -90,6 +93,13 @@ class LeaderFinder(threading.Thread):
             if not self._stopping:
                 self._waiting.update((info.partition, info) for info in infos if not info.released)
                 self._changed.notify()
+
+    def take_back(self, infos: Iterable[PartitionInfo]) -> None:
+        """As :meth:`add`, of partitions that a fetcher cannot fetch: the leaders that are known may be outdated."""
+        returned = list(infos)
+        with self._changed:
+            self._returned.update(info.partition for info in returned)
+        self.add(returned)
 
     def remove(self, infos: Collection[PartitionInfo]) -> None:
         """Stop fetching these partitions, which are marked as released already; from any thread.
@@ -170,7 +180,29 @@ class LeaderFinder(threading.Thread):
         self._client.fenced(partition for partition, info in wanted.items() if info.fenced)
         for info in wanted.values():
             info.fenced = False
+        unknown = self._hand_over_known(wanted)
+        if unknown:
+            self._look_up(unknown)
+
+    def _hand_over_known(self, wanted: Mapping[TopicPartition, PartitionInfo]) -> dict[TopicPartition, PartitionInfo]:
+        """Give partitions to the fetchers of known leaders; returns the others."""
+        with self._changed:
+            returned, self._returned = self._returned, set()
+        self._known.forget(returned)
+        fetched_from = {fetcher.broker for fetcher in self._fetchers.values() if fetcher.is_alive()}
+        routes: dict[tuple[Broker, int], list[PartitionInfo]] = defaultdict(list)
+        known = self._known.find(wanted, fetched_from)
+        for partition, leader in known.items():
+            wanted[partition].leader_epoch = leader.epoch
+            routes[leader.broker, fetcher_number(partition, self._config.num_consumer_fetchers)].append(
+                wanted[partition]
+            )
+        self._hand_over(routes)
+        return {partition: info for partition, info in wanted.items() if partition not in known}
+
+    def _look_up(self, wanted: Mapping[TopicPartition, PartitionInfo]) -> None:
         metadata = self._client.metadata({partition.topic for partition in wanted})
+        self._known.learn(metadata)
         seconds = self._outage.end(time.monotonic())
         if seconds is not None:
             _events.info("%s: brokers answer again after %.0f s", self.name, seconds)
@@ -239,7 +271,7 @@ class LeaderFinder(threading.Thread):
             fetcher = None
         if fetcher is None:
             name = f"ConsumerFetcherThread-{self._consumer_id}-{number}-{broker.id}"
-            fetcher = FetcherThread(name, broker, self._config, self.add)
+            fetcher = FetcherThread(name, broker, self._config, self.take_back)
             start_thread(fetcher)
             self._fetchers[key] = fetcher
         return fetcher

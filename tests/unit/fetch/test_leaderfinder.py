@@ -13,6 +13,7 @@ from zkconsumer.fetch.leaderfinder import LeaderFinder, fetcher_number, join_unt
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.rules.denials import PATIENCE
 
 UNSUPPORTED_COMPRESSION_TYPE = 76
@@ -83,6 +84,7 @@ def find(stub):
         finder.add(infos)
         finder.start()
         started.append(finder)
+        return finder
 
     yield start
     for finder in started:
@@ -183,3 +185,28 @@ def test_a_refused_fetcher_keeps_no_partition_of_another_broker_waiting(stub, fi
         eventually(lambda: infos[1].readable)
         assert not infos[0].readable
     eventually(lambda: infos[0].readable)
+
+
+def test_a_partition_that_is_gained_later_goes_to_the_leader_that_is_known(stub, find):
+    first, second = (make_info(make_queue(), number) for number in (0, 1))
+    for info in (first, second):
+        stub.log(info.partition)
+    finder = find(first)
+    eventually(lambda: first.readable)
+    finder.add([second])
+    eventually(lambda: second.readable)
+    assert len(stub.described) == 1
+
+
+def test_a_leader_is_looked_up_again_for_a_partition_that_comes_back(stub, find):
+    """1. The leader that is known refuses a partition; 2. brokers name the present one."""
+    first, second = (make_info(make_queue(), number) for number in (0, 1))
+    for info in (first, second):
+        stub.log(info.partition)
+    finder = find(first)
+    eventually(lambda: first.readable)
+    stub.fetch_errors[second.partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    finder.add([second])
+    eventually(lambda: len(stub.described) > 1)
+    del stub.fetch_errors[second.partition]
+    eventually(lambda: second.readable)
