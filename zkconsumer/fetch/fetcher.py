@@ -186,7 +186,9 @@ class FetcherThread(threading.Thread):
             if is_lost and self._has(answer.info):
                 self._awaiting_reset.append(answer.info)
             # A look-up needs a free connection.
-            if answer.fetched.is_last and not self._awaiting_reset and not self._awaiting_check:
+            if answer.fetched.is_last and not (
+                self._awaiting_reset or self._awaiting_check or self._conversation.muted
+            ):
                 self._ask(answer)
             self._accept(answer)
         self._ask_leaders()

@@ -271,7 +271,8 @@ class RangeFetcher(threading.Thread):
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
             if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self.follows:
                 out_of_range.append(partition)
-            if fetched.is_last and not out_of_range:  # to look up log ends no request may be in flight
+            # To look up log ends no request may be in flight.
+            if fetched.is_last and not out_of_range and not self._conversation.muted:
                 self._send_ahead(partition, fetched, before)
             chunk = self._accept(partition, fetched, asked.max_bytes, is_first=is_first)
             if chunk is not None:

@@ -20,6 +20,28 @@ LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 OFFSET_COMMIT: Final = 8
 
+MUTED_SINCE: Final[Mapping[int, int]] = MappingProxyType(
+    {
+        FETCH: 8,
+        LIST_OFFSETS: 3,
+        METADATA: 6,
+        OFFSET_COMMIT: 4,
+        9: 4,  # OffsetFetch
+        10: 2,  # FindCoordinator
+        11: 3,  # JoinGroup
+        12: 2,  # Heartbeat
+        13: 2,  # LeaveGroup
+        14: 2,  # SyncGroup
+        15: 2,  # DescribeGroups
+        16: 2,  # ListGroups
+        32: 2,  # DescribeConfigs
+        68: 0,  # ConsumerGroupHeartbeat
+        69: 0,  # ConsumerGroupDescribe
+    }
+)
+"""The API versions since which a broker answers at once where a quota is exceeded (KIP-219): the client has to wait for
+the throttle time, with which the answer begins. In earlier versions the broker holds the answer back."""
+
 _ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
 

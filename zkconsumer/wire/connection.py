@@ -20,7 +20,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker
 from zkconsumer.process.deadline import NO_DEADLINE, Deadline
-from zkconsumer.wire.apiversions import ApiRanges
+from zkconsumer.wire.apiversions import MUTED_SINCE, ApiRanges
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, ReportedVersions
@@ -40,6 +40,7 @@ _CORRELATION_BYTES: Final = 4  # they count as part of the frame
 _LOGIN_AGAIN: Final = (0.85, 0.95)
 """The part of a session's lifetime after which to log in again is random between these, as in Java's client: many
 connections that were opened together do not log in at once."""
+_THROTTLE: Final = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -91,6 +92,7 @@ class BrokerConnection:
         self._limit = min(_LONGEST_BEFORE_LOGIN, max_response_bytes)  # of the next response
         self._clock = clock
         self._login_due = math.inf  # on the clock
+        self._muted_until = -math.inf  # on the clock
         self._correlation_id = self._answered_id = 0
         self._head = memoryview(bytearray(_RESPONSE_HEADER.size))
         self._response = ResponseStream(self._transport)
@@ -261,6 +263,7 @@ class BrokerConnection:
     ) -> int:
         """Send one request, after another login if the session with the broker would expire otherwise.
 
+        Before, the time is over for which a quota mutes this connection (:attr:`muted`).
         The broker checks a session when it receives a request, and still accepts a login after the session's end. So
         nothing has to be sent while a connection is not used. While an answer is awaited there is no login, since that
         answer would come first.
@@ -279,6 +282,7 @@ class BrokerConnection:
             BrokerUnavailable: the connection broke, timed out or was closed.
             AuthenticationFailed, ConfigError, ProtocolError: the login failed, see :meth:`connect`.
         """
+        self._await_unmuted()
         if self._clock() >= self._login_due and self._answered_id == self._correlation_id:
             self._log_in()
         before_send()
@@ -333,6 +337,33 @@ class BrokerConnection:
             _require_no_tags(self, self._response.take(min(1, self._response.left)))
         return self._response
 
+    def throttled(self, api_key: int, api_version: int, throttle_ms: int) -> None:
+        """Note the throttle time of an answer: a quota is exceeded (KIP-219).
+
+        The broker does not read from this connection meanwhile, so a request that is sent at once would only use up its
+        own timeout. Other connections are not affected.
+
+        Args:
+            api_key: number of the API.
+            api_version: version of the request.
+            throttle_ms: from the answer.
+        """
+        if throttle_ms > 0 and api_version >= MUTED_SINCE.get(api_key, api_version + 1):
+            self._muted_until = self._clock() + throttle_ms / 1000
+
+    @property
+    def muted(self) -> bool:
+        """True while a quota mutes this connection: :meth:`send` waits for the end."""
+        return self._clock() < self._muted_until
+
+    def _await_unmuted(self) -> None:
+        if (left := self._muted_until - self._clock()) > 0:
+            self._transport.pause(left)
+
+    def _read_throttle(self, api_key: int, api_version: int, body: memoryview) -> None:
+        if api_key in MUTED_SINCE and api_version >= MUTED_SINCE[api_key] and len(body) >= _THROTTLE.size:
+            self.throttled(api_key, api_version, *_THROTTLE.unpack_from(body))
+
     def exchange(
         self,
         api_key: int,
@@ -351,6 +382,7 @@ class BrokerConnection:
             ProtocolError: as :meth:`receive`, or raised by ``decode``; its text then follows the name of this broker.
         """
         response = self.receive(self.send(api_key, api_version, body, flexible=flexible), flexible=flexible)
+        self._read_throttle(api_key, api_version, response)
         try:
             return decode(response)
         except ProtocolError as error:
@@ -401,6 +433,7 @@ class BrokerConnection:
             request.API_KEY, version, request.encode(), flexible=flexible, before_send=before_send
         )
         body = self.receive(correlation_id, flexible=flexible)
+        self._read_throttle(request.API_KEY, version, body)
         request.with_header(correlation_id)
         response = ResponseClassRegistry.get_response_class(request.header)
         try:

@@ -98,7 +98,7 @@ def decode_epoch_ends(version: int, body: memoryview) -> EpochEnds:
     answer = EpochEnds()
     with reporting_malformed("OffsetForLeaderEpoch", version):
         fields = Fields(body)
-        fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+        fields.take(_INT32)  # throttle time, for which the broker holds the answer back
         for _ in range(fields.count()):
             topic = fields.text()
             for error, partition, epoch, offset in fields.rows(_ANSWER):

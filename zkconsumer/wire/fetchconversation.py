@@ -74,6 +74,11 @@ class FetchConversation:
         """True while a response is awaited and none of it has arrived: no other request may use the connection."""
         return self._correlation_id is not None
 
+    @property
+    def muted(self) -> bool:
+        """True while a quota mutes the connection: what was received should be handed over before the next request."""
+        return self._connection.muted
+
     def send(self, wanted: Iterable[PartitionFetch], *, max_wait_ms: int, max_bytes: int, rack: str = "") -> None:
         """Request partitions from their offsets on, in order of priority; see :func:`send_fetch` for the arguments.
 

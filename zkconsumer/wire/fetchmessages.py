@@ -191,7 +191,8 @@ def open_response(
             yield from _partitions(version, fields, aborted=isolation == READ_COMMITTED)
 
     with closing():
-        error, session_id = _beginning(version, fields)
+        error, session_id, throttle_ms = _beginning(version, fields)
+    connection.throttled(FETCH, version, throttle_ms)
     return FetchStream(error, session_id, partitions())
 
 
@@ -276,14 +277,13 @@ def _length(count: int, flexible: bool) -> bytes:
     return encode_varint(count + 1) if flexible else struct.pack(">i", count)
 
 
-def _beginning(version: int, fields: Fields) -> tuple[int, int]:
-    """The top-level error of the response, and the session id."""
-    if version >= 1:
-        fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+def _beginning(version: int, fields: Fields) -> tuple[int, int, int]:
+    """The top-level error of the response, the session id, and the throttle time in ms."""
+    (throttle_ms,) = fields.take(_INT32) if version >= 1 else (0,)
     if version < FIRST_VERSION:
-        return ErrorCode.NONE, 0
+        return ErrorCode.NONE, 0, throttle_ms
     error, session_id = fields.take(_ERROR_AND_SESSION)
-    return error, session_id
+    return error, session_id, throttle_ms
 
 
 def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[FetchedPartition]:

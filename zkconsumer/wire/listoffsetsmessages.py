@@ -126,7 +126,7 @@ def decode_list_offsets(version: int, body: memoryview) -> Offsets:
     with reporting_malformed("ListOffsets", version):
         fields = Fields(body)
         if version >= 2:
-            fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+            fields.take(_INT32)  # throttle time, which the connection heeds
         for _ in range(fields.count()):
             topic = fields.text()
             layout = _ANSWER if version < _FIRST_WITH_EPOCHS else _ANSWER_WITH_EPOCH

@@ -106,7 +106,7 @@ def decode_metadata(version: int, body: memoryview) -> Metadata:
     with reporting_malformed("Metadata", version):
         fields = Fields(body, flexible=has_topic_ids(version))
         if version >= 3:
-            fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+            fields.take(_INT32)  # throttle time, which the connection heeds
         brokers = {broker.id: broker for broker in (_broker(version, fields) for _ in range(fields.count()))}
         cluster_id = fields.text() if version >= 2 else ""
         controller = fields.take(_INT32)[0] if version >= 1 else -1

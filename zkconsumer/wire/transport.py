@@ -200,6 +200,22 @@ class Transport:
         self._sets_limits = self._sets_limits or timeout_ms != self.timeout_ms
         self.timeout_ms = self._receive_ms = timeout_ms
 
+    def pause(self, seconds: float) -> None:
+        """Wait, without use of the connection.
+
+        Raises:
+            BrokerUnavailable: closed by another thread meanwhile, or the deadline of the operation is earlier.
+        """
+        end = Deadline.after(seconds)
+        while not (self._closed or end.passed):
+            if self._deadline.passed or self._deadline.left() < end.left():
+                raise self._unavailable(
+                    f"a quota mutes the connection for {seconds:.1f} s, and no time is left; check the client's quotas"
+                )
+            self._closing.wait(end.left())
+        if self._closed:
+            raise self._unavailable("the connection is closed")
+
     def until(self, deadline: Deadline) -> None:
         """From now on no wait goes beyond the deadline of an operation; :data:`NO_DEADLINE` at its end."""
         self._deadline = deadline

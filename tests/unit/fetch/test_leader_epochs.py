@@ -14,6 +14,7 @@ from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignme
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS
 
 P = TopicPartition("t", 0)
 METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23
@@ -282,6 +283,7 @@ def test_a_position_that_cannot_be_checked_is_kept_and_logged(stub, member, capl
     reading.read(10)
     if refusal is None:
         del stub.versions[OFFSET_FOR_LEADER_EPOCH]
+        KNOWN_BROKERS.forget((stub.broker.host, stub.broker.port))
         stub.fetch_errors[P] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         reading.control.stop()
         reading.start(10)

@@ -125,7 +125,7 @@ def decode_heartbeat(version: int, body: memoryview) -> HeartbeatAnswer:
     """
     with reporting_malformed("ConsumerGroupHeartbeat", version):
         fields = Fields(body, flexible=True)
-        fields.take(_INT32)  # throttle time: the broker itself delays the answer or its next read
+        fields.take(_INT32)  # throttle time, which the connection heeds
         (code,) = fields.take(_INT16)
         message = fields.text()
         fields.text()  # the member's id, which it has generated
