@@ -40,9 +40,15 @@ class MemberCallbacks(TypedDict, total=False):
 
 
 def assemble_parts(
-    config: ConsumerConfig, consumer_id: str, stamp: Callable[[], Stamp | None] | None = None
+    config: ConsumerConfig,
+    consumer_id: str,
+    stamp: Callable[[], Stamp | None] | None = None,
+    pool: ConnectionPool | None = None,
 ) -> MemberParts:
-    """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies."""
+    """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies.
+
+    For ``stamp`` and ``pool`` see :func:`assemble_member`.
+    """
     signal, closing = RebalanceSignal(), Latch()
 
     def wait_before_retry(seconds: float) -> bool:
@@ -53,7 +59,7 @@ def assemble_parts(
         """
         return signal.wait_raised(seconds) or closing.is_set()
 
-    pool = ConnectionPool()
+    pool = pool or ConnectionPool()
     cluster = cluster_of_member(config, consumer_id, pool)
     if config.brokers_coordinate:
         assert cluster is not None  # the configuration has bootstrap.servers then
@@ -124,10 +130,12 @@ def assemble_member(
     fetch: FetchControl,
     *,
     stamp: Callable[[], Stamp | None] | None = None,
+    pool: ConnectionPool | None = None,
     **callbacks: Unpack[MemberCallbacks],
 ) -> GroupMember:
     """A member, which is not connected yet; for the arguments see :class:`~zkconsumer.group.member.GroupMember`.
 
-    ``stamp`` returns the stamp of the offsets that are being committed, in a member whose offsets have one.
+    ``stamp`` returns the stamp of the offsets that are being committed, in a member whose offsets have one; ``pool``
+    has the connections that its clients share with ``fetch``.
     """
-    return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id, stamp), **callbacks)
+    return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id, stamp, pool), **callbacks)

@@ -31,6 +31,7 @@ from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.process.forks import Owner
+from zkconsumer.wire.connectionpool import ConnectionPool
 
 _log = logging.getLogger(__name__)
 
@@ -93,11 +94,13 @@ class ConsumerConnector:
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
         self._pool: DecodePool | None = None
-        self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for)
+        connections = ConnectionPool()
+        self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for, connections)
         self._member = assemble_member(
             config,
             self._consumer_id,
             self._fetch,
+            pool=connections,
             on_failure=self._fail,
             before_commit=before_commit,
             on_refusal=self._group_refused,

@@ -21,6 +21,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.errorcodes import error_name, is_refusal
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, KnownEpochs
@@ -63,6 +64,7 @@ class LeaderFinder(threading.Thread):
         config: client id, timeouts, backoff, fetchers per broker.
         live_brokers: returns the brokers to ask; may do I/O. If it raises, it is called again after the backoff.
         epochs: the known epochs of leaders, which outlast this finder; only its thread uses them.
+        pool: connections that the member's clients share; its own if None.
     """
 
     def __init__(
@@ -71,13 +73,14 @@ class LeaderFinder(threading.Thread):
         config: ConsumerConfig,
         live_brokers: Callable[[], Sequence[Broker]],
         epochs: KnownEpochs | None = None,
+        pool: ConnectionPool | None = None,
     ) -> None:
         super().__init__(name=f"{consumer_id}-leader-finder-thread", daemon=True)
         self._consumer_id = consumer_id
         self._config = config
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._max_age_s = config.metadata_max_age_ms / 1000
-        self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs)
+        self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs, pool=pool)
         self._changed = threading.Condition(threading.Lock())
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
         self._returned: set[TopicPartition] = set()  # by fetchers, since the last look

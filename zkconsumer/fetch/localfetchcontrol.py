@@ -15,6 +15,7 @@ from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.process.threads import start_thread
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.rules.leaderepochs import KnownEpochs
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class LocalFetchControl:
         config: of the consumer.
         live_brokers: returns the brokers to ask for leaders; called on the leader finder's thread, may raise.
         queue_for: returns the queue of a consumer thread for a topic (static subscriptions have one stream per topic).
+        pool: connections that the member's clients share, for the questions for leaders.
     """
 
     needs_topics = False
@@ -62,11 +64,13 @@ class LocalFetchControl:
         config: ConsumerConfig,
         live_brokers: Callable[[], Sequence[Broker]],
         queue_for: QueueFor,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self._consumer_id = consumer_id
         self._config = config
         self._live_brokers = live_brokers
         self._queue_for = queue_for
+        self._pool = pool
         self._known_epochs = KnownEpochs()  # used by the thread of the newest finder
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
@@ -88,7 +92,7 @@ class LocalFetchControl:
             if assigned.error is None and partition not in kept
         }
         if gained and self._finder is None:
-            finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
+            finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs, self._pool)
             start_thread(finder)
             self._finder = finder
         self._discard({**kept, **gained})
