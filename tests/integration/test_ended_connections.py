@@ -13,6 +13,7 @@ from zkconsumer import ConsumerConnector
 from zkconsumer.errors import RetriableError
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST
+from zkconsumer.wire.transport import Transport
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -108,6 +109,27 @@ class Consumer:
                 return True
 
         eventually(committed)
+
+
+def test_a_consumer_keeps_its_connections_while_logins_are_renewed(expiring, unique_name, monkeypatch):
+    """Those for fetches too, whose requests are sent ahead."""
+    connect, connects = Transport.connect, []
+    monkeypatch.setattr(Transport, "connect", lambda transport: (connects.append(transport), connect(transport)))
+    protocol = "SASL_PLAINTEXT"
+    servers = {"bootstrap_servers": f"{HOST}:{expiring.ports[protocol]}"}
+    consumer = Consumer(expiring, protocol, unique_name, group_protocol="kafka", heartbeat_interval_ms=500, **servers)
+    with consumer.connector:
+        consumer.produce(1)
+        consumer.read({0})
+        consumer.commit()
+        before = len(connects)
+        end = time.monotonic() + 2.5 * LIFETIME_MS / 1000
+        while time.monotonic() < end:
+            begin = consumer.produced
+            consumer.produce(1, 0.2)
+            consumer.read(range(begin, consumer.produced))
+        consumer.commit()
+        assert len(connects) == before
 
 
 @pytest.mark.parametrize(
