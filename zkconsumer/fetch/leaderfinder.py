@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
 
 _HASH_STEP = 31
+_VALID_S = 300.0
+"""How long a known leader is used: as long as Kafka's clients keep metadata (``metadata.max.age.ms``)."""
 
 
 def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
@@ -86,7 +88,7 @@ class LeaderFinder(threading.Thread):
         self._returned: set[TopicPartition] = set()  # by fetchers, since the last look
         self._stopping = False
         self._fetchers: dict[tuple[int, int], FetcherThread] = {}  # written by this thread only
-        self._known = KnownLeaders(config.metadata_max_age_ms / 1000)
+        self._known = KnownLeaders(_VALID_S)
         self._reported: dict[TopicPartition, str] = {}
         self._outage = Outage()
 
