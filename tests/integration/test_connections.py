@@ -106,6 +106,7 @@ def test_a_rebalance_repeats_no_question(sandbox, wire, unique_name, topics):
     assert asked.count(METADATA) <= 2 * joins, "as the leader, and since the topic may have been created again"
 
 
+@pytest.mark.slow
 def test_a_throttled_consumer_waits_and_loses_nothing(sandbox, wire, unique_name, topics):
     topic = topics.create(unique_name)
     records = [b"%d " % number + b"x" * 49_000 for number in range(ABOVE_QUOTA)]
