@@ -57,6 +57,7 @@ from zkconsumer.errors import (
     TopicAuthorizationFailed as TopicAuthorizationFailed,
     TopicUnreadable as TopicUnreadable,
     UsageError as UsageError,
+    WokenUp as WokenUp,
     ZkConsumerError as ZkConsumerError,
     ZooKeeperRefused as ZooKeeperRefused,
     ZooKeeperUnavailable as ZooKeeperUnavailable,

@@ -48,6 +48,7 @@
     ├── ProtocolError               a broker's answer does not fit the protocol version in use
     │   └── NoCommonVersion         a broker is too old, or too new, for a request
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
+    │   └── WokenUp                 wakeup() ended the wait of a stream, which stays usable
     ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
@@ -388,6 +389,10 @@ class NoCommonVersion(ProtocolError):
 
 class ConsumerTimeout(ZkConsumerError):
     """No message arrived within ``consumer.timeout.ms``; the stream can be iterated again."""
+
+
+class WokenUp(ConsumerTimeout):
+    """``wakeup`` was called; the stream can be iterated again, and no record is skipped."""
 
 
 class StreamIdle(ZkConsumerError):

@@ -318,6 +318,17 @@ class ConsumerConnector:
         """
         return dict(self._member.uncommitted)
 
+    def wakeup(self) -> None:
+        """End the wait of every stream, once: ``next_message`` and ``next_batch`` return None, iterators raise WokenUp.
+
+        Any thread may call it, and a signal handler. A stream that is not waiting is woken by its next request, after
+        the records that were prepared for its user (2,048 at most); several calls before that count once. No record is
+        skipped, and the stream can be used again.
+        """
+        self._owner.require(self._name())
+        for queue in self._all_queues():
+            queue.wake()
+
     def end_streams(self) -> None:
         """Stop handing out records: every stream ends at its next request. The membership and its commits continue."""
         self._owner.require(self._name())
@@ -411,7 +422,7 @@ class ConsumerConnector:
         return (self._queues[None] if queues is None else queues)[thread.number]
 
     def _all_queues(self) -> list[ChunkQueue]:
-        return [queue for queues in self._queues.values() for queue in queues]
+        return [queue for queues in list(self._queues.values()) for queue in queues]  # another thread may add some
 
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()

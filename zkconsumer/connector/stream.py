@@ -60,9 +60,9 @@ class MessageStream(Generic[M]):
     """The records of one consumer thread, in order within each partition.
 
     Iterating ends when the connector is shut down. It raises ConsumerTimeout when no record arrives within
-    ``consumer.timeout.ms``, AuthenticationFailed when brokers keep refusing this consumer, and ConfigError when a file
-    that the properties name cannot be used; after each of them the stream can be iterated again, and connections are
-    tried again meanwhile. When the connector failed, it raises the cause.
+    ``consumer.timeout.ms``, WokenUp after ``wakeup`` of the connector, AuthenticationFailed when brokers keep refusing
+    this consumer, and ConfigError when a file that the properties name cannot be used; after each of them the stream
+    can be iterated again, and connections are tried again meanwhile. When the connector failed, it raises the cause.
 
     A stream that owns partitions of a topic which brokers keep refusing to serve raises TopicUnreadable, usually its
     subclass TopicAuthorizationFailed, once, and again only if the topic could be read in between. If offsets are stored
@@ -125,7 +125,7 @@ class MessageStream(Generic[M]):
         raise StopIteration
 
     def next_message(self, *, timeout: float | None = None) -> M | None:
-        """The next record; None if none arrives in time.
+        """The next record; None if none arrives in time, or once after ``wakeup`` of the connector.
 
         Args:
             timeout: how long to wait, in seconds; None for ``consumer.timeout.ms``, by default without limit.
@@ -152,7 +152,7 @@ class MessageStream(Generic[M]):
 
         Raises:
             StopIteration: the connector was shut down.
-            ConsumerTimeout: no record arrived in time.
+            ConsumerTimeout, WokenUp: no record arrived in time, or ``wakeup`` was called.
             UsageError: another thread uses this stream.
         """
         self._check_thread()
@@ -192,7 +192,7 @@ class MessageStream(Generic[M]):
         max_bytes: int | None = None,
         headers: bool = True,
     ) -> pa.RecordBatch | None:
-        """The next batch; None if no record arrives in time.
+        """The next batch; None if no record arrives in time, or once after ``wakeup`` of the connector.
 
         Args:
             timeout: as of :meth:`next_message`.

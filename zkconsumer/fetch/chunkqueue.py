@@ -19,6 +19,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from zkconsumer.errors import WokenUp
 from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.fetch.handedout import HandedOut, HandOver
 from zkconsumer.fetch.queueroom import QueueRoom
@@ -74,6 +75,7 @@ class ChunkQueue:
         may_deliver: called under the lock before each hand-over. False withholds the chunks until :meth:`deliver` (the
             lease has lapsed). It must be quick and must not block.
         max_unfinished: where ``commit.on=done``, see :class:`~zkconsumer.fetch.unfinisheditems.UnfinishedItems`.
+        changed: raised when the user's thread should look again; None makes one.
 
     Attributes:
         room: what fetchers may put into the queue, and how they wait for it.
@@ -88,10 +90,12 @@ class ChunkQueue:
         max_chunks: int,
         may_deliver: Callable[[], bool] = lambda: True,
         max_unfinished: int | None = None,
+        changed: WakeUp | None = None,
     ) -> None:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
-        self._changed = WakeUp()  # the user's thread waits
+        self._changed = changed or WakeUp()  # the user's thread waits
+        self._woken = WakeUp()
         self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._handed_out = HandedOut()
@@ -170,6 +174,7 @@ class ChunkQueue:
             A chunk, END if the queue was closed, or None on timeout.
 
         Raises:
+            WokenUp: :meth:`wake` was called since the last request; before any chunk is looked for.
             BaseException: the error given to :meth:`close`, or one of its :attr:`faults`.
         """
         self.room.announce()
@@ -252,6 +257,14 @@ class ChunkQueue:
 
     def deliver(self) -> None:
         """Let the user's thread, if it waits, ask again whether it ``may_deliver``."""
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Let the request in progress, or else the next one, raise WokenUp; for any thread, and for signal handlers.
+
+        It takes no lock: the thread that a signal handler interrupts may hold it.
+        """
+        self._woken.set()
         self._changed.set()
 
     def finish(self) -> None:
@@ -366,6 +379,8 @@ class ChunkQueue:
         """Wait until ``first`` finds a chunk; see :meth:`request`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            if self._woken.wait(0):
+                raise WokenUp("wakeup() was called; iterate again to continue")
             with self._lock:
                 chunk = self._found(first)
             self.room.announce()

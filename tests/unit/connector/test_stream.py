@@ -1,3 +1,4 @@
+import signal
 import threading
 from contextlib import suppress
 from io import UnsupportedOperation
@@ -9,7 +10,7 @@ from tests.fixtures.fork import refused_in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
-from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, RebalanceFailed, UsageError
+from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, RebalanceFailed, UsageError, WokenUp
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.model import Message
 
@@ -230,6 +231,48 @@ def sizes(batches):
             rows.append(batch.num_rows)
     except ConsumerTimeout:
         return rows
+
+
+@pytest.mark.parametrize("request_one", ["next_message", "next_batch"])
+def test_a_wakeup_ends_one_wait(queue, info, request_one):
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
+    threading.Timer(0.05, queue.wake).start()
+    assert getattr(stream, request_one)() is None
+    assert getattr(stream, request_one)(timeout=0.01) is None
+    queue.put(make_fetched_chunk(info, 0, 2))
+    assert getattr(stream, request_one)() is not None
+
+
+def test_a_wakeup_of_a_stream_that_does_not_wait_counts_once_and_skips_nothing(stream, queue, info):
+    queue.put(make_fetched_chunk(info, 0, 3))
+    assert next(stream).offset == 0
+    queue.wake()
+    queue.wake()
+    queue.put(make_fetched_chunk(info, 3, 3))
+    assert offsets(stream, 2) == [1, 2]  # were prepared
+    with pytest.raises(WokenUp, match="iterate again"):
+        next(stream)
+    assert offsets(stream, 3) == [3, 4, 5]
+    queue.wake()
+    with pytest.raises(WokenUp):
+        stream.peek()
+    with pytest.raises(ConsumerTimeout) as raised:
+        next(stream)
+    assert type(raised.value) is ConsumerTimeout
+
+
+def test_a_signal_handler_may_wake_the_thread_that_it_interrupts(queue):
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
+    main = threading.get_ident()
+    former = signal.signal(signal.SIGUSR2, lambda *_: queue.wake())
+    try:
+        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR2)).start()
+        assert stream.next_message(timeout=30) is None
+        with queue._lock:  # as if it had interrupted a method of the queue
+            signal.pthread_kill(main, signal.SIGUSR2)
+        assert stream.next_message(timeout=30) is None
+    finally:
+        signal.signal(signal.SIGUSR2, former)
 
 
 def test_limits_cut_batches_and_lose_nothing(stream, queue, info):
