@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_messag
 from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.decodersettings import DecoderSettings
-from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle
+from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
@@ -217,6 +217,30 @@ class ConsumerConnector:
         (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
         return stream
+
+    def subscribe(self, topics: Collection[str] | TopicFilter) -> None:
+        """Consume other topics from now on; streams of topics that stay are not disturbed.
+
+        For streams of :meth:`create_message_streams_by_filter`: they carry the records of the new topics, too. Returns
+        when the change is noted. It is carried out by the next rebalance, which begins at once, and is tried again
+        until it succeeds. Records of topics that go may arrive until then; what was handed out of them is committed
+        as in every rebalance. Any thread may call it, also a rebalance listener.
+
+        Args:
+            topics: names, which need not exist yet, or a filter. They replace the former topics.
+
+        Raises:
+            ConfigError: a topic name is illegal.
+            UsageError: no topic is named; or there are no streams yet, or streams of one topic each.
+            ConsumerClosed: the connector was shut down.
+        """
+        self._owner.require(self._name())
+        if None not in self._queues:
+            raise UsageError(
+                "subscribe needs streams that carry several topics; create them with create_message_streams_by_filter, "
+                "for given topics with a filter such as Whitelist('clicks|views')"
+            )
+        self._member.subscribe(_subscription_to(topics, len(self._queues[None])))
 
     def unsubscribe(self) -> None:
         """Leave the group; the streams end. The connector cannot be used for another subscription."""
@@ -444,6 +468,14 @@ class ConsumerConnector:
 def _stream_name(consumer_id: str, topic: str | None, number: int) -> str:
     thread = str(ConsumerThreadId(consumer_id, number))
     return thread if topic is None else f"{thread} of {topic}"
+
+
+def _subscription_to(topics: Collection[str] | TopicFilter, streams: int) -> Subscription:
+    if isinstance(topics, TopicFilter):
+        return Subscription.by_filter(topics, streams)
+    if isinstance(topics, str) or not topics:
+        raise UsageError(f"subscribe needs a collection of at least one topic, or a filter, not {topics!r}")
+    return Subscription.static(dict.fromkeys(topics, streams))
 
 
 def _kind_of_messages(key_decoder: Decoder | None, value_decoder: Decoder | None) -> type[Message]:

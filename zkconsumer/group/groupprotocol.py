@@ -11,7 +11,7 @@ lease is the shorter one (``tests/fixtures/composedprotocol.py``).
 Which event calls what, on the rebalance thread unless noted otherwise:
 
 - A consumer is constructed: nothing. It connects: :meth:`GroupProtocol.open`, on the caller's thread.
-- Before each attempt: :meth:`~GroupProtocol.join`, and :meth:`~GroupProtocol.lose` if that, or anything later, finds
+- Before each attempt: :meth:`~GroupProtocol.join`, with the newest subscription, and :meth:`~GroupProtocol.lose` if that, or anything later, finds
   that the group has removed the member.
 - Something changed (a watch, a command, a heartbeat's answer): the implementation raises the member's flag. The
   rebalance thread lets it :meth:`~GroupProtocol.pause`, asks for the :meth:`~GroupProtocol.next_assignment`, stops

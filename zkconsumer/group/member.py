@@ -157,6 +157,15 @@ class GroupMember:
         """
         self._begin(partial(self._join, subscription))
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Change the subscription; returns when that is noted, and the next rebalance carries it out.
+
+        Raises:
+            UsageError: not joined.
+            ConsumerClosed: the member has left, or has not joined.
+        """
+        self._thread.do(partial(self._loop.subscribe, subscription))
+
     def assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch given partitions without joining the group: nothing is registered, nothing is owned.
 

@@ -27,6 +27,7 @@ from zkconsumer.errors import (
     RebalanceFailed,
     RegistrationLost,
     ShareChanged,
+    UsageError,
     ZkConsumerError,
 )
 from zkconsumer.group.controlthread import ControlThread
@@ -108,6 +109,18 @@ class RebalanceLoop:
         self._subscription = subscription
         began = self._clock()
         self._count(self._try_to_join(retries, deadline, story), began)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Change the subscription of a member that has joined, or is joining; the next attempt carries it out.
+
+        Raises:
+            UsageError: it has not joined.
+        """
+        if self._subscription is None:
+            raise UsageError("only a consumer that has joined its group can subscribe to other topics; create streams")
+        if subscription.key != self._subscription.key:
+            self._subscription = subscription
+            self._signal.raise_flag()
 
     def react(self) -> None:
         """Something changed: let events settle, then try until an attempt succeeds; a joined member never gives up."""
@@ -191,17 +204,22 @@ class RebalanceLoop:
         return outcome
 
     def _join_and_rebalance(self) -> Outcome:
-        assert self._subscription is not None
+        subscription = self._subscription
+        assert subscription is not None
         try:
             try:
-                self._protocol.join(self._subscription)
+                self._protocol.join(subscription)
             except MembershipLost as error:
                 _log.info("group %s consumer %s joins again: %s", self._config.group_id, self._consumer_id, error)
                 self._membership_lost()
-                self._protocol.join(self._subscription)
+                self._protocol.join(subscription)
         except Exception as error:  # noqa: BLE001 - every failure is tried again
             return Outcome(error=error)
-        return self._rebalancer.rebalance()
+        outcome = self._rebalancer.rebalance()
+        if self._subscription is not subscription:
+            # It was changed while the protocol waited, and the flag of that was lowered for this attempt.
+            self._signal.raise_flag()
+        return outcome
 
     def _membership_lost(self) -> None:
         self._enter(MemberState.SESSION_LOST)

@@ -53,6 +53,13 @@ class Reads(NamedTuple):
     refused: dict[str, ZooKeeperRefused]
 
 
+class Children(NamedTuple):
+    """The children of a node, and its ``cversion`` at that moment, see :class:`Znode`."""
+
+    names: list[str]
+    cversion: int
+
+
 class ChildrenReads(NamedTuple):
     """The children of many nodes.
 
@@ -227,15 +234,20 @@ class ZnodeReads:
 
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         """Names of the node's children, or None if there is no such node (then a watch fires when it is created)."""
+        children = self.list_children(path, watch)
+        return None if children is None else children.names
+
+    def list_children(self, path: str, watch: Watch | None = None) -> Children | None:
+        """As :meth:`children`, with the version of the list."""
         with translated_errors(f"children of {path}"):
             try:
-                return list(
-                    self._client.get_children_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
-                )
+                asked = self._client.get_children_async(path, watch=as_kazoo_watch(watch), include_data=True)
+                names, stat = asked.get(timeout=self._timeout)
+                return Children(list(names), stat.cversion)
             except NoNodeError:
                 if watch is None or self.exists(path, watch) is None:
                     return None
-        return self.children(path, watch)
+        return self.list_children(path, watch)
 
     def children_of(self, paths: Iterable[str]) -> ChildrenReads:
         """The children of many nodes in few requests, without watches.

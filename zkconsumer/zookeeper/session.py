@@ -369,13 +369,34 @@ class ZkSession(ZnodeReads):
             ZooKeeperUnavailable: no answer; whether it was done is unknown.
             ZooKeeperRefused: the servers do not allow it, or the node exists.
         """
-        from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, send_fenced
+        from zkconsumer.zookeeper.fencedtransaction import Operation
 
-        operations = [Operation("create-ephemeral", path, data), Operation("delete", path)]
+        self._do_all(fence, [Operation("create-ephemeral", path, data), Operation("delete", path)])
+
+    def replace_ephemeral(self, fence: str, path: str, data: bytes) -> None:
+        """Delete a node and create it again, in one transaction: watches on its parent fire, and it is never absent.
+
+        Args:
+            fence: see :meth:`try_transact`.
+            path: path of a node that exists.
+            data: its next data; it lives as long as this session.
+
+        Raises:
+            SessionExpired, ZooKeeperUnavailable: see :meth:`flash`.
+            ZooKeeperRefused: the servers do not allow it, or the node does not exist.
+        """
+        from zkconsumer.zookeeper.fencedtransaction import Operation
+
+        self._do_all(fence, [Operation("delete", path), Operation("create-ephemeral", path, data)])
+
+    def _do_all(self, fence: str, operations: Sequence[Operation]) -> None:
+        """Do the operations on one node, which is open to all, in one transaction."""
+        from zkconsumer.zookeeper.fencedtransaction import Conflict, send_fenced
+
         answer = send_fenced(self._client, fence, operations, open_acl())(self._timeout)
-        if not isinstance(answer, Conflict):
-            return
-        raise answer.refusal or ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
+        if isinstance(answer, Conflict):
+            path = answer.operation.path
+            raise answer.refusal or ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
         """Do the operations as :meth:`try_transact` does; a refusal is raised after the others are done.

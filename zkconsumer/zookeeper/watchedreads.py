@@ -41,6 +41,7 @@ class WatchedReads:
         self._connections = -1
         self._nodes: dict[str, Znode | None] = {}
         self._children: dict[str, frozenset[str]] = {}
+        self._cversions: dict[str, int] = {}
         self._events: Counter[str] = Counter()
 
     def nodes(self, paths: Iterable[str]) -> Reads:
@@ -71,8 +72,14 @@ class WatchedReads:
         """
         self._drop_stale()
         if path not in self._children:
-            self._children[path] = frozenset(self._session.children(path, self._watch_of(path)) or ())
+            listed = self._session.list_children(path, self._watch_of(path))
+            self._children[path] = frozenset(() if listed is None else listed.names)
+            self._cversions[path] = 0 if listed is None else listed.cversion
         return self._children[path]
+
+    def cversion(self, path: str) -> int:
+        """How many children had come and gone when :meth:`children` listed them; 0 if there was no such node."""
+        return self._cversions.get(path, 0)
 
     def events(self, path: str) -> int:
         """How often the watch of a path has fired; an event that a broken connection hid is not counted."""

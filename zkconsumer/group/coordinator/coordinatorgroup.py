@@ -7,6 +7,7 @@ member has to own is read from its command.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple, Unpack
@@ -39,6 +40,8 @@ from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
+_REGISTERED: Final = 16
+"""Subscriptions of one member for which the leader may still write commands."""
 _NAMED_S: Final = 3.0
 """How long the brokers that a new command names are used: a fetcher starts right after it."""
 
@@ -94,6 +97,8 @@ class CoordinatorGroup(ZooKeeperBase):
         self._reads = WatchedReads(self.zk, signal.raise_flag)
         self._received: _Received | None = None
         self._settled: Command | None = None
+        # What was registered, the newest last: a command may have been written for one that was changed meanwhile.
+        self._subscriptions = deque[Subscription](maxlen=_REGISTERED)
         self._uncommanded = ""  # path of the command that was found empty
         self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
         self._views = 0
@@ -129,6 +134,7 @@ class CoordinatorGroup(ZooKeeperBase):
         if self._membership.own is not None:
             self._prepare(self._membership.own, subscription)
         super()._register(subscription)
+        self._subscriptions.append(subscription)
         if looks_at_once(self.obeying):
             self.coordinator.look()
 
@@ -151,6 +157,11 @@ class CoordinatorGroup(ZooKeeperBase):
         topics = subscription.expand(known, exclude_internal=self._exclude_internal)
         self._membership.user_data = user_data_of(own, topics)
         self._has_registered = True
+
+    def _change(self, subscription: Subscription) -> None:
+        """As of :class:`ZooKeeperBase`; also if the answer is lost, a leader may have read either registration."""
+        self._subscriptions.append(subscription)
+        super()._change(subscription)
 
     @property
     def obeying(self) -> int | None:
@@ -210,7 +221,7 @@ class CoordinatorGroup(ZooKeeperBase):
     def _require_streams(self, path: str, command: Command) -> None:
         """Refuse a command that no leader wrote for this member, or one that read a registration which was changed."""
         for partition, thread in command.share.items():
-            if not self._subscription.has_stream(partition.topic, thread.number):
+            if not any(each.has_stream(partition.topic, thread.number) for each in self._subscriptions):
                 raise RegistrationLost(
                     f"another client changed znode {path}, or the registration: no stream {thread} of this consumer "
                     f"reads {partition}; registering again"

@@ -59,6 +59,7 @@ class BrokerGroup:
         self._backoff_s = config.rebalance_backoff_ms / 1000
         # Written by the rebalance thread:
         self._joined = False
+        self._subscription: Subscription | None = None
         self._stands_alone = False
         self._share: Share | None = None
         self._fetched_topics = FetchedTopics()
@@ -126,10 +127,13 @@ class BrokerGroup:
             raise BrokerUnavailable(
                 "the group's coordinator does not answer; check that brokers run and can be reached"
             )
+        if self._joined and subscription is not self._subscription:
+            self._session.begin(subscription)  # the session reads its topics, and joins again if they differ
+            self._subscription = subscription
         if not self._joined:
             self._thread.enter_state(MemberState.REGISTERING)
             self._session.begin(subscription)
-            self._joined = True
+            self._joined, self._subscription = True, subscription
             self._thread.enter_state(MemberState.SETTLING)
 
     def lose(self) -> None:

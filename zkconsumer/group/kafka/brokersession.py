@@ -103,7 +103,7 @@ class BrokerSession(ABC, Generic[M]):
         self._lease_changed: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
         self._leaver = self._thread  # the thread that sends heartbeats, and leaves the group at the end
-        self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
+        self._subscription: Subscription | None = None  # written by the rebalance thread
         # Written by the session thread:
         self._due = inf  # reading of the clock when it has work also if the member's state requires none
         self.streams: Mapping[str, int] = {}
@@ -143,7 +143,7 @@ class BrokerSession(ABC, Generic[M]):
         _join(self._thread, _END_S)
 
     def begin(self, subscription: Subscription) -> None:
-        """Become a member; returns at once, and the assignment comes later.
+        """Become a member, or one with another subscription; returns at once, and the assignment comes later.
 
         Raises:
             InstanceIdInUse: another consumer uses the same ``group.instance.id``.

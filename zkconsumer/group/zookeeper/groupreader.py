@@ -141,7 +141,10 @@ class GroupReader:
             topics_of: id of the member whose topics are described; None describes those of all members.
         """
         paths = GroupPaths(group)
-        registrations = [paths.consumer_id(name) for name in sorted(self.member_ids(group))]
+        names = self.member_ids(group)
+        if self._reads is not None and self._watched is not None:
+            self._reads.listed(names, self._watched.cversion(paths.ids))
+        registrations = [paths.consumer_id(name) for name in sorted(names)]
         clients = [f"{paths.members}/{name}" for name in self._session.children(paths.members) or ()]
         brokers = self._znodes.broker_paths() if self._read_cluster is None else []
         if self._reads is None:

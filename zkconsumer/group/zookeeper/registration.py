@@ -157,6 +157,28 @@ class MemberRegistration:
         self._registered_session, self._registered_timeout = session_id, timeout
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
 
+    def change(self, subscription: Subscription) -> None:
+        """Register another subscription; ids, session node and owner znodes stay.
+
+        The registration is deleted and created in one transaction: other members watch which registrations there are,
+        and not their data (jvm-consumer.md#triggers), so they would not learn of data that is set. A registration that
+        another client has deleted or replaced is left alone; whoever reads the group next finds that.
+
+        Args:
+            subscription: what to register. Repeated after a lost answer, it is registered once more.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: try again, if the membership still exists.
+            ZooKeeperRefused: the servers do not allow it.
+        """
+        path = self._paths.consumer_id(self._consumer_id)
+        node = self._session.exists(path)
+        if node is None or node.owner_session != self._registered_session:
+            return
+        data = ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))
+        self._session.replace_ephemeral(self.fence, path, data)
+        _log.info("group %s consumer %s registered another subscription", self._paths.group, self._consumer_id)
+
     @property
     def _parents(self) -> list[str]:
         """What the nodes of a registration are created in, each after its own parent."""

@@ -21,8 +21,8 @@ class _Read(NamedTuple):
 class RegistrationReads:
     """What was read of the registrations and session nodes of one group. Used by one thread.
 
-    A member writes both once in a session, and the name of its session node has the session. So they are read again
-    only where a session node with another name is listed: 1. C registers again in another session; 2. its former
+    A member writes its session node once in a session, and its name has the session. It writes its registration again
+    only when it subscribes to other topics, which :meth:`listed` notices. So they are read again only where a session node with another name is listed: 1. C registers again in another session; 2. its former
     session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
     and the data is read once more. The data is never older than the listing. JVM consumers have no session node, and
     their registrations are read each time.
@@ -34,6 +34,23 @@ class RegistrationReads:
     def __init__(self, session: ZkSession) -> None:
         self._session = session
         self._known: dict[str, _Read] = {}
+        self._listed: tuple[frozenset[str], int] = frozenset(), 0
+
+    def listed(self, names: frozenset[str], cversion: int) -> None:
+        """The registrations were listed; all are read the next time if one may have been replaced since the last list.
+
+        1. C changes its subscription: its registration is deleted and created in one transaction, so the list is the
+        same, and its ``cversion`` is two higher. Whatever else came and went in between, the version has moved further
+        then than the names that differ show.
+
+        Args:
+            names: of the registrations.
+            cversion: of the node that they are children of, when they were listed.
+        """
+        before, version = self._listed
+        if cversion - version != len(names ^ before):
+            self.forget()
+        self._listed = names, cversion
 
     def forget(self) -> None:
         """Read all of them the next time."""

@@ -122,6 +122,7 @@ class ZooKeeperBase(ABC):
         self._lease = make_lease(self.zk, self._membership, self._probed, self._report_lease, owner)
         # Written by the rebalance thread:
         self._subscription = Subscription({})
+        self._is_changing = False
         self._stands_alone = False
         self._has_joined = False
         self._outages = 0
@@ -220,12 +221,17 @@ class ZooKeeperBase(ABC):
     # -- membership -------------------------------------------------------------------------------------------------
 
     def join(self, subscription: Subscription) -> None:
-        """Register, and let events settle: members that have to release partitions for this one do so, too."""
+        """Register, and let events settle: members that have to release partitions for this one do so, too.
+
+        A member that is registered with another subscription changes its registration, and keeps what it owns.
+        """
         if self._is_removed():
             raise MembershipLost(f"group {self._group}: the session of the registration has ended")
         if not self.zk.connected:
             raise ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
         if self.is_registered:
+            if subscription is not self._subscription:
+                self._change(subscription)
             return
         if not self._has_joined:
             self._warn_of_short_retries()
@@ -245,8 +251,17 @@ class ZooKeeperBase(ABC):
         return stale and self.is_registered
 
     def _register(self, subscription: Subscription) -> None:
-        self._subscription = subscription
+        self._subscription, self._is_changing = subscription, False
         self._membership.register(subscription, self._signal.raise_flag, self._wait_for_signal)
+
+    def _change(self, subscription: Subscription) -> None:
+        """Register another subscription; as for a new member, others may have to release partitions for this one."""
+        if subscription.key != self._subscription.key or self._is_changing:
+            self._is_changing = True  # if the answer is lost, either may be registered
+            self._membership.change(subscription)
+            self._is_changing = False
+            self._settle(unless_alone=True)
+        self._subscription = subscription
 
     def _wait_for_signal(self, seconds: float) -> bool:
         return not self._signal.closed and self._signal.wait(seconds)

@@ -77,6 +77,11 @@ class ZooKeeperGroup(ZooKeeperBase):
             self._shares.forget_view()
         super().pause(failure, starting=starting)
 
+    def _change(self, subscription: Subscription) -> None:
+        """As of :class:`ZooKeeperBase`; the view has the former registration."""
+        self._shares.forget_view()
+        super()._change(subscription)
+
     def _settle(self, *, unless_alone: bool = False) -> None:
         """As of :class:`ZooKeeperBase`, at most for the longest time allowed (adr/0005)."""
         super()._settle(unless_alone=unless_alone)

@@ -230,7 +230,6 @@ def test_partitions_of_a_topic_that_is_not_described_yet_wait_for_its_name(coord
     coordinator.group.assign([0])
     await_beats(coordinator, member, 3)
     assert member.owns(PARTITIONS)
-    member.subscription = None
     member.cluster.change(t=topic(ID), u=topic(OTHER))
     await_beats(coordinator, member, 3)
     assert member.owns(PARTITIONS), "it is not subscribed to u"
