@@ -31,6 +31,7 @@ from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.process.cpus import available_cpus
 from zkconsumer.process.forks import Owner
+from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.wire.connectionpool import ConnectionPool
 
 _log = logging.getLogger(__name__)
@@ -392,16 +393,15 @@ class ConsumerConnector:
                 max_chunks=self._config.queued_max_message_chunks,
                 may_deliver=self._member.may_deliver,
                 max_unfinished=self._config.max_unfinished_records if self._config.commit_on == "done" else None,
+                changed=self._new_wakeup(),
             )
             for _ in range(count)
         ]
         return [
-            MessageStream(
+            self._new_stream(
                 queue,
                 name=str(ConsumerThreadId(self._consumer_id, number)),
                 kind=kind,
-                timeout_ms=self._config.consumer_timeout_ms,
-                reader=ChunkReader(queue, DecoderSettings.from_config(self._config), pool=self._pool),
                 commit=partial(self._commit_queue, queue),
             )
             for number, queue in enumerate(self._queues[topic])
@@ -410,8 +410,18 @@ class ConsumerConnector:
     def _commit_queue(self, queue: ChunkQueue) -> None:
         self._member.commit(only=lambda: self._fetch.partitions_of(queue))
 
+    def _new_wakeup(self) -> WakeUp:
+        return WakeUp()
+
+    def _new_stream(self, queue: ChunkQueue, **parts: Any) -> MessageStream[Any]:
+        reader = ChunkReader(queue, DecoderSettings.from_config(self._config), pool=self._pool)
+        return MessageStream(queue, timeout_ms=self._config.consumer_timeout_ms, reader=reader, **parts)
+
+    def _decoding_threads(self, streams: int) -> int:
+        return threads_for(self._config.decode_threads, available_cpus(), streams)
+
     def _start_pool(self, streams: int) -> None:
-        threads = threads_for(self._config.decode_threads, available_cpus(), streams)
+        threads = self._decoding_threads(streams)
         if self._pool is None and threads:
             self._pool = DecodePool(threads, DecoderSettings.from_config(self._config), name=self._consumer_id)
 

@@ -201,12 +201,17 @@ class DecodeAhead:
         queue: holds the chunks.
         pool: decodes the chunks. At most one chunk per thread of the pool is decoded ahead, not counting paused
             partitions; the queue counts these chunks with their decoded size.
+        done: raised when the pool has finished a chunk; None makes one.
+        with_front: True if the pool decodes the front chunk, too, since the reader's thread must not.
     """
 
-    def __init__(self, queue: ChunkQueue, pool: DecodePool) -> None:
+    def __init__(
+        self, queue: ChunkQueue, pool: DecodePool, *, done: WakeUp | None = None, with_front: bool = False
+    ) -> None:
         self._queue = queue
         self._pool = pool
-        self._done = WakeUp()
+        self._done = done or WakeUp()
+        self._with_front = with_front
         self._jobs: dict[int, Job] = {}
 
     def offer(self) -> None:
@@ -218,7 +223,8 @@ class DecodeAhead:
         self._jobs = {
             key: job for key, job in self._jobs.items() if key in here or not (job.finished or job.take(_READER))
         }
-        for chunk in to_decode_ahead(line, self._pool.size):
+        front = [chunk for chunk in line[:1] if self._with_front and chunk.has_records]
+        for chunk in [*front, *to_decode_ahead(line, self._pool.size)]:
             key = id(chunk.scanned)
             if chunk.scanned is None or chunk.prepared is not None or key in self._jobs:
                 continue
@@ -230,6 +236,11 @@ class DecodeAhead:
         """True if the reader may decode a chunk: no thread of the pool decodes it, now or later."""
         job = self._jobs.get(id(chunk.scanned))
         return job is None or job.take(_READER) or job.finished
+
+    def was_left(self, chunk: Chunk) -> bool:
+        """True if the pool has failed to decode a chunk that was offered, so that the reader has to."""
+        job = self._jobs.get(id(chunk.scanned))
+        return job is None or job.finished
 
     def another(self) -> Chunk | None:
         """Take back an offered chunk that the pool has not begun, for the reader to decode; None if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 
 class WakeUp:
@@ -35,6 +36,28 @@ class WakeUp:
             timeout: seconds after which to return in any case; None waits without limit.
         """
         return self._lowered.acquire(timeout=-1 if timeout is None else timeout)
+
+
+class Notifier(WakeUp):
+    """A flag that also calls back when it is raised, for an event loop, which must not wait for a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callback: Callable[[], None] | None = None
+
+    def set(self) -> None:
+        """Raise the flag, then call back; from any thread, which may hold a lock."""
+        super().set()
+        callback = self._callback
+        if callback is not None:
+            callback()
+
+    def call_back(self, callback: Callable[[], None] | None) -> None:
+        """Set what is called whenever the flag is raised from now on, perhaps more than once; None for nothing.
+
+        It must neither block nor raise. A flag that was raised before is found by :meth:`wait`.
+        """
+        self._callback = callback
 
 
 class Latch:

@@ -1,0 +1,232 @@
+"""AsyncMessageStream: a stream that a task of an event loop reads, record by record or batch by batch.
+
+It hands out what :class:`~zkconsumer.connector.stream.MessageStream` hands out, which is asked only for what is ready:
+then nothing waits and nothing is decoded on the event loop's thread, and a record is claimed and returned without a
+trip through the loop. A task can be cancelled only where it waits for something to become ready, which is before
+anything is claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from zkconsumer.connector.stream import MessageStream
+from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, UsageError, WokenUp
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.readyreader import ReadyReader
+from zkconsumer.model import Message
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+class ReadyStream(MessageStream[M]):
+    """A stream that never waits: ConsumerTimeout means that nothing is ready.
+
+    Args:
+        queue: as of :class:`MessageStream`.
+        ready: its reader.
+        parts: the other arguments of :class:`MessageStream`.
+
+    Attributes:
+        ready: the same.
+    """
+
+    def __init__(self, queue: ChunkQueue, ready: ReadyReader, **parts: Any) -> None:
+        super().__init__(queue, timeout_ms=0, reader=ready, **parts)
+        self.ready = ready
+
+
+class AsyncMessageStream(Generic[M]):
+    """As :class:`MessageStream`, for one task of an event loop; ``async for`` reads it record by record.
+
+    ``async for`` ends, and raises, as iterating a :class:`MessageStream` does, and the stream can be read again after
+    the same errors. Cancelling a task that waits for the stream skips no record and hands none out twice. What a task
+    has returned that nobody awaited counts as handed out.
+
+    Asking for the next record or batch releases the one before. While records are ready they come without a trip
+    through the event loop, except for one every 5 ms, so that other tasks run.
+
+    One task reads a stream at a time, all on the event loop in which the connector was opened. A second one that asks
+    while the first waits gets a UsageError.
+    """
+
+    def __init__(self, stream: ReadyStream[M], timeout_ms: int = -1) -> None:
+        """For the connector, which alone makes streams.
+
+        Args:
+            stream: what is ready.
+            timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
+        """
+        self._stream = stream
+        self._ready, self._notifier = stream.ready, stream.ready.notifier
+        self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+        self._awaited: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<AsyncMessageStream {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """Id of the consumer thread that this stream is in its group."""
+        return self._stream.name
+
+    def __aiter__(self) -> AsyncIterator[M]:
+        # A generator: each of its steps is done in C until it comes to the next record.
+        return self._hand_out(lambda: iter(self._stream))
+
+    async def __anext__(self) -> M:
+        try:
+            return await self._next(self._stream.__next__, self._timeout_s)
+        except ConsumerClosed as closed:
+            if closed.__cause__ is not None:  # of a connector that failed
+                raise
+        raise StopAsyncIteration
+
+    async def next_message(self, *, timeout: float | None = None) -> M | None:  # noqa: ASYNC109 - as of MessageStream
+        """See :meth:`MessageStream.next_message`."""
+        try:
+            return await self._next(self._stream.__next__, self._timeout_s if timeout is None else timeout)
+        except ConsumerTimeout:
+            return None
+
+    async def peek(self) -> M:
+        """See :meth:`MessageStream.peek`; ConsumerClosed after the shutdown."""
+        return await self._next(self._stream.peek, self._timeout_s)
+
+    def batches(
+        self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """See :meth:`MessageStream.batches`; for ``async for``."""
+        return self._hand_out(
+            partial(self._stream.batches, max_rows=max_rows, max_bytes=max_bytes, headers=headers)
+        )
+
+    async def next_batch(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as of MessageStream
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        headers: bool = True,
+    ) -> pa.RecordBatch | None:
+        """See :meth:`MessageStream.next_batch`."""
+        batches = self._stream.batches(max_rows=max_rows, max_bytes=max_bytes, headers=headers)
+        try:
+            return await self._next(batches.__next__, self._timeout_s if timeout is None else timeout)
+        except ConsumerTimeout:
+            return None
+
+    def release(self) -> None:
+        """See :meth:`MessageStream.release`."""
+        self._stream.release()
+
+    def close(self) -> None:
+        """See :meth:`MessageStream.close`."""
+        self._stream.close()
+
+    async def _hand_out(self, items: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+        """The items, waiting in between, until the stream ends."""
+        wait = _Wait(self, self._timeout_s)
+        ready = items()
+        while True:
+            self._refuse_second_task()
+            try:
+                for item in ready:
+                    wait.deadline = None
+                    yield item  # between the claim and this nothing can be raised
+                return
+            except WokenUp:
+                raise
+            except ConsumerTimeout:
+                pass
+            await wait.once()
+
+    async def _next(self, take: Callable[[], T], patience_s: float | None) -> T:
+        """What ``take`` returns, as soon as it does not raise ConsumerTimeout; ConsumerClosed at the end."""
+        wait = _Wait(self, patience_s)
+        while True:
+            self._refuse_second_task()
+            try:
+                return take()
+            except WokenUp:
+                raise
+            except ConsumerTimeout:
+                pass
+            except StopIteration:
+                raise ConsumerClosed(f"stream {self.name} has ended: its connector was shut down") from None
+            await wait.once()
+
+    def _refuse_second_task(self) -> None:
+        if self._awaited is not None:
+            raise UsageError(
+                f"stream {self.name} is read by a task that waits for it, and by another one; create one stream per "
+                "task, or await the first task"
+            )
+
+    async def _await_change(self, seconds: float | None) -> None:
+        """Wait until the stream may have something, or so long; what became ready since it was asked ends the wait."""
+        if self._ready.turn_ended:
+            await asyncio.sleep(0)
+            self._ready.begin_turn()
+            return
+        loop = asyncio.get_running_loop()
+        self._awaited = arrived = loop.create_future()
+        self._notifier.call_back(partial(_tell, loop, arrived))
+        timer = None
+        try:
+            if not self._notifier.wait(0):  # raised before: it would not call back
+                timer = None if seconds is None else loop.call_later(seconds, _end, arrived)
+                await arrived
+        finally:
+            self._notifier.call_back(None)
+            self._awaited = None
+            if timer is not None:
+                timer.cancel()
+        self._ready.begin_turn()
+
+
+class _Wait:
+    """The waits of one request, which together last no longer than it may."""
+
+    __slots__ = ("_patience_s", "_stream", "deadline")
+
+    def __init__(self, stream: AsyncMessageStream[Any], patience_s: float | None) -> None:
+        self._stream = stream
+        self._patience_s = patience_s
+        self.deadline: float | None = None
+
+    async def once(self) -> None:
+        """Wait until the stream may have something.
+
+        Raises:
+            ConsumerTimeout: the patience is over.
+        """
+        patience_s, stream = self._patience_s, self._stream
+        if patience_s is None:
+            await stream._await_change(None)
+            return
+        now = asyncio.get_running_loop().time()
+        self.deadline = now + patience_s if self.deadline is None else self.deadline
+        if now >= self.deadline and not stream._ready.turn_ended:
+            self.deadline = None
+            waited = f"no record arrived for stream {stream.name} within {patience_s} s"
+            raise ConsumerTimeout(f"{waited}; iterate again to continue")
+        await stream._await_change(max(0.0, self.deadline - now))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(_end, arrived)
+
+
+def _end(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
