@@ -66,6 +66,9 @@ from zkconsumer.model import ConsumerThreadId as ConsumerThreadId, Message as Me
 
 if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.config.consumerconfig import ConsumerConfig as ConsumerConfig
+    from zkconsumer.connector.asyncconnector import AsyncConsumerConnector as AsyncConsumerConnector
+    from zkconsumer.connector.asyncstream import AsyncMessageStream as AsyncMessageStream
+    from zkconsumer.connector.loopcalls import AsyncRebalanceListener as AsyncRebalanceListener
     from zkconsumer.connector.connector import ConsumerConnector as ConsumerConnector, PartitionState as PartitionState
     from zkconsumer.connector.decoder import DecodedMessage as DecodedMessage
     from zkconsumer.connector.handlerrun import run as run
@@ -82,6 +85,9 @@ if TYPE_CHECKING:  # type checkers read "as" as a public name
 
 _LAZY = {
     "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
+    "zkconsumer.connector.asyncconnector": ("AsyncConsumerConnector",),
+    "zkconsumer.connector.asyncstream": ("AsyncMessageStream",),
+    "zkconsumer.connector.loopcalls": ("AsyncRebalanceListener",),
     "zkconsumer.connector.connector": ("ConsumerConnector", "PartitionState"),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
     "zkconsumer.connector.handlerrun": ("run",),

@@ -80,39 +80,37 @@ class AsyncMessageStream(Generic[M]):
 
     def __aiter__(self) -> AsyncIterator[M]:
         # A generator: each of its steps is done in C until it comes to the next record.
-        return self._hand_out(lambda: iter(self._stream))
+        return self._hand_out(iter(self._stream))
 
     async def __anext__(self) -> M:
-        try:
-            return await self._next(self._stream.__next__, self._timeout_s)
-        except ConsumerClosed as closed:
-            if closed.__cause__ is not None:  # of a connector that failed
-                raise
-        raise StopAsyncIteration
+        return await self._next(self._stream.__next__, self._timeout_s)
 
-    async def next_message(self, *, timeout: float | None = None) -> M | None:  # noqa: ASYNC109 - as of MessageStream
+    async def next_message(self, *, timeout: float | None = None) -> M | None:
         """See :meth:`MessageStream.next_message`."""
         try:
             return await self._next(self._stream.__next__, self._timeout_s if timeout is None else timeout)
         except ConsumerTimeout:
             return None
+        except StopAsyncIteration:
+            raise self._closed() from None
 
     async def peek(self) -> M:
         """See :meth:`MessageStream.peek`; ConsumerClosed after the shutdown."""
-        return await self._next(self._stream.peek, self._timeout_s)
+        try:
+            return await self._next(self._stream.peek, self._timeout_s)
+        except StopAsyncIteration:
+            raise self._closed() from None
 
     def batches(
         self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
     ) -> AsyncIterator[pa.RecordBatch]:
         """See :meth:`MessageStream.batches`; for ``async for``."""
-        return self._hand_out(
-            partial(self._stream.batches, max_rows=max_rows, max_bytes=max_bytes, headers=headers)
-        )
+        return self._hand_out(self._stream.batches(max_rows=max_rows, max_bytes=max_bytes, headers=headers))
 
     async def next_batch(
         self,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - as of MessageStream
+        timeout: float | None = None,
         max_rows: int | None = None,
         max_bytes: int | None = None,
         headers: bool = True,
@@ -123,6 +121,8 @@ class AsyncMessageStream(Generic[M]):
             return await self._next(batches.__next__, self._timeout_s if timeout is None else timeout)
         except ConsumerTimeout:
             return None
+        except StopAsyncIteration:
+            raise self._closed() from None
 
     def release(self) -> None:
         """See :meth:`MessageStream.release`."""
@@ -132,25 +132,26 @@ class AsyncMessageStream(Generic[M]):
         """See :meth:`MessageStream.close`."""
         self._stream.close()
 
-    async def _hand_out(self, items: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    async def _hand_out(self, ready: Iterator[T]) -> AsyncIterator[T]:
         """The items, waiting in between, until the stream ends."""
-        wait = _Wait(self, self._timeout_s)
-        ready = items()
+        wait, is_first = _Wait(self, self._timeout_s), True
         while True:
             self._refuse_second_task()
             try:
                 for item in ready:
-                    wait.deadline = None
+                    is_first = True
                     yield item  # between the claim and this nothing can be raised
                 return
             except WokenUp:
                 raise
             except ConsumerTimeout:
                 pass
+            if is_first:
+                wait.deadline, is_first = None, False
             await wait.once()
 
     async def _next(self, take: Callable[[], T], patience_s: float | None) -> T:
-        """What ``take`` returns, as soon as it does not raise ConsumerTimeout; ConsumerClosed at the end."""
+        """What ``take`` returns, as soon as it does not raise ConsumerTimeout; StopAsyncIteration at the end."""
         wait = _Wait(self, patience_s)
         while True:
             self._refuse_second_task()
@@ -161,8 +162,11 @@ class AsyncMessageStream(Generic[M]):
             except ConsumerTimeout:
                 pass
             except StopIteration:
-                raise ConsumerClosed(f"stream {self.name} has ended: its connector was shut down") from None
+                raise StopAsyncIteration from None
             await wait.once()
+
+    def _closed(self) -> ConsumerClosed:
+        return ConsumerClosed(f"stream {self.name} has ended: its connector was shut down")
 
     def _refuse_second_task(self) -> None:
         if self._awaited is not None:
@@ -173,7 +177,7 @@ class AsyncMessageStream(Generic[M]):
 
     async def _await_change(self, seconds: float | None) -> None:
         """Wait until the stream may have something, or so long; what became ready since it was asked ends the wait."""
-        if self._ready.turn_ended:
+        if self._ready.has_turn_ended:
             await asyncio.sleep(0)
             self._ready.begin_turn()
             return
@@ -215,11 +219,10 @@ class _Wait:
             return
         now = asyncio.get_running_loop().time()
         self.deadline = now + patience_s if self.deadline is None else self.deadline
-        if now >= self.deadline and not stream._ready.turn_ended:
-            self.deadline = None
+        if now >= self.deadline and not stream._ready.is_pending:
             waited = f"no record arrived for stream {stream.name} within {patience_s} s"
             raise ConsumerTimeout(f"{waited}; iterate again to continue")
-        await stream._await_change(max(0.0, self.deadline - now))
+        await stream._await_change(None if stream._ready.is_pending else self.deadline - now)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

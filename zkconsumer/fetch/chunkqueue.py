@@ -81,6 +81,7 @@ class ChunkQueue:
         room: what fetchers may put into the queue, and how they wait for it.
         faults: the errors that the stream has to raise.
         unfinished: what was handed out and is not done; None unless ``commit.on=done``.
+        changed: see above.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ChunkQueue:
     ) -> None:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
-        self._changed = changed or WakeUp()  # the user's thread waits
+        self.changed = self._changed = changed or WakeUp()  # the user's thread waits
         self._woken = WakeUp()
         self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()

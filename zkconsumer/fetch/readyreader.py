@@ -1,4 +1,4 @@
-"""ReadyReader: what a queue can hand out at once, for a thread that must neither wait nor decode: that of an event loop.
+"""ReadyReader: what a queue can hand out at once, for the thread of an event loop, which must not wait or decode.
 
 The pool decodes every chunk, also the front one. Whatever may change the answer raises the queue's :class:`Notifier`:
 a chunk that arrives, one that the pool has decoded, the end, an error, and a lease that holds again.
@@ -32,23 +32,31 @@ class ReadyReader(ChunkReader):
 
     Attributes:
         notifier: the same.
-        turn_ended: True if the last request returned None since the turn was over, whatever is ready.
+        has_turn_ended: True if the last request returned None since the turn was over, whatever is ready.
+        is_pending: True if it returned None for that reason, or since the pool decodes the first chunk, so that the
+            next one may return it in a moment.
     """
 
     def __init__(self, queue: ChunkQueue, settings: DecoderSettings, pool: DecodePool, notifier: Notifier) -> None:
         super().__init__(queue, settings)
         self.notifier = notifier
-        self.turn_ended = False
+        self.has_turn_ended = self.is_pending = False
         self._offered = DecodeAhead(queue, pool, done=notifier, with_front=True)
-        self._turn_ends = 0.0
+        self._turn_ends: float | None = 0.0  # reading of the clock; None: it begins with the next request
 
     def begin_turn(self) -> None:
-        """The event loop has run its other tasks."""
-        self._turn_ends = time.monotonic() + _TURN_S
+        """The event loop has run its other tasks: the next request is answered in any case."""
+        self._turn_ends = None
 
     def _decoded(self, get: Callable[[], Item]) -> Item:
-        self.turn_ended = time.monotonic() >= self._turn_ends
-        if self.turn_ended:
+        now = time.monotonic()
+        if self._turn_ends is None:
+            self._turn_ends = now + _TURN_S
+            self.has_turn_ended = False
+        else:
+            self.has_turn_ended = now >= self._turn_ends
+        self.is_pending = self.has_turn_ended
+        if self.has_turn_ended:
             return None
         while True:
             chunk = get()
@@ -58,6 +66,7 @@ class ReadyReader(ChunkReader):
             if chunk.scanned is None:
                 return chunk
             if not self._offered.was_left(chunk):
+                self.is_pending = True
                 return None
             # The pool may have replaced it before it ended the job; then the queue does not hold it any more.
             if self._queue.holds(chunk):

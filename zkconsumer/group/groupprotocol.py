@@ -11,8 +11,8 @@ lease is the shorter one (``tests/fixtures/composedprotocol.py``).
 Which event calls what, on the rebalance thread unless noted otherwise:
 
 - A consumer is constructed: nothing. It connects: :meth:`GroupProtocol.open`, on the caller's thread.
-- Before each attempt: :meth:`~GroupProtocol.join`, with the newest subscription, and :meth:`~GroupProtocol.lose` if that, or anything later, finds
-  that the group has removed the member.
+- Before each attempt: :meth:`~GroupProtocol.join` with the newest subscription, and :meth:`~GroupProtocol.lose` if
+  that, or anything later, finds that the group has removed the member.
 - Something changed (a watch, a command, a heartbeat's answer): the implementation raises the member's flag. The
   rebalance thread lets it :meth:`~GroupProtocol.pause`, asks for the :meth:`~GroupProtocol.next_assignment`, stops
   fetching what that takes away, commits it, calls :meth:`~GroupProtocol.release`, then
@@ -260,7 +260,10 @@ class GroupProtocol(Protocol):
         """Leave the group at once, and disconnect. Idempotent; from any thread."""
 
     def join(self, subscription: Subscription) -> None:
-        """Be a member: nothing happens if it is one. May be called again, also if only an answer was lost.
+        """Be a member with this subscription: nothing happens if it is one.
+
+        May be called again, also if only an answer was lost. A member with another subscription changes it, and keeps
+        what it holds: what follows is the next assignment, as after any change of the group.
 
         Raises:
             MembershipLost: the group has removed the member. Stop handing out, call :meth:`lose`, and join again.

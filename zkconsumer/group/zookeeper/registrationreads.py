@@ -21,8 +21,9 @@ class _Read(NamedTuple):
 class RegistrationReads:
     """What was read of the registrations and session nodes of one group. Used by one thread.
 
-    A member writes its session node once in a session, and its name has the session. It writes its registration again
-    only when it subscribes to other topics, which :meth:`listed` notices. So they are read again only where a session node with another name is listed: 1. C registers again in another session; 2. its former
+    A member writes its session node once in a session, and the name of that node has the session. It writes its
+    registration again only where it subscribes to other topics, which :meth:`listed` notices. So they are read again
+    only where a session node with another name is listed: 1. C registers again in another session; 2. its former
     session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
     and the data is read once more. The data is never older than the listing. JVM consumers have no session node, and
     their registrations are read each time.

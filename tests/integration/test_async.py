@@ -1,0 +1,297 @@
+"""AsyncConsumerConnector on real servers: every protocol, with cancellation, lost sessions and rebalances."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from tests.fixtures.consumers import IN_BROKER_GROUP, parts
+from tests.fixtures.sandbox import values
+from tests.fixtures.zookeeper import expire
+from zkconsumer import (
+    AsyncConsumerConnector,
+    AsyncRebalanceListener,
+    ConsumerClosed,
+    ConsumerConfig,
+    TopicPartition,
+    Whitelist,
+    WokenUp,
+)
+from zkconsumer.errors import UsageError
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+IN_ZOOKEEPER = {
+    "zookeeper_session_timeout_ms": 30_000,
+    "zookeeper_connection_timeout_ms": 20_000,
+    "rebalance_backoff_ms": 600,
+    "rebalance_max_retries": 20,
+}
+SETTINGS = {
+    "zookeeper": IN_ZOOKEEPER,
+    "coordinator": {**IN_ZOOKEEPER, "group_protocol": "coordinator"},
+    "kafka": IN_BROKER_GROUP,
+}
+
+
+@pytest.fixture
+def config(sandbox, unique_name):
+    """The configuration of members of one group."""
+
+    def make(protocol="zookeeper", **values):
+        settings = {"group_id": unique_name, "auto_offset_reset": "smallest", **SETTINGS[protocol], **values}
+        if protocol == "kafka":
+            return ConsumerConfig(bootstrap_servers=sandbox.bootstrap_servers, **settings)
+        return ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, **settings)
+
+    return make
+
+
+async def eventually(condition, seconds=120):
+    """Wait for a condition while the loop runs."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def collecting(streams):
+    """Read streams with a task each; the values arrive in the list."""
+    received = []
+
+    async def read(stream):
+        async for message in stream:
+            received.append(int(message.value))
+
+    tasks = [asyncio.create_task(read(stream)) for stream in streams]
+    try:
+        yield received
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def owned(connector):
+    return set(connector.describe().owned)
+
+
+every_protocol = pytest.mark.parametrize("protocol", SETTINGS)
+
+
+@every_protocol
+def test_members_share_a_topic_and_continue_at_their_offsets(config, topic_factory, produce, protocol):
+    topic = topic_factory(4)
+    produce(topic, values(200))
+
+    async def consume():
+        async with AsyncConsumerConnector(config(protocol)) as one:
+            streams = (await one.create_message_streams({topic: 2}))[topic]
+            async with collecting(streams) as received:
+                await eventually(lambda: len(received) == 200)
+                async with AsyncConsumerConnector(config(protocol)) as other:
+                    more = await other.create_message_streams_by_filter(Whitelist(topic))
+                    async with collecting(more) as received_by_other:
+                        await eventually(lambda: len(owned(one)) == len(owned(other)) + 0 == 2 or len(owned(other)) > 0)
+                        await one.commit_offsets()
+                        await asyncio.to_thread(produce, topic, values(200, start=200))
+                        await eventually(lambda: {*received, *received_by_other} == {*range(400)})
+                await eventually(lambda: owned(one) == parts(topic, 0, 1, 2, 3))
+        async with AsyncConsumerConnector(config(protocol)) as later:
+            (stream,) = (await later.create_message_streams({topic: 1}))[topic]
+            await asyncio.to_thread(produce, topic, values(10, start=400))
+            seen = []
+            while not {*range(400, 410)} <= {*seen}:
+                batch = await stream.next_batch(timeout=60)
+                seen += [int(value.as_py()) for value in batch["value"]]
+        assert len([one for one in seen if one < 400]) <= 4  # the last record of each partition was not released
+
+    asyncio.run(consume())
+
+
+@every_protocol
+def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_factory, produce, protocol):
+    """Nothing is skipped; with all of it committed by rebalances, nothing is delivered twice but what was held."""
+    topic = topic_factory(4)
+    dice = random.Random(5)
+
+    async def read(stream, received):
+        while True:
+            if dice.random() < 0.5:
+                received.append(int((await stream.next_message()).value))
+                continue
+            batch = await stream.next_batch(max_rows=dice.randrange(1, 50))
+            received.extend(int(value.as_py()) for value in batch["value"])
+
+    async def read_with_cancellations(stream, received, ended):
+        while not ended.is_set():
+            task = asyncio.create_task(read(stream, received))
+            await asyncio.sleep(dice.random() * 0.02)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def consume():
+        received, ended = [], asyncio.Event()
+        async with AsyncConsumerConnector(config(protocol)) as one:
+            streams = (await one.create_message_streams({topic: 2}))[topic]
+            readers = [asyncio.create_task(read_with_cancellations(stream, received, ended)) for stream in streams]
+            for round_number in range(3):
+                await asyncio.to_thread(produce, topic, values(400, start=round_number * 400))
+                async with AsyncConsumerConnector(config(protocol)) as other:
+                    (stream,) = await other.create_message_streams_by_filter(Whitelist(topic))
+                    reader = asyncio.create_task(read_with_cancellations(stream, received, ended))
+                    await eventually(lambda: {*received} >= {*range(round_number * 400 + 200)})
+                    await other.commit_offsets()
+                    reader.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await reader
+            await eventually(lambda: {*received} == {*range(1200)})
+            ended.set()
+            await asyncio.gather(*readers)
+        assert sum((Counter(received) - Counter(range(1200))).values()) <= 6 * 50 * 4
+
+    asyncio.run(consume())
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_session_that_is_lost_repeats_and_skips_nothing(config, topic_factory, produce, protocol):
+    topic = topic_factory(2)
+    produce(topic, values(300))
+
+    async def consume():
+        async with AsyncConsumerConnector(config(protocol)) as one:
+            streams = (await one.create_message_streams({topic: 1}))[topic]
+            async with collecting(streams) as received:
+                await eventually(lambda: len(received) >= 300)
+                await asyncio.to_thread(expire, one._connector)
+                await asyncio.to_thread(produce, topic, values(300, start=300))
+                await eventually(lambda: len(received) >= 600)
+            assert sorted(received) == [*range(600)]
+
+    asyncio.run(consume())
+
+
+@every_protocol
+def test_a_listener_s_coroutines_run_on_the_loop_and_may_commit(config, topic_factory, produce, protocol):
+    topic = topic_factory(2)
+    produce(topic, values(20))
+    calls, threads = [], set()
+
+    class Listener(AsyncRebalanceListener):
+        def __init__(self, connector):
+            self.connector = connector
+
+        async def before_releasing_partitions(self, owned):
+            threads.add(threading.current_thread())
+            await asyncio.sleep(0.01)
+            if owned:
+                await self.connector.commit_offsets()
+            calls.append(("releases", len(owned)))
+
+        async def before_starting_fetchers(self, consumer_id, assignment):
+            threads.add(threading.current_thread())
+            calls.append(("starts", consumer_id == self.connector.consumer_id))
+            return {TopicPartition(topic, 0): 1} if len(calls) < 3 else None
+
+    flushed = []
+
+    async def flush():
+        flushed.append(threading.current_thread())
+
+    async def consume():
+        one = AsyncConsumerConnector(config(protocol, auto_commit_interval_ms=100_000), before_commit=flush)
+        one.set_rebalance_listener(Listener(one))
+        async with one:
+            streams = (await one.create_message_streams({topic: 1}))[topic]
+            async with collecting(streams) as received:
+                await eventually(lambda: len(received) >= 19)
+                async with AsyncConsumerConnector(config(protocol)) as other:
+                    await other.create_message_streams({topic: 1})
+                    await eventually(lambda: len(owned(one)) == 1)
+                    await eventually(lambda: calls[-1][0] == "starts")
+        assert ("releases", 2) in calls or ("releases", 1) in calls
+        assert threads == {threading.current_thread()} == {*flushed}
+
+    asyncio.run(consume())
+
+
+def test_a_listener_that_shuts_down_does_not_wait_for_itself(config, topic_factory):
+    topic = topic_factory(1)
+
+    class Listener(AsyncRebalanceListener):
+        async def before_starting_fetchers(self, consumer_id, assignment):
+            await one.shutdown()
+
+    async def consume():
+        one.set_rebalance_listener(Listener())
+        async with one:
+            with suppress(ConsumerClosed):
+                await one.create_message_streams({topic: 1})
+        assert one.describe().state.value == "closed"
+
+    one = AsyncConsumerConnector(config())
+    asyncio.run(consume())
+
+
+def test_what_else_the_connector_offers(config, topic_factory, produce):
+    topic, other = topic_factory(2), topic_factory(1)
+    produce(topic, [{"value": value, "partition": 0} for value in values(10)])
+
+    async def consume():
+        connector = AsyncConsumerConnector(config())
+        with pytest.raises(UsageError, match="not open"):
+            connector.describe()
+        async with connector:
+            (stream,) = await connector.create_message_streams_by_filter(Whitelist(topic))
+            asyncio.get_running_loop().call_later(0.2, connector.wakeup)
+            assert [await stream.next_message() for _ in range(11)][-1] is None
+            connector.pause(TopicPartition(topic, 0))
+            assert connector.paused() == {TopicPartition(topic, 0)}
+            await asyncio.to_thread(produce, topic, [{"value": value, "partition": 0} for value in values(5, start=10)])
+            assert await stream.next_message(timeout=0.3) is None
+            connector.resume(TopicPartition(topic, 0))
+            assert int((await stream.next_message(timeout=60)).value) == 10
+            await connector.commit_offsets({TopicPartition(topic, 0): 11})
+            states = {state.partition: state.committed for state in connector.partition_states()}
+            assert states[0] == 11
+            await connector.subscribe([other])
+            await eventually(lambda: owned(connector) == parts(other, 0))
+            await asyncio.to_thread(produce, other, values(1, start=99))
+            while int((await anext(stream)).value) != 99:
+                pass
+            threading.Timer(0.1, connector.wakeup).start()
+            with pytest.raises(WokenUp):
+                await anext(stream)
+            assert connector.metrics()
+            with pytest.raises(UsageError, match="opened before"):
+                await connector.open()
+        with pytest.raises(ConsumerClosed):
+            await stream.next_message()
+        with pytest.raises(ConsumerClosed):
+            await connector.commit_offsets()
+
+    asyncio.run(consume())
+
+
+def test_a_task_that_is_cancelled_while_it_connects_leaves_nothing_behind(config, topic_factory):
+    topic = topic_factory(1)
+
+    async def enter(steps):
+        async with AsyncConsumerConnector(config()) as connector:
+            await connector.create_message_streams({topic: 1})
+            await asyncio.sleep(600)
+
+    async def consume():
+        for delay in (0, 0.01, 0.1, 0.5):
+            task = asyncio.create_task(enter(delay))
+            await asyncio.sleep(delay)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await eventually(lambda: not [one for one in threading.enumerate() if "_rebalance" in one.name])
+
+    asyncio.run(consume())
