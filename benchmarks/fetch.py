@@ -25,6 +25,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from benchmarks.asyncpeers import ASYNC_BATCHES, ASYNC_RECORDS, CONFLUENT_ASYNC
 from benchmarks.contest import OURS, Contest, rotated
 from benchmarks.datasets import DATA_SETS, DataSet
 from benchmarks.fetchfield import SINGLE_TOPIC, TOPIC, FetchField, fetch_field
@@ -226,9 +227,14 @@ def taking_part(data: DataSet, wanted: Sequence[str] = CONTESTANTS) -> list[str]
     """The installed contestants that support the data set's codec, security protocol and brokers."""
     release = tuple(int(part) for part in data.kafka.split("."))
     jvm = not data.tls and data.codec != _BEYOND_JVM and release >= _OLDEST_FOR_JVM
-    return [
-        name for name in wanted if (jvm if name not in PEERS else importlib.util.find_spec(PEERS[name][0]) is not None)
-    ]
+    return [name for name in wanted if (jvm if name not in PEERS else _is_installed(PEERS[name][0]))]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is not
+        return False
 
 
 def _read_data_set(data: DataSet, sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
@@ -321,6 +327,22 @@ def _processes(sizes: FetchSizes, directory: Path, progress: Progress) -> list[C
     return contests
 
 
+def _asyncio(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
+    """Consumers in an event loop beside the synchronous ones of the same clients, on the data of batches-75."""
+    data = DATA_SETS["batches-75"]
+    targets = {ASYNC_BATCHES: f"at least 0.9 of {BATCHES}", ASYNC_RECORDS: f"faster than {AIOKAFKA}"}
+    names = taking_part(data, (BATCHES, ASYNC_BATCHES, RECORDS, ASYNC_RECORDS, TUNED, CONFLUENT_ASYNC, AIOKAFKA))
+    contest = Contest(
+        "asyncio", "records/s", BATCHES, targets=targets, peers=(AIOKAFKA,), enough_s=_ENOUGH_S, about=str(data)
+    )
+    with fetch_field(data._replace(total_bytes=int(data.total_bytes * sizes.scale)), directory, progress) as field:
+        with progress.step("warming the brokers"):
+            field.warm(sizes.warm_seconds)
+        readers = Readers(field, sizes)
+        _rounds(contest, names, readers.run, sizes.rounds, progress)
+    return [contest]
+
+
 def _slow_reader(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
     """Peak memory of a consumer with a slow reader, twenty batches per second, while fetchers could fill any queue."""
     data = DATA_SETS["large-64-partitions"]
@@ -358,6 +380,7 @@ def _many_brokers(sizes: FetchSizes, _directory: Path, progress: Progress) -> li
 
 OTHERS: Final[Mapping[str, Callable[[FetchSizes, Path, Progress], list[Contest]]]] = {
     "processes": _processes,
+    "asyncio": _asyncio,
     "slow-reader": _slow_reader,
     "starting": _starting,
     "brokers-100": _many_brokers,

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from benchmarks import asyncpeers
+from benchmarks.asyncpeers import ASYNC_BATCHES, ASYNC_RECORDS, CONFLUENT_ASYNC, in_loop
 from benchmarks.contest import OURS
 from benchmarks.machine import peak_memory_mib
 from benchmarks.task import Clock, Run, Task
@@ -171,6 +173,9 @@ PEERS: Final[dict[str, tuple[str, Callable[[Task], Clock]]]] = {
     TUNED: ("confluent_kafka", partial(read_confluent, tuning=_TUNING)),
     CONFLUENT: ("confluent_kafka", read_confluent),
     AIOKAFKA: ("aiokafka", read_aiokafka),
+    ASYNC_BATCHES: ("zkconsumer", in_loop(asyncpeers.read_batches)),
+    ASYNC_RECORDS: ("zkconsumer", in_loop(asyncpeers.read_records)),
+    CONFLUENT_ASYNC: ("confluent_kafka.aio", in_loop(partial(asyncpeers.read_confluent, tuning=_TUNING))),
     DRAIN: ("zkconsumer", read_drain),
     SLOW: ("zkconsumer", partial(read_batches, pause_s=_PAUSE_S)),
 }

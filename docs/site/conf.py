@@ -19,7 +19,9 @@ NAVIGATION = {
             "README", "docs/quickstart", "docs/demo", "examples/README", "docs/compatibility", "docs/reliability",
             "docs/benchmarks",
         ),
-        "Consume": ("docs/programs", "docs/streams", "docs/delivery", "docs/recipes", "docs/testing"),
+        "Consume": (
+            "docs/programs", "docs/streams", "docs/asyncio", "docs/delivery", "docs/recipes", "docs/testing",
+        ),
         "Spark": ("docs/spark",),
         "Operate": (
             "docs/deployment", "docs/operations", "docs/troubleshooting", "docs/upgrades", "docs/offsets",

@@ -5,6 +5,7 @@ import random
 import threading
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_members_share_a_topic_and_continue_at_their_offsets(config, topic_facto
                 async with AsyncConsumerConnector(config(protocol)) as other:
                     more = await other.create_message_streams_by_filter(Whitelist(topic))
                     async with collecting(more) as received_by_other:
-                        await eventually(lambda: len(owned(one)) == len(owned(other)) + 0 == 2 or len(owned(other)) > 0)
+                        await eventually(lambda: 0 < len(owned(other)) < 4 and len(owned(one) | owned(other)) == 4)
                         await one.commit_offsets()
                         await asyncio.to_thread(produce, topic, values(200, start=200))
                         await eventually(lambda: {*received, *received_by_other} == {*range(400)})
@@ -123,7 +124,7 @@ def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_facto
             if dice.random() < 0.5:
                 received.append(int((await stream.next_message()).value))
                 continue
-            batch = await stream.next_batch(max_rows=dice.randrange(1, 50))
+            batch = await stream.next_batch(max_rows=dice.randrange(1, 10))
             received.extend(int(value.as_py()) for value in batch["value"])
 
     async def read_with_cancellations(stream, received, ended):
@@ -144,7 +145,8 @@ def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_facto
                 async with AsyncConsumerConnector(config(protocol)) as other:
                     (stream,) = await other.create_message_streams_by_filter(Whitelist(topic))
                     reader = asyncio.create_task(read_with_cancellations(stream, received, ended))
-                    await eventually(lambda: {*received} >= {*range(round_number * 400 + 200)})
+                    expected = {*range(round_number * 400 + 200)}
+                    await eventually(partial(expected.issubset, received))
                     await other.commit_offsets()
                     reader.cancel()
                     with suppress(asyncio.CancelledError):
@@ -152,7 +154,9 @@ def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_facto
             await eventually(lambda: {*received} == {*range(1200)})
             ended.set()
             await asyncio.gather(*readers)
-        assert sum((Counter(received) - Counter(range(1200))).values()) <= 6 * 50 * 4
+        assert (
+            sum((Counter(received) - Counter(range(1200))).values()) <= 6 * 3 * 9
+        )  # what three streams hold in six rebalances
 
     asyncio.run(consume())
 
@@ -231,7 +235,7 @@ def test_a_listener_that_shuts_down_does_not_wait_for_itself(config, topic_facto
         async with one:
             with suppress(ConsumerClosed):
                 await one.create_message_streams({topic: 1})
-        assert one.describe().state.value == "closed"
+        assert one.describe().state == "closed"
 
     one = AsyncConsumerConnector(config())
     asyncio.run(consume())

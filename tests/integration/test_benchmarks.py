@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zkconsumer
+from benchmarks.asyncpeers import ASYNC_BATCHES, ASYNC_RECORDS, CONFLUENT_ASYNC
 from benchmarks.brokergroup import BrokerGroupSizes, run_broker_group_contests
 from benchmarks.contest import OURS
 from benchmarks.coordinator import CoordinatorField, one_leaves
@@ -34,6 +35,13 @@ def test_each_contestant_reads_all_that_was_written(tmp_path):
     assert list(reading.summaries()) == list(CONTESTANTS)
     assert list(loop.summaries()) == [JVM_FRESH]
     assert max(reading.windows.values()) < sizes.seconds  # they came to the end of the topic
+
+
+def test_consumers_in_an_event_loop_take_part(tmp_path):
+    sizes = FetchSizes(rounds=1, seconds=100.0, names=["asyncio"], warm_seconds=0.2, scale=0.005)
+    (reading,) = run_fetch_contests(sizes, tmp_path, Progress(quiet=True))
+    assert {BATCHES, ASYNC_BATCHES, ASYNC_RECORDS, CONFLUENT_ASYNC} <= {*reading.summaries()}
+    assert max(reading.windows.values()) < sizes.seconds
 
 
 def test_readers_of_another_environment_take_part(tmp_path):

@@ -73,6 +73,12 @@ def test_the_examples_of_streams_run_one_after_the_other(page, produce, capsys):
     assert "user" in capsys.readouterr().out
 
 
+def test_the_examples_for_event_loops(page, produce, capsys):
+    in_loop, topic = page("docs/asyncio.md")
+    in_loop.run(in_loop.blocks("python"), filled(produce, topic))
+    assert sum(map(int, capsys.readouterr().out.split())) >= len(RECORDS)
+
+
 def shell(line, **options):
     """Run one line of a shell, which finds the commands of this environment."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
