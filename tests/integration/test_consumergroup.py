@@ -1,6 +1,7 @@
 """group.protocol=consumer on a real broker of Kafka 4.2, which assigns (KIP-848)."""
 
-from contextlib import closing
+import asyncio
+from contextlib import closing, suppress
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.fixtures.peers import Confluent
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
+    AsyncConsumerConnector,
     ConfigError,
     ConsumerConfig,
     ConsumerConnector,
@@ -114,6 +116,52 @@ class Recording(ConsumerRebalanceListener):
 
     def before_releasing_partitions(self, owned):
         self.released.append(owned)
+
+
+def test_topics_are_changed_while_members_read(member, topic_factory, produce):
+    stays, goes, comes = (topic_factory(2) for _ in range(3))
+    one, other = member(auto_commit_enable=False), member(auto_commit_enable=False)
+    recording = Recording()
+    one.set_rebalance_listener(recording)
+    received = collect(one.create_message_streams_by_filter(Whitelist(f"{stays}|{goes}"), 1))
+    received_by_other = collect(other.create_message_streams_by_filter(Whitelist(f"{stays}|{goes}"), 1))
+    eventually(lambda: len(owned(one)) == len(owned(other)) == 2)
+    kept = owned(one) & parts(stays, 0, 1)
+    recording.released.clear()
+    one.subscribe([stays, comes])
+    eventually(lambda: owned(one) >= parts(comes, 0, 1) and owned(other) >= parts(goes, 0, 1))
+    for number, topic in enumerate((stays, goes, comes)):
+        produce(topic, values(20, start=20 * number))
+    eventually(lambda: {*map(int, [*received, *received_by_other])} == {*range(60)})
+    assert not kept & owned(one) & set().union(*recording.released)
+    one.subscribe(Whitelist(stays))
+    one.subscribe([goes])
+    eventually(lambda: owned(one) <= parts(goes, 0, 1) and owned(other) >= parts(stays, 0, 1))
+
+
+def test_a_member_in_an_event_loop(box, unique_name, topic_factory, produce):
+    topic = topic_factory(2)
+    produce(topic, values(40))
+    config = ConsumerConfig(
+        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
+    )
+
+    async def read(count):
+        seen = []
+        async with AsyncConsumerConnector(config) as connector:
+            (stream,) = (await connector.create_message_streams({topic: 1}))[topic]
+            while len(seen) < count:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):  # cancels wherever the task waits
+                        async for batch in stream.batches(max_rows=3):
+                            seen.extend(batch["value"].to_pylist())
+                            await connector.commit_offsets() if len(seen) > 30 else None
+            await connector.commit_offsets()
+        return seen
+
+    assert sorted(asyncio.run(read(40)), key=int) == values(40)
+    produce(topic, values(10, start=40))
+    assert sorted(asyncio.run(read(10)), key=int) == values(10, start=40)
 
 
 class Watched:

@@ -3,7 +3,7 @@
 from tests.fixtures.jvm import offsets_of, offsets_received, spread
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
-from zkconsumer import TopicPartition
+from zkconsumer import TopicPartition, Whitelist
 
 
 def of(topic, *threads):
@@ -103,6 +103,29 @@ def test_a_topic_that_grows_is_shared_by_both(group, topics, topic_factory, prod
     assert len(owners) == 5
     produce(topic, spread(values(100), 5))
     group.expect_all(values(100))
+    assert group.repeated_by_ours() == set()
+
+
+def test_a_jvm_member_follows_when_ours_subscribes_to_other_topics(group, topic_factory, produce):
+    """JVM members do not watch the data of a registration: it is replaced."""
+    stays, goes, comes = (topic_factory(partitions=4) for _ in range(3))
+    jvm = group.join_jvm("a", {stays: 1, goes: 1})
+    ours = group.join("b", topic_filter=("Whitelist", f"{stays}|{goes}"))
+    group.settle()
+    for number, topic in enumerate((stays, goes, comes)):
+        produce(topic, spread(values(80, start=80 * number), 4))
+    group.expect_all(values(160))
+    ours.connector.subscribe([stays, comes])
+    eventually(lambda: TopicPartition(comes, 0) in group.owners())
+    owners = group.settle()
+    assert {owners[TopicPartition(goes, number)] for number in range(4)} == {f"{jvm.consumer_id}-0"}
+    assert {owners[TopicPartition(comes, number)] for number in range(4)} == {f"{ours.consumer_id}-0"}
+    for number, topic in enumerate((stays, goes, comes)):
+        produce(topic, spread(values(80, start=240 + 80 * number), 4))
+    group.expect_all(values(480))
+    ours.connector.subscribe(Whitelist(f"{stays}|{goes}|{comes}"))
+    eventually(lambda: group.owners()[TopicPartition(goes, 3)] == f"{ours.consumer_id}-0")
+    group.settle()
     assert group.repeated_by_ours() == set()
 
 

@@ -5,9 +5,10 @@ from contextlib import closing
 import pytest
 
 from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.errors import GroupMigrated
-from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.errors import GroupMigrated, ZooKeeperUnavailable
+from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.operate.migrate.migrationmark import remove_mark, write_mark
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -42,6 +43,44 @@ def test_no_member_joins_a_group_with_a_mark(server, session, protocol, state):
     assert not [path for path in server.nodes if path.startswith("/consumers/g/ids/")]
     remove_mark(session, "g")
     assert register(session, protocol).is_registered
+
+
+IDS = "/consumers/g/ids/g_c"
+
+
+def test_another_subscription_replaces_the_registration_and_tells_who_watches_the_members(server, session):
+    registration = register(session)
+    before, members = server.nodes[IDS], dict(server.nodes["/consumers/g/zkconsumer/members"].__dict__)
+    fired = []
+    session.children("/consumers/g/ids", lambda: fired.append(None))
+    registration.change(Subscription.by_filter(Whitelist("u.*"), 2))
+    session._client.deliver()
+    assert fired == [None]
+    assert server.nodes[IDS] is not before
+    assert b'"subscription":{"u.*":2},"pattern":"white_list"' in server.nodes[IDS].data
+    assert server.nodes["/consumers/g/zkconsumer/members"].__dict__ == members
+    assert registration.is_registered
+
+
+def test_a_registration_of_another_session_is_not_replaced(server, session):
+    registration = register(session)
+    server.nodes[IDS].owner = 99
+    data = server.nodes[IDS].data
+    registration.change(Subscription.static({"u": 1}))
+    assert server.nodes[IDS].data == data
+    del server.nodes[IDS]
+    server.nodes["/consumers/g/ids"].children.discard("g_c")
+    registration.change(Subscription.static({"u": 1}))
+    assert IDS not in server.nodes
+
+
+def test_a_change_without_an_answer_can_be_repeated(server, session):
+    registration = register(session)
+    session._client.loses = Loss(0, request=False, writes_below="/consumers/g/ids", reconnects=True)
+    with pytest.raises(ZooKeeperUnavailable):
+        registration.change(Subscription.static({"u": 1}))
+    registration.change(Subscription.static({"u": 1}))
+    assert b'"subscription":{"u":1}' in server.nodes[IDS].data
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state":7}', b"\xff"])
