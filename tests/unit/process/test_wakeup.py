@@ -2,7 +2,7 @@
 
 import threading
 
-from zkconsumer.process.wakeup import Latch
+from zkconsumer.process.wakeup import Latch, Notifier
 
 
 def test_a_latch_that_was_raised_twice_lets_every_thread_pass():
@@ -18,3 +18,18 @@ def test_a_latch_that_was_raised_twice_lets_every_thread_pass():
     assert passed == [True] * 5
     assert latch.is_set()
     assert latch.wait()
+
+
+def test_a_notifier_calls_back_whenever_it_is_raised():
+    notifier, calls = Notifier(), []
+    notifier.set()
+    notifier.call_back(lambda: calls.append(None))
+    assert notifier.wait(0)
+    assert not notifier.wait(0)
+    notifier.set()
+    notifier.set()
+    assert len(calls) == 2
+    notifier.call_back(None)
+    notifier.set()
+    assert len(calls) == 2
+    assert notifier.wait(0)
