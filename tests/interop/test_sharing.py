@@ -124,7 +124,7 @@ def test_a_jvm_member_follows_when_ours_subscribes_to_other_topics(group, topic_
         produce(topic, spread(values(80, start=240 + 80 * number), 4))
     group.expect_all(values(480))
     ours.connector.subscribe(Whitelist(f"{stays}|{goes}|{comes}"))
-    eventually(lambda: group.owners()[TopicPartition(goes, 3)] == f"{ours.consumer_id}-0")
+    eventually(lambda: group.owners().get(TopicPartition(goes, 3)) == f"{ours.consumer_id}-0")
     group.settle()
     assert group.repeated_by_ours() == set()
 
