@@ -97,6 +97,7 @@ class AsyncConsumerConnector:
         cancelled here does not wait any longer, and the consumer leaves nevertheless.
         """
         if self._opening is not None:
+            self._require_loop()
             await asyncio.wait([self._opening])
         if self._connector is not None:
             await self._outside(self._connector.shutdown, "shutdown")
@@ -263,9 +264,12 @@ class AsyncConsumerConnector:
         return [AsyncMessageStream(stream, self._config.consumer_timeout_ms) for stream in ready]
 
     async def _outside(self, call: Callable[[], T], what: str) -> T:
+        self._require_loop()
+        return await call_outside(call, self._thread_name(what))
+
+    def _require_loop(self) -> None:
         if self._loop is not asyncio.get_running_loop():
             raise UsageError("the connector belongs to another event loop; create one in each loop that needs it")
-        return await call_outside(call, self._thread_name(what))
 
     def _thread_name(self, what: str) -> str:
         return f"{self._config.group_id}-{what}"
