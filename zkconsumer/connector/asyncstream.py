@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from zkconsumer.connector.loopcalls import call_outside
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, UsageError, WokenUp
 from zkconsumer.fetch.chunkqueue import ChunkQueue
@@ -127,6 +128,14 @@ class AsyncMessageStream(Generic[M]):
     def release(self) -> None:
         """See :meth:`MessageStream.release`."""
         self._stream.release()
+
+    def done(self, item: M | pa.RecordBatch) -> None:
+        """See :meth:`MessageStream.done`."""
+        self._stream.done(item)
+
+    async def commit(self) -> None:
+        """See :meth:`MessageStream.commit`."""
+        await call_outside(self._stream.commit, f"{self.name}-commit")
 
     def close(self) -> None:
         """See :meth:`MessageStream.close`."""
