@@ -19,6 +19,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, UsageError, WokenUp
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.readyreader import ReadyReader
+from zkconsumer.fetch.unfinisheditems import BACKSTOP_S
 from zkconsumer.model import Message
 
 if TYPE_CHECKING:
@@ -190,6 +191,9 @@ class AsyncMessageStream(Generic[M]):
             await asyncio.sleep(0)
             self._ready.begin_turn()
             return
+        unfinished = self._stream.queue.unfinished
+        if unfinished is not None and unfinished.is_holding_back():
+            seconds = BACKSTOP_S if seconds is None else min(seconds, BACKSTOP_S)
         loop = asyncio.get_running_loop()
         self._awaited = arrived = loop.create_future()
         self._notifier.call_back(partial(_tell, loop, arrived))
