@@ -141,16 +141,14 @@ class GroupReader:
             topics_of: id of the member whose topics are described; None describes those of all members.
         """
         paths = GroupPaths(group)
-        names = self.member_ids(group)
-        if self._reads is not None and self._watched is not None:
-            self._reads.listed(names, self._watched.cversion(paths.ids))
-        registrations = [paths.consumer_id(name) for name in sorted(names)]
+        registrations = [paths.consumer_id(name) for name in sorted(self.member_ids(group))]
+        cversion = 0 if self._watched is None else self._watched.cversion(paths.ids)
         clients = [f"{paths.members}/{name}" for name in self._session.children(paths.members) or ()]
         brokers = self._znodes.broker_paths() if self._read_cluster is None else []
         if self._reads is None:
             reads = self._session.read_many([*registrations, *clients, *brokers])
         else:
-            reads = self._reads.read(registrations, clients, brokers)
+            reads = self._reads.read(registrations, cversion, clients, brokers)
         registered = _registrations(_only(reads, registrations))
         concerned = [subscription for name, subscription in registered.members.items() if topics_of in (None, name)]
         has_filter = any(subscription.topic_filter for subscription in registered.members.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from zkconsumer.zookeeper.reads import Reads, Znode
@@ -22,9 +22,9 @@ class RegistrationReads:
     """What was read of the registrations and session nodes of one group. Used by one thread.
 
     A member writes its session node once in a session, and the name of that node has the session. It writes its
-    registration again only where it subscribes to other topics, which :meth:`listed` notices. So they are read again
-    only where a session node with another name is listed: 1. C registers again in another session; 2. its former
-    session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
+    registration again only where it subscribes to other topics, which the number of changes of their list shows. So
+    they are read again only where a session node with another name is listed: 1. C registers again in another session;
+    2. its former session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
     and the data is read once more. The data is never older than the listing. JVM consumers have no session node, and
     their registrations are read each time.
 
@@ -37,32 +37,19 @@ class RegistrationReads:
         self._known: dict[str, _Read] = {}
         self._listed: tuple[frozenset[str], int] = frozenset(), 0
 
-    def listed(self, names: frozenset[str], cversion: int) -> None:
-        """The registrations were listed; all are read the next time if one may have been replaced since the last list.
-
-        1. C changes its subscription: its registration is deleted and created in one transaction, so the list is the
-        same, and its ``cversion`` is two higher. Whatever else came and went in between, the version has moved further
-        then than the names that differ show.
-
-        Args:
-            names: of the registrations.
-            cversion: of the node that they are children of, when they were listed.
-        """
-        before, version = self._listed
-        if cversion - version != len(names ^ before):
-            self.forget()
-        self._listed = names, cversion
-
     def forget(self) -> None:
         """Read all of them the next time."""
         self._known = {}
 
-    def read(self, registrations: Collection[str], session_nodes: Collection[str], always: Collection[str]) -> Reads:
+    def read(
+        self, registrations: Collection[str], cversion: int, session_nodes: Collection[str], always: Collection[str]
+    ) -> Reads:
         """All of these nodes; see :meth:`ZkSession.read_many`. What is not named is forgotten.
 
         Args:
             registrations: paths of registrations.
-            session_nodes: paths of session nodes, listed before this call.
+            cversion: of the node that they are children of, when they were listed.
+            session_nodes: paths of session nodes, listed after the registrations and before this call.
             always: paths that are read each time.
 
         Raises:
@@ -74,6 +61,7 @@ class RegistrationReads:
             listed[SessionNode.consumer_id(name)].add(name)
         sessions = {path: frozenset(listed[path.rpartition("/")[2]]) for path in registrations}
         sessions.update((path, frozenset([path])) for path in session_nodes)
+        self._forget_if_replaced(frozenset(registrations), cversion, sessions)
         known = {
             path: self._known[path]
             for path, names in sessions.items()
@@ -86,3 +74,20 @@ class RegistrationReads:
                 known[path] = _Read(names, node)
         self._known = known
         return Reads({**reads.nodes, **{path: known_read.node for path, known_read in known.items()}}, reads.refused)
+
+    def _forget_if_replaced(
+        self, registrations: frozenset[str], cversion: int, sessions: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Read all of them again if one may have been replaced in its session since the last list.
+
+        1. C changes its subscription: its registration is deleted and created in one transaction, so the list is the
+        same, and its ``cversion`` is two higher. Whatever else came and went in between, the version has moved further
+        then than the names that differ show, and the members that are registered in another session.
+        """
+        before, version = self._listed
+        again = sum(
+            1 for path in registrations & before if path in self._known and sessions[path] != self._known[path].sessions
+        )
+        if cversion - version != len(registrations ^ before) + 2 * again:
+            self.forget()
+        self._listed = registrations, cversion

@@ -29,11 +29,11 @@ class Leader:
         self._session = Session()
         self._reads = RegistrationReads(self._session)  # type: ignore[arg-type]  # reads only this way
 
-    def look(self, members: str, cversion: int) -> str:
+    def look(self, members: str, cversion: int, in_second_session: str = "") -> str:
         """The members, one letter each, whose registrations are read."""
         self._session.read.clear()
-        self._reads.listed(frozenset(members), cversion)
-        self._reads.read([f"{IDS}/{one}" for one in members], [f"{SESSIONS}/{one}@1" for one in members], [])
+        sessions = [f"{SESSIONS}/{one}@{2 if one in in_second_session else 1}" for one in members]
+        self._reads.read([f"{IDS}/{one}" for one in members], cversion, sessions, [])
         return "".join(sorted(path[-1] for path in self._session.read if path.startswith(IDS)))
 
 
@@ -59,3 +59,9 @@ def test_members_that_come_and_go_do_not_concern_the_others(leader):
 def test_a_replaced_registration_is_read_whatever_came_and_went_meanwhile(leader, members, cversion, read):
     assert leader.look(members, cversion) == read
     assert leader.look(members, cversion) == ""
+
+
+def test_one_that_registers_in_another_session_does_not_concern_the_others(leader):
+    assert leader.look("abc", 5, "b") == "b"
+    assert leader.look("abc", 7, "b") == "abc"  # one of them subscribes to other topics
+    assert leader.look("abc", 11, "bc") == "abc"  # one registers in another session, and one subscribes
