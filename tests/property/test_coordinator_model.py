@@ -19,10 +19,11 @@ from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, GroupModel, play
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.membersinturns import SESSION_S
 from zkconsumer.group.coordinator.commands import CommandNodes
+from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules import coordinatorplan
-from zkconsumer.group.coordinator.unclaimedcommands import UnclaimedCommands
+from zkconsumer.group.coordinator.unclaimedcommands import Unclaimed, UnclaimedCommands
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 
 SETTINGS = settings(
@@ -83,7 +84,17 @@ def announces_no_topics(monkeypatch):
 
 
 def leaves_partitions_that_a_member_does_not_claim(monkeypatch):
-    monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded, nodes: {})
+    monkeypatch.setattr(UnclaimedCommands, "unclaimed", lambda self, commanded, nodes: Unclaimed({}, None))
+
+
+def keeps_a_former_time_while_it_has_no_connection(monkeypatch):
+    look = Coordinator._look_and_lead
+
+    def looks(self):
+        self.kept = look(self) if self._session.connected else self.kept
+        return self.kept
+
+    monkeypatch.setattr(Coordinator, "_look_and_lead", looks)
 
 
 def one_joins(model):
@@ -120,6 +131,21 @@ def a_leader_that_may_have_announced_nothing_is_followed(model):
     model.delete_topic("t")
 
 
+def all_lose_their_connections_before_they_obey(model):
+    """The leader would look a second after its commands whether members have claimed."""
+    model.join(SUBSCRIPTION)
+    while all(model._command_of(member).keys() <= member.group.held.partitions.keys() for member in model.members):
+        model.run_in_turns(1)
+    for member in model.members:
+        member.stuck = True
+    model.run_in_turns(20)
+    for number in range(3):
+        model.break_connection(number)
+    model.pass_time(2.0)
+    model.run_in_turns(2)
+    model.no_member_coordinates_without_a_pause()
+
+
 def one_hangs_in_a_rebalance(model):
     model.join(SUBSCRIPTION)
     model.hang_for_long(0)
@@ -150,6 +176,12 @@ BUGS = [
     ),
     (CoordinatedGroupModel, a_registration_is_deleted, never_looks_for_damaged_registrations, "Counter"),
     (PolledCoordinatedGroupModel, a_leader_that_may_have_announced_nothing_is_followed, announces_no_topics, None),
+    (
+        CoordinatedGroupModel,
+        all_lose_their_connections_before_they_obey,
+        keeps_a_former_time_while_it_has_no_connection,
+        "g_m",
+    ),
     (EvictingGroupModel, one_hangs_in_a_rebalance, frees_before_the_lease_has_lapsed, "no owner znode"),
     (
         EvictingGroupModel,

@@ -15,7 +15,7 @@ from zkconsumer.group.coordinator.commands import EpochEnded
 from zkconsumer.group.coordinator.election import Election
 from zkconsumer.group.coordinator.leaderview import LeaderView
 from zkconsumer.group.coordinator.rules.candidacy import look_interval
-from zkconsumer.group.coordinator.rules.coordinatorplan import longest_wait_seconds
+from zkconsumer.group.coordinator.rules.coordinatorplan import earliest, longest_wait_seconds
 from zkconsumer.group.rules.rebalancetimes import orphan_delay_seconds, settle_seconds
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.process.threads import start_thread
@@ -142,30 +142,36 @@ class Coordinator:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self.act()
-            self._wake.wait(self.interval)
+            self._wake.wait(self.act())
 
-    @property
-    def interval(self) -> float:
-        """Seconds to wait for a wake-up after :meth:`act`."""
+    def act(self) -> float:
+        """Look, and plan if this member leads. An error is logged: the next look comes soon enough.
+
+        Returns:
+            Seconds to wait for a wake-up.
+        """
+        due_at = self._look_and_lead()
         if self._failed:
             return self._config.rebalance_backoff_ms / 1000
         interval = look_interval(self._consumer_id, self._session.negotiated_timeout)
-        moments = [self._tend_at, None if self._led is None else self._led.due_at]
-        return min([interval, *(max(0.0, moment - self._clock()) for moment in moments if moment is not None)])
+        return interval if due_at is None else min(interval, max(0.0, due_at - self._clock()))
 
-    def act(self) -> None:
-        """Look, and plan if this member leads. An error is logged: the next look comes soon enough."""
+    def _look_and_lead(self) -> float | None:
+        """Do what is due; returns the reading of the clock at which the leader has to act again, None if none is known.
+
+        Each turn computes it: one that ends early waits for the next look, or for the registration or the connection,
+        which wake this thread.
+        """
         self._failed = False
         if not (self._membership.is_registered and self._session.connected):
-            self._tend_at = None  # the registration, or the connection, wakes this thread
-            return
+            self._tend_at = None
+            return None
+        due_at = None
         try:
             self._follow(self._election.look())
             if self._led is not None:
                 self._settle(self._led)
-                self._plan(self._led)
-                self._tend(self._led)
+                due_at = earliest([self._plan(self._led), self._tend(self._led)])
                 self._led.raise_refusal()
             self._refusal = ""
             self._note_assignor(None)
@@ -188,6 +194,7 @@ class Coordinator:
         except Exception:  # noqa: BLE001 - a member that leads must not stop being one that follows
             _log.exception("group %s: the coordinator failed and will try again", self._config.group_id)
             self._failed = True
+        return due_at
 
     def _report(self, refusal: ZooKeeperRefused) -> None:
         """Log what the servers do not allow, once: it is tried again for as long as this member runs."""
@@ -246,24 +253,26 @@ class Coordinator:
             changed = self._group_changed or version != before
         self._group_changed = False
 
-    def _plan(self, led: LeaderView) -> None:
+    def _plan(self, led: LeaderView) -> float | None:
+        """Command what can be commanded now; returns when the leader has to plan again in any case."""
         for number in range(_MOST_PLANS):
             if self._closing.is_set() or (self._group_changed and number):
-                return  # a change has set the wake-up, and its events settle first
-            if not led.advance():
-                return
+                return None  # a change has set the wake-up, and its events settle first
+            following = led.advance()
+            if not following.at_once:
+                return following.due_at
         self._wake.set()
+        return None
 
-    def _tend(self, led: LeaderView) -> None:
-        """Look after JVM members that may have given up, as long as there are any."""
+    def _tend(self, led: LeaderView) -> float | None:
+        """Look after JVM members that may have given up, as long as there are any; returns when to do so again."""
         if not led.has_jvm_members:
             self._tend_at = None
-            return
-        if self._tend_at is not None and self._clock() < self._tend_at:
-            return
-        if self._tend_at is not None:
-            led.tend()
-        self._tend_at = self._clock() + orphan_delay_seconds(self._config.rebalance_backoff_ms)
+        elif self._tend_at is None or self._clock() >= self._tend_at:
+            if self._tend_at is not None:
+                led.tend()
+            self._tend_at = self._clock() + orphan_delay_seconds(self._config.rebalance_backoff_ms)
+        return self._tend_at
 
     def _resign(self) -> None:
         try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.group.coordinator.commands import CommandNodes
-from zkconsumer.group.coordinator.rules.coordinatorplan import Awaited, Owners
+from zkconsumer.group.coordinator.rules.coordinatorplan import Awaited, NextTurn, Owners, earliest
 from zkconsumer.group.coordinator.rules.eviction import evicted_after_seconds, owned_by, reason_to_evict, slow_members
 from zkconsumer.model import TopicPartition
 
@@ -28,9 +28,6 @@ class Evictions:
         consumer_id: of that member.
         commands: of the group.
         clock: a monotonic clock, in seconds.
-
-    Attributes:
-        due_at: reading of the clock at which :meth:`advance` is to be called again; None if there is no need to.
     """
 
     def __init__(
@@ -45,7 +42,6 @@ class Evictions:
         self._evicted: set[str] = set()
         self._session_ms: dict[str, int] = {}  # name of a command: session timeout of that registration
         self._returned: dict[str, float] = {}  # consumer id of one that has been evicted: when it had registered again
-        self.due_at: float | None = None
 
     def _after_seconds(self, session_timeout_s: float) -> float | None:
         """See :func:`~zkconsumer.group.coordinator.rules.eviction.evicted_after_seconds`."""
@@ -61,8 +57,8 @@ class Evictions:
         owners: Owners,
         session_ms: Mapping[str, int],
         session_timeout_s: float,
-    ) -> bool:
-        """Do what is due; True if more can be commanded after that.
+    ) -> NextTurn:
+        """Do what is due; returns when this is to be called again.
 
         Args:
             awaited: partitions that are not released or claimed yet.
@@ -73,11 +69,15 @@ class Evictions:
         Raises:
             EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`CommandNodes.evict`.
         """
-        return self._free(owners) or self._evict(awaited, session_ms, session_timeout_s)
+        freed = self._free(owners)
+        if freed.at_once:
+            return freed
+        evicted = self._evict(awaited, session_ms, session_timeout_s)
+        return NextTurn(evicted.at_once, earliest([freed.due_at, evicted.due_at]))
 
-    def _free(self, owners: Owners) -> bool:
+    def _free(self, owners: Owners) -> NextTurn:
         """Free the partitions of evicted members whose lease has lapsed."""
-        now, self.due_at = self._clock(), None
+        now, due_at = self._clock(), None
         evicted = self._commands.evicted()
         self._since = {name: self._since.get(name, now) for name, _ in evicted.values()}
         for consumer_id, (name, command) in evicted.items():
@@ -86,11 +86,12 @@ class Evictions:
             if partitions and now >= ends:
                 if self._commands.free(consumer_id, partitions):
                     _log.warning("group %s: %d partitions of %s are free", self._group, len(partitions), consumer_id)
-                    return True
+                    return NextTurn(at_once=True)
                 self._since[name] = now  # it registers again, or has left; otherwise after another session timeout
-            elif partitions:
-                self._wake_at(ends)
-        return False
+                ends = now + command.evicted_ms / 1000
+            if partitions:
+                due_at = earliest([due_at, ends])
+        return NextTurn(at_once=False, due_at=due_at)
 
     def times(
         self, awaited: Mapping[TopicPartition, Awaited], session_ms: Mapping[str, int], session_timeout_s: float
@@ -113,21 +114,19 @@ class Evictions:
         awaited: Mapping[TopicPartition, Awaited],
         session_ms: Mapping[str, int],
         session_timeout_s: float,
-    ) -> bool:
+    ) -> NextTurn:
         after_s = self._after_seconds(session_timeout_s)
         if after_s is None:
-            return False
+            return NextTurn(at_once=False)
         slow = slow_members(self._evictable(awaited, session_ms), self._clock(), after_s)
-        if slow.next_at is not None:
-            self._wake_at(slow.next_at)
         for consumer_id, partitions in slow.partitions.items():
             reason = reason_to_evict(partitions, after_s)
             _log.warning("group %s: %s is evicted, since %s", self._group, consumer_id, reason)
             own = consumer_id == self._consumer_id
             timeout_ms = self._session_ms[self._commands.nodes[consumer_id]]
             self._commands.evict(consumer_id, reason, timeout_ms, itself=own)
-            return True
-        return False
+            return NextTurn(at_once=True)
+        return NextTurn(at_once=False, due_at=slow.next_at)
 
     def _evictable(
         self, awaited: Mapping[TopicPartition, Awaited], session_ms: Mapping[str, int]
@@ -149,6 +148,3 @@ class Evictions:
             for partition, waiting in awaited.items()
             if waiting.by is not None and names.get(waiting.by) in self._session_ms and waiting.by not in evicted
         }
-
-    def _wake_at(self, moment: float) -> None:
-        self.due_at = moment if self.due_at is None else min(self.due_at, moment)

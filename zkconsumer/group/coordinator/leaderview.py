@@ -17,10 +17,12 @@ from zkconsumer.group.coordinator.evictions import Evictions
 from zkconsumer.group.coordinator.ownernodes import OwnerNodes
 from zkconsumer.group.coordinator.rules.coordinatorplan import (
     Awaited,
+    NextTurn,
     Owners,
     Roles,
     Shares,
     awaited_since,
+    earliest,
     overdue,
     plan,
     previous,
@@ -147,8 +149,8 @@ class LeaderView:
         window_s = retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms)
         self._orphans = OrphanWatch(config.group_id, window_s, self, membership, clock)
 
-    def advance(self) -> bool:
-        """Plan once, and write what can be commanded now; True if more may be possible after that.
+    def advance(self) -> NextTurn:
+        """Plan once, and write what can be commanded now; returns when this is to be called again.
 
         Raises:
             EpochEnded: this member does not lead any more.
@@ -159,7 +161,7 @@ class LeaderView:
         self._announce_changes(members)
         if self._is_refused(view, members):
             self._publish(version, frozenset())
-            return False
+            return NextTurn(at_once=False)
         commanded = self._commands.commanded(members.followers)
         refused = self._refuse(view, members)
         try:
@@ -174,34 +176,30 @@ class LeaderView:
         planned = plan(now, commanded, owners)
         self._owners.ensure_parents({partition.topic for share in planned.shares.values() for partition in share})
         if self._commands.write(members.followers, planned.shares, damaged, refused, view.brokers):
-            return True
+            return NextTurn(at_once=True)
         # Of what is still in a command the withdrawal was refused.
         commands = self._restarting and {partition for share in commanded.values() for partition in share}
         restarted = {partition for partition in self._restarting - commands if owners[partition] is None}
         self._restarting -= restarted
         if restarted:
-            return True
-        self._await(planned.awaited | self._restarting, owners, self._grants.unclaimed(commanded, self._commands.nodes))
-        if not members.foreign and self._evict(view, owners):
-            return True
+            return NextTurn(at_once=True)
+        unclaimed = self._grants.unclaimed(commanded, self._commands.nodes)
+        self._await(planned.awaited | self._restarting, owners, unclaimed.partitions)
+        evictions = NextTurn(at_once=False) if members.foreign else self._evict(view, owners)
+        if evictions.at_once:
+            return evictions
         self._publish(version, frozenset(self._awaited), self._waits_for(may_evict=not members.foreign))
-        return False
+        return NextTurn(at_once=False, due_at=earliest([unclaimed.due_at, evictions.due_at]))
 
-    def _evict(self, view: GroupView, owners: Owners) -> bool:
+    def _evict(self, view: GroupView, owners: Owners) -> NextTurn:
         """Take partitions from members that do not obey. Not while there are foreign members.
 
         These would still compute shares for an evicted one, and JVM consumers delete owner znodes that are not theirs.
         """
         return self._evictions.advance(self._awaited, owners, view.session_ms, self._session.negotiated_timeout)
 
-    @property
-    def due_at(self) -> float | None:
-        """Reading of the clock at which :meth:`advance` has to be called in any case; None if it has not."""
-        moments = [self._evictions.due_at, self._grants.due_at]
-        return min((moment for moment in moments if moment is not None), default=None)
-
     def raise_refusal(self) -> None:
-        """To be called when :meth:`advance` has returned False.
+        """To be called when nothing more can be commanded at once.
 
         Raises:
             ZooKeeperRefused: a command may not be written; all others were. To be tried again after a while.

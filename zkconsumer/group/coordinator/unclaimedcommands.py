@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.group.coordinator.ownernodes import owner_or_unknown
 from zkconsumer.group.coordinator.rules.coordinatorplan import Shares
@@ -19,6 +19,18 @@ _FIRST_LOOK_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 8.0
 
 
+class Unclaimed(NamedTuple):
+    """What the members that should have claimed it did not own when it was read.
+
+    Attributes:
+        partitions: each with the consumer id of the member.
+        due_at: reading of the clock, later than that of this look, at which the next one is due; None if it is not.
+    """
+
+    partitions: Mapping[TopicPartition, str]
+    due_at: float | None
+
+
 class UnclaimedCommands:
     """Looks whether commands are obeyed. Used by the coordinator's thread only.
 
@@ -29,9 +41,6 @@ class UnclaimedCommands:
         session: an open session.
         group: consumer group.
         clock: a monotonic clock, in seconds.
-
-    Attributes:
-        due_at: reading of the clock at which :meth:`unclaimed` is to be called again; None if there is no need to.
     """
 
     def __init__(self, session: ZkSession, group: str, clock: Callable[[], float]) -> None:
@@ -42,10 +51,10 @@ class UnclaimedCommands:
         self._claimed: Mapping[TopicPartition, str] = {}
         self._missing: Mapping[TopicPartition, str] = {}
         self._pause_s = _FIRST_LOOK_S
-        self.due_at: float | None = None
+        self._look_at: float | None = None
 
-    def unclaimed(self, commanded: Shares, nodes: Mapping[str, str]) -> Mapping[TopicPartition, str]:
-        """Partitions that were not owned when they were read, and the members that should have claimed them.
+    def unclaimed(self, commanded: Shares, nodes: Mapping[str, str]) -> Unclaimed:
+        """Look for owners where that is due.
 
         A member that registers again has released what it claimed, so its claims count for its present command node.
 
@@ -62,11 +71,11 @@ class UnclaimedCommands:
         pending = granted.keys() - self._claimed.keys()
         now = self._clock()
         if not pending:
-            self.due_at, self._pause_s = None, _FIRST_LOOK_S
-        elif self.due_at is None:
-            self.due_at = now + self._pause_s
-        elif now >= self.due_at or self._missing:
-            owners = self._owners(pending if now >= self.due_at else self._missing)
+            self._look_at, self._pause_s = None, _FIRST_LOOK_S
+        elif self._look_at is None:
+            self._look_at = now + self._pause_s
+        elif now >= self._look_at or self._missing:
+            owners = self._owners(pending if now >= self._look_at else self._missing)
             self._claimed = {
                 **self._claimed,
                 **{p: granted[p] for p, owner in owners.items() if owner == consumer_id_of(granted[p])},
@@ -76,10 +85,10 @@ class UnclaimedCommands:
                 for p, name in {**self._missing, **{p: granted[p] for p in owners}}.items()
                 if p not in self._claimed
             }
-            if now >= self.due_at:
+            if now >= self._look_at:
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-                self.due_at = now + self._pause_s if pending - self._claimed.keys() else None
-        return {partition: consumer_id_of(name) for partition, name in self._missing.items()}
+                self._look_at = now + self._pause_s if pending - self._claimed.keys() else None
+        return Unclaimed({partition: consumer_id_of(name) for partition, name in self._missing.items()}, self._look_at)
 
     def _owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
         paths = {self._paths.owner(partition): partition for partition in partitions}

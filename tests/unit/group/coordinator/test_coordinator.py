@@ -619,7 +619,11 @@ class Led:
     def plan(self):
         """Plan until nothing more can be commanded; returns how often something was."""
         self.leader.client.deliver()
-        return next(number for number in range(10) if not self.group.advance())
+        for number in range(10):
+            self.next_turn = self.group.advance()
+            if not self.next_turn.at_once:
+                return number
+        raise AssertionError("it can be commanded for ever")
 
 
 @pytest.fixture
@@ -792,10 +796,67 @@ def test_a_leader_that_may_not_write_a_command_waits_before_it_tries_again(led, 
     coordinator = coordinator_of(led.leader, Joining(led.server, led.leader, ()))
     for _ in range(2):
         before = led.server.zxid
-        coordinator.act()
+        assert coordinator.act() == 2.0
         assert coordinator.has_failed
-        assert coordinator.interval == 2.0
     assert led.server.zxid == before + 1
+
+
+@pytest.fixture
+def commanding(led):
+    """The thread of a leader whose commands are not obeyed yet, so that it will look whether they are."""
+    coordinator = coordinator_of(led.leader, Joining(led.server, led.leader, ()))
+    assert 0 < coordinator.act() <= 1.0
+    return coordinator
+
+
+def seconds_of_turns(led, coordinator):
+    """What each of some turns returned as the time to wait, long after all that was due."""
+    seconds = []
+    for _ in range(4):
+        led.leader.now += 100.0
+        led.leader.client.deliver()
+        seconds.append(coordinator.act())
+    return seconds
+
+
+@pytest.mark.parametrize("without", ["connection", "registration"])
+def test_a_leader_that_cannot_act_waits_for_the_next_look(led, commanding, without):
+    if without == "connection":
+        led.leader.zk._connected.clear()
+    else:
+        led.leader.membership.session_lost()
+    assert min(seconds_of_turns(led, commanding)) >= 4.5
+
+
+def test_a_leader_that_may_not_plan_waits_for_the_next_look(led, members, commanding, caplog):
+    """A member with another assignor registers while commands are not obeyed."""
+    led.register_jvm_member("g_z")
+    node = GROUP.session("g_z", led.session)
+    led.server.perform(led.session, Create(node, b'{"version":1,"assignor":"roundrobin"}', [], 1))
+    assert min(seconds_of_turns(led, commanding)) >= 4.5
+    assert "no member is commanded" in caplog.text
+
+
+def test_a_leader_that_may_not_evict_any_more_does_not_wake_for_it(led, members, commanding):
+    """A foreign member joins while members are awaited that would be evicted."""
+    for one in members[:2]:
+        obey(one)
+    led.leader.now += 1.1
+    led.leader.client.deliver()
+    commanding.act()
+    third = Member(led.server, "g_c")
+    led.leader.client.deliver()
+    assert commanding.act() > 1.0
+    assert commanding._led._awaited
+    led.register_jvm_member("g_jvm")
+    for _ in range(4):
+        led.leader.client.deliver()
+        commanding.act()
+        for one in (*members[:2], third):
+            obey(one)
+        led.leader.now += 1.0
+    assert min(seconds_of_turns(led, commanding)) > 0
+    assert not commanding._led._awaited
 
 
 def test_a_topic_that_was_created_again_stays_withdrawn_until_it_is(led, members):
@@ -1283,13 +1344,13 @@ def test_a_slow_member_loses_its_partitions_a_session_timeout_later(evicting, sl
     evicting.leader.now += 4.9
     evicting.plan()
     assert slow.fence() in evicting.server.nodes
-    assert evicting.group.due_at == pytest.approx(5.0)
+    assert evicting.next_turn.due_at == pytest.approx(5.0)
     evicting.leader.now += 0.1
     evicting.plan()
     assert slow.fence() not in evicting.server.nodes
     assert slow.command()[0].share == {}
     assert "did not release or claim 1 partitions within 5 s" in slow.command()[0].refused
-    assert evicting.group.due_at == pytest.approx(11.0)
+    assert evicting.next_turn.due_at == pytest.approx(11.0)
     evicting.leader.now += 5.9
     evicting.plan()
     assert set(owners_of(evicting.server).values()) >= {f"{slow.name}-0"}
@@ -1374,7 +1435,7 @@ def test_a_successor_waits_a_whole_session_timeout_again(evicting, slow, members
     for seconds, freed in ((0.0, False), (5.9, False), (0.1, True)):
         successor.now += seconds
         successor.client.deliver()
-        while group.advance():
+        while group.advance().at_once:
             pass
         assert (f"{slow.name}-0" not in owners_of(evicting.server).values()) == freed
 
@@ -1423,7 +1484,7 @@ def test_a_member_that_does_not_claim_is_awaited_and_evicted(led, members, caplo
     led.leader.now += 0.5
     led.plan()
     led.leader.now += 1.0
-    assert led.group.due_at <= led.leader.now
+    assert led.next_turn.due_at <= led.leader.now
     led.plan()
     hung = members[1].command()[0].share.keys()
     assert led.status().awaited == frozenset(hung)
@@ -1497,7 +1558,7 @@ def test_what_was_claimed_is_not_read_again(led, members, monkeypatch):
     led.leader.now += 60.0
     led.plan()
     assert asked == []
-    assert led.group.due_at is None
+    assert led.next_turn.due_at is None
 
 
 def test_no_member_is_evicted_where_that_is_off(server, members):
@@ -1512,7 +1573,7 @@ def test_no_member_is_evicted_where_that_is_off(server, members):
     led.leader.now += 3600.0
     led.plan()
     assert {one.fence() for one in members[:2]} <= led.server.nodes.keys()
-    assert led.group.due_at is None
+    assert led.next_turn.due_at is None
 
 
 # -- an assignor of the application ------------------------------------------------------------------------------------
@@ -1599,10 +1660,9 @@ def test_a_coordinator_whose_own_assignor_fails_logs_it_once_and_tries_again(own
     woken = []
     coordinator = coordinator_of(members[0], Joining(own.server, members[0], ()))
     coordinator.assignor_changed = lambda: woken.append(coordinator.assignor_failure)
-    for _ in range(3):
-        coordinator.act()
+    pauses = [coordinator.act() for _ in range(3)]
     assert [str(failure)[:27] for failure in woken] == ["assignor half returned an a"] * 3
-    assert coordinator.interval == 2.0
+    assert pauses == [2.0] * 3
     assert len([r for r in caplog.records if "no member is commanded: assignor half" in r.getMessage()]) == 1
     own.own.is_wrong = False
     coordinator.act()

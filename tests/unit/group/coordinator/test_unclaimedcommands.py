@@ -19,8 +19,10 @@ class Leader:
 
     def unclaimed(self, node="g_c@1.0"):
         """What is unclaimed when it is time to look."""
-        self.grants.unclaimed({"g_c": SHARE}, {"g_c": node})
-        self.now = self.grants.due_at or self.now
+        self.now = self.look(node).due_at or self.now
+        return self.look(node).partitions
+
+    def look(self, node="g_c@1.0"):
         return self.grants.unclaimed({"g_c": SHARE}, {"g_c": node})
 
 
@@ -46,7 +48,7 @@ def test_an_owner_that_cannot_be_decoded_is_logged_once(leader, caplog):
 def test_a_partition_that_its_member_owns_is_looked_at_once(leader):
     leader.znodes.write(OWNER, b"g_c-0")
     assert leader.unclaimed() == {}
-    assert leader.grants.due_at is None
+    assert leader.look().due_at is None
 
 
 def test_a_claim_of_a_former_registration_does_not_count(leader):

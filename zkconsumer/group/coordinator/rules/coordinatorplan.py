@@ -8,7 +8,7 @@ whose share stays the same gets no command.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -50,6 +50,26 @@ def longest_wait_seconds(backoff_ms: int, session_timeout_s: float, *, patient: 
     """
     shortest = longest_settling_seconds(backoff_ms)
     return max(shortest, session_timeout_s / 2) if patient else shortest
+
+
+class NextTurn(NamedTuple):
+    """When a leader acts again without a change of its group.
+
+    Whoever computes a time returns it, and none is kept for a later turn: a turn that does not look at something does
+    not wake up for it, either. Otherwise a time that has passed would wake the leader again and again.
+
+    Attributes:
+        at_once: True if more can be done now.
+        due_at: reading of the clock, later than that of this turn, at which something is due; None if nothing will be.
+    """
+
+    at_once: bool
+    due_at: float | None = None
+
+
+def earliest(moments: Iterable[float | None]) -> float | None:
+    """The first of these moments; None stands for never."""
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 class Roles(NamedTuple):

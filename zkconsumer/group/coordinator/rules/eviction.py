@@ -18,8 +18,8 @@ class Slow(NamedTuple):
 
     Attributes:
         partitions: consumer id to these partitions.
-        next_at: reading of the clock at which the next partition will have been awaited for too long; None if no
-            partition is awaited.
+        next_at: reading of the clock, later than ``now``, at which the next partition will have been awaited for too
+            long; None if no other is awaited.
     """
 
     partitions: dict[str, list[TopicPartition]]
@@ -47,9 +47,12 @@ def slow_members(awaited: Mapping[TopicPartition, Awaited], now: float, after_s:
         after_s: see :func:`evicted_after_seconds`.
     """
     late: dict[str, list[TopicPartition]] = {}
-    later = [waiting.since + after_s for waiting in awaited.values() if now - waiting.since < after_s]
+    later: list[float] = []
     for partition, waiting in sorted(awaited.items()):
-        if now - waiting.since >= after_s and waiting.by is not None:
+        late_at = waiting.since + after_s
+        if late_at > now:
+            later.append(late_at)
+        elif waiting.by is not None:
             late.setdefault(waiting.by, []).append(partition)
     return Slow(late, min(later, default=None))
 
