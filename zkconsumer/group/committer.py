@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     CommitRefused,
-    ConsumerClosed,
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
@@ -23,6 +22,7 @@ from zkconsumer.fetch.rules.fetchcontrol import FetchControl
 from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
+from zkconsumer.group.usercode import UserCodeFailed
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -43,7 +43,8 @@ class OffsetCommitter:
         fetch: knows what was handed out and what was released.
         store: where offsets are kept.
         signal: raised when a partition turns out to belong to another member.
-        before_commit: makes durable what the application did with the records that a commit will cover.
+        before_commit: makes durable what the application did with the records that a commit will cover; what it raises
+            is a :class:`.UserCodeFailed`.
 
     Attributes:
         lost: number of partitions dropped so far because another member owned them.
@@ -271,6 +272,7 @@ class OffsetCommitter:
         Raises:
             GenerationEnded: partitions were released or lost meanwhile.
             CommitRefused: ``before_commit`` failed.
+            ConsumerClosed: this consumer was closed meanwhile.
         """
         if not offsets or self._before_commit is None:
             return offsets
@@ -278,12 +280,10 @@ class OffsetCommitter:
         before = [(record, record.is_owned, record.losses, record.committed) for record in records]
         try:
             self._before_commit()
-        except ConsumerClosed:
-            raise
-        except Exception as error:
+        except UserCodeFailed as failed:
             raise CommitRefused(
-                f"group {self._group}: offsets are not committed, since before_commit failed: {error}"
-            ) from error
+                f"group {self._group}: offsets are not committed, since before_commit failed: {failed}"
+            ) from failed.cause
         self.owned()
         # Also those that are owned again: another member may have committed them in between.
         gone = sorted(now.partition for now, was_owned, losses, _ in before if was_owned and losses != now.losses)

@@ -33,6 +33,7 @@ from contextlib import contextmanager
 
 from zkconsumer.errors import ConsumerClosed, ThreadLimit
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.group.usercode import user_code
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import Latch, WakeUp
 
@@ -181,12 +182,12 @@ class ControlThread:
                 raise ConsumerClosed("the consumer was closed while this thread was in user code")
 
     def as_callout(self, call: Action | None) -> Action | None:
-        """A function that makes the same call inside :meth:`calling_out`."""
+        """A function that makes the same call inside :meth:`calling_out`; it raises :class:`.UserCodeFailed`."""
         if call is None:
             return None
 
         def called_out() -> None:
-            with self.calling_out():
+            with self.calling_out(), user_code():
                 call()
 
         return called_out

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zkconsumer.errors import NEEDS_AN_OPERATOR, ZkConsumerError
+from zkconsumer.group.usercode import origin
 from zkconsumer.wire.rules.denials import PATIENCE
 
 OnRefusal = Callable[[Exception | None], None]
@@ -33,7 +34,7 @@ class GroupRefusals:
         What a listener raises counts as a refusal, unless it is an error of this package; other failures change
         nothing, since refusals stay unknown.
         """
-        self._ended(_ATTEMPTS, failure)
+        self._ended(_ATTEMPTS, None if failure is None else origin(failure))
 
     def committed(self, failure: Exception | None) -> None:
         """Note the end of a commit by timer, in the same way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from zkconsumer.group.controlthread import ControlThread
+from zkconsumer.group.usercode import user_code
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -41,7 +42,11 @@ class ConsumerRebalanceListener:
 
 
 class CalledOutListener(ConsumerRebalanceListener):
-    """Calls an application's listener so that its other threads can commit meanwhile."""
+    """Calls an application's listener so that its other threads can commit meanwhile.
+
+    Both methods raise UserCodeFailed with what the listener raised, and ConsumerClosed if this consumer was closed
+    meanwhile without waiting for it.
+    """
 
     def __init__(self, listener: ConsumerRebalanceListener, thread: ControlThread) -> None:
         self._listener = listener
@@ -49,12 +54,12 @@ class CalledOutListener(ConsumerRebalanceListener):
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
         """See :class:`ConsumerRebalanceListener`."""
-        with self._thread.calling_out():
+        with self._thread.calling_out(), user_code():
             self._listener.before_releasing_partitions(owned)
 
     def before_starting_fetchers(
         self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]
     ) -> Mapping[TopicPartition, int] | None:
         """See :class:`ConsumerRebalanceListener`."""
-        with self._thread.calling_out():
+        with self._thread.calling_out(), user_code():
             return self._listener.before_starting_fetchers(consumer_id, assignment)

@@ -38,6 +38,7 @@ from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState, step_name
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause, retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.usercode import origin
 
 _log = logging.getLogger(__name__)
 
@@ -230,6 +231,7 @@ class RebalanceLoop:
             _log.debug("group %s consumer %s waits: %s", self._config.group_id, self._consumer_id, error)
             return
         self.counts = self.counts.failed(step)
+        raised = origin(error)
         # INFO: at every join some former owners have not released yet, or the coordinator has not planned yet.
         _log.log(
             logging.INFO
@@ -240,5 +242,5 @@ class RebalanceLoop:
             self._consumer_id,
             step_name(step),
             error,
-            exc_info=None if isinstance(error, ZkConsumerError) else error,
+            exc_info=None if isinstance(raised, ZkConsumerError) else raised,
         )

@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         cause: why the rebalance was necessary; None if it was not, or if it failed.
-        error: what stopped it; None if it succeeded.
+        error: what stopped it; None if it succeeded. What the listener raised is a :class:`.UserCodeFailed`.
         step: the step that failed, or the last one; None if it failed before the first, while the group was read.
     """
 
@@ -205,7 +205,7 @@ class Rebalancer:
         try:
             if self.listener is not None:
                 self.listener.before_releasing_partitions(frozenset(self._protocol.held.partitions) - following.kept)
-        except ConsumerClosed:
+        except ConsumerClosed:  # another thread has ended this membership
             raise
         except Exception:
             self._revoke(following)  # step 1 has committed them; kept, they would be read by nobody

@@ -5,9 +5,21 @@ import threading
 import pytest
 
 from tests.fixtures.groupprotocol import CommandedGroup, FetchInMemory, StoreInMemory
+from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import (
+    CommitRefused,
+    ConsumerClosed,
+    ConsumerIdInUse,
+    GroupMigrated,
+    InstanceIdInUse,
+    MembershipLost,
+    RebalanceAwaited,
+    RegistrationLost,
+)
 from zkconsumer.group.groupprotocol import Standing
 from zkconsumer.group.member import GroupMember, MemberParts
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
@@ -19,6 +31,10 @@ BOUND_S = 30
 class Group(CommandedGroup):
     """A group that a member can join and leave."""
 
+    def __init__(self, *, incremental):
+        super().__init__(incremental=incremental)
+        self.losses = 0
+
     def join(self, subscription):
         pass
 
@@ -28,16 +44,149 @@ class Group(CommandedGroup):
     def pause(self, failure=None, *, starting=False):
         pass
 
+    def lose(self):
+        self.losses += 1
+        super().lose()
+
     def describe(self):
         return Standing(True, 0, 0, 0, 0)
 
 
 @pytest.fixture
 def hanging():
-    """Called before a commit; returns at the end of the test."""
+    """Called by user code; returns when ``end`` is set, at the latest at the end of the test."""
     end = threading.Event()
-    yield lambda: end.wait(BOUND_S)
+
+    def call():
+        end.wait(BOUND_S)
+
+    call.end = end
+    yield call
     end.set()
+
+
+class Consumer:
+    """A member that has joined and owns the partition 0; its user code, and what ended it."""
+
+    def __init__(self, *, before_commit=None, listener=None, **settings):
+        self.group, self.fetch, self.store = Group(incremental=False), FetchInMemory(), StoreInMemory()
+        self.group.command(0)
+        self.signal, self.failures = RebalanceSignal(), []
+        config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", commit_on="delivery", **settings)
+        parts = MemberParts(self.group, None, self.store, self.signal, Latch())
+        self.member = GroupMember(
+            config, "g_c", self.fetch, parts, before_commit=before_commit, on_failure=self.failures.append
+        )
+        if listener is not None:
+            self.member.set_listener(listener)
+        self.member.join(Subscription.static({"t": 1}))
+        self.fetch.move(p0=50)
+
+    def rebalance(self, *numbers):
+        self.group.command(*numbers)
+        self.signal.raise_flag()
+
+
+class RaisingOnce(ConsumerRebalanceListener):
+    """Raises an error at the first release, or at the first start after it."""
+
+    def __init__(self, error, *, at_a_start):
+        self._error, self._at_a_start = error, at_a_start
+        self.calls = 0
+
+    def _call(self):
+        self.calls += 1
+        if self.calls == 1:
+            raise self._error
+
+    def before_releasing_partitions(self, owned):
+        if owned and not self._at_a_start:
+            self._call()
+
+    def before_starting_fetchers(self, consumer_id, assignment):
+        if self._at_a_start and len(assignment) == 2:
+            self._call()
+
+
+FOREIGN = [
+    ConsumerClosed("shut down"),
+    MembershipLost("removed"),
+    RegistrationLost("deleted"),
+    InstanceIdInUse("taken"),
+    GroupMigrated("moved"),
+    ConsumerIdInUse("live"),
+    RebalanceAwaited("in progress"),
+]
+"""Of another consumer, which user code uses."""
+NAMES = [type(error).__name__ for error in FOREIGN]
+
+
+@pytest.mark.parametrize("at_a_start", [False, True], ids=["release", "start"])
+@pytest.mark.parametrize("error", FOREIGN, ids=NAMES)
+def test_errors_of_another_consumer_in_a_listener_only_fail_the_attempt(error, at_a_start, caplog):
+    listener = RaisingOnce(error, at_a_start=at_a_start)
+    one = Consumer(listener=listener)
+    one.rebalance(0, 1)
+    eventually(lambda: len(one.fetch.fetched) == 2)
+    assert listener.calls
+    assert (one.group.losses, one.failures) == (0, [])
+    assert f"rebalance attempt failed in step {'5' if at_a_start else '2'}" in caplog.text
+    one.member.leave()
+    assert one.store.offsets[TopicPartition("t", 0)] == 50
+
+
+@pytest.mark.parametrize("error", FOREIGN, ids=NAMES)
+def test_errors_of_another_consumer_in_before_commit_only_fail_the_commit(error, caplog):
+    raised = []
+
+    def before_commit():
+        if not raised:
+            raised.append(error)
+            raise error
+
+    one = Consumer(before_commit=before_commit, auto_commit_interval_ms=50)
+    eventually(lambda: one.store.offsets)
+    assert (one.group.losses, one.failures) == (0, [])
+    assert f"before_commit failed: {error}" in caplog.text
+    one.member.leave()
+
+
+def test_what_before_commit_raised_is_the_cause_of_a_refused_commit():
+    error = ConsumerClosed("of another consumer")
+
+    def before_commit():
+        raise error
+
+    one = Consumer(before_commit=before_commit)
+    with pytest.raises(CommitRefused) as caught:
+        one.member.commit()
+    assert caught.value.__cause__ is error
+    one.member.leave()
+
+
+@pytest.mark.parametrize("raises", [None, ValueError("boom")], ids=["returns", "raises"])
+def test_a_consumer_that_is_closed_while_its_listener_runs_ends(hanging, raises):
+    """Without waiting for the listener, which may wait for the thread that closes it."""
+    entered, returned = threading.Event(), threading.Event()
+
+    class Hanging(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if owned:
+                entered.set()
+                hanging()
+                returned.set()
+                if raises is not None:
+                    raise raises
+
+    one = Consumer(listener=Hanging(), zookeeper_session_timeout_ms=100)
+    one.rebalance(0, 1)
+    assert entered.wait(BOUND_S)
+    one.member.leave()
+    assert not returned.is_set()
+    hanging.end.set()
+    one.member._thread._thread.join(BOUND_S)
+    assert not one.member._thread._thread.is_alive()
+    assert one.failures == []
 
 
 def test_a_member_that_leaves_without_its_last_commit_reports_what_is_not_committed(hanging):
