@@ -104,7 +104,7 @@ class ControlThread:
         self._changed = threading.Condition(self._lock)
         self._requests: deque[tuple[Action, _Answer]] = deque()
         self._holder: threading.Thread | None = self._thread
-        self._returning = 0  # threads that wait for the baton because their user code has returned
+        self._returning: set[threading.Thread] = set()  # that wait for the baton because their user code has returned
         self._calling_out: set[threading.Thread] = set()
         self._ended = False
 
@@ -216,22 +216,34 @@ class ControlThread:
     def _take_baton(self, me: threading.Thread) -> None:
         """Wait for the baton, before all requests that are not running yet."""
         self._signal.wake()  # the control thread may wait for something else, with the baton in its hand
-        with self._lock:
-            self._returning += 1
-            self._changed.wait_for(lambda: self._holder is None)
-            self._returning -= 1
-            self._holder = me
+        try:
+            with self._lock:
+                self._returning.add(me)
+                self._changed.wait_for(lambda: self._holder is None)
+                self._holder = me
+                self._returning.discard(me)
+        except BaseException:
+            # A thread of the user that closes was interrupted: the others must not wait for it, nor leave requests to
+            # it.
+            with self._lock:
+                self._returning.discard(me)
+                if self._holder is me:
+                    self._holder = None
+                self._changed.notify_all()
+            self._start_stand_in()
+            raise
 
     def _give_way(self) -> None:
         """Let threads whose user code has returned continue first; on the control thread."""
         with self._lock:
             if self._returning:
                 self._holder = None
-                self._returning += 1  # this thread: no stand-in may come in between
+                me = threading.current_thread()
+                self._returning.add(me)  # no stand-in may come in between
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._holder is None and self._returning == 1)
-                self._returning -= 1
-                self._holder = threading.current_thread()
+                self._changed.wait_for(lambda: self._holder is None and self._returning == {me})
+                self._returning.discard(me)
+                self._holder = me
 
     # -- stand-ins --------------------------------------------------------------------------------------------------
 

@@ -303,6 +303,41 @@ def test_a_request_whose_caller_was_interrupted_is_not_run(control, interrupt_ma
     assert one.calls == ["next"]
 
 
+def test_an_interrupted_close_can_be_repeated(control, interrupt_main_thread):
+    """1. It waits for a request that a stand-in runs, in the place of user code; 2. it is interrupted."""
+    one = control(patience_s=0.05)
+    entered, slow, leave = threading.Event(), threading.Event(), threading.Event()
+
+    def reaction():
+        with one.thread.calling_out():
+            entered.set()
+            leave.wait(BOUND_S)
+        one.thread.wait(0)
+
+    done = one.react(reaction)
+    assert entered.wait(BOUND_S)
+    running = threading.Event()
+    worker = start(lambda: one.thread.do(lambda: (running.set(), slow.wait(BOUND_S))))
+    assert running.wait(BOUND_S)
+    waits, stop = threading.Event(), threading.Event()
+
+    def interrupt_when_it_waits():
+        while threading.main_thread() not in one.thread._returning:
+            waits.wait(0.01)
+        interrupt_main_thread(stop)
+
+    interrupter = start(interrupt_when_it_waits)
+    with pytest.raises(KeyboardInterrupt):
+        one.thread.close()
+    assert ends(interrupter)
+    slow.set()
+    assert ends(worker)
+    leave.set()
+    done.result(BOUND_S)
+    one.thread.close()
+    assert one.calls == ["finish"]
+
+
 @pytest.mark.parametrize("call", ["do", "close"])
 def test_a_thread_of_the_user_enters_no_condition(control, call):
     """An interrupt inside a method of a condition, which is written in Python, leaves its lock taken for ever."""
