@@ -111,6 +111,7 @@ class Rebalancer:
             self._release_all_but(frozenset())  # where nothing of the registration is left, this finds the session lost
             raise
         if following is NoNeed.NO_BROKERS:
+            self._stop_what_was_lost()
             _log.warning("group %s: %s", self._config.group_id, _no_brokers(self._config))
             self.enter_state(MemberState.FETCHING if self._is_started else MemberState.WAITING_FOR_BROKERS)
             return None
@@ -156,6 +157,12 @@ class Rebalancer:
         ):  # an unreadable offset may have been repaired
             return self._protocol.next_assignment(fetching=True, renew=True)
         return following
+
+    def _stop_what_was_lost(self) -> None:
+        """Stop handing out what is not held any more, in an attempt that changes nothing else."""
+        if lost := self.assignment.threads.keys() - self._protocol.held.partitions.keys():
+            self._is_started = False
+            self._fetch.release(lost, drain=False)
 
     def _fetches_only_held(self) -> bool:
         """False if step 1 has stopped something since the last start, or if something is fetched that is not held.

@@ -15,7 +15,7 @@ from zkconsumer.errors import (
     ThreadLimit,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.groupprotocol import Held
+from zkconsumer.group.groupprotocol import Held, NoNeed
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.memberstate import MemberState
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause
@@ -667,10 +667,13 @@ def test_a_listener_that_raises_keeps_no_partition_from_other_members(member, st
 
 @pytest.mark.parametrize("incremental", [True, False])
 def test_no_listener_is_called_after_the_consumer_was_closed_in_before_commit(incremental):
+    """What calls user code raises that when it has returned, unlike user code that uses a closed consumer."""
+
     def closed():
         raise ConsumerClosed("while user code ran")
 
-    member = Member(incremental=incremental, before_commit=closed)
+    member = Member(incremental=incremental)
+    member.committer._before_commit = closed
     member.rebalance(0, 1)
     member.fetch.move(p0=5)
     member.rebalancer.listener = Raises(2, AssertionError("called"))
@@ -715,3 +718,16 @@ def test_what_was_handed_out_of_the_present_topic_is_committed_after_a_commit_th
         member.rebalance(0, 1)
     member.committer.commit({P0: 20}, force=False)
     assert member.offsets()[0] == 20
+
+
+def test_a_lost_partition_is_stopped_also_while_there_are_no_brokers(monkeypatch):
+    """1. A commit by timer finds that another member owns it; 2. the attempt that follows finds no broker."""
+    member = Member(incremental=False)
+    member.rebalance(0, 1)
+    held = member.group.held
+    kept = {partition: thread for partition, thread in held.partitions.items() if partition.partition == 1}
+    member.group.held = held._replace(partitions=kept)
+    monkeypatch.setattr(member.group, "next_assignment", lambda **_: NoNeed.NO_BROKERS)
+    for _ in range(2):
+        assert member.rebalancer.rebalance().error is None
+        assert member.fetch.fetched.keys() == kept.keys()
