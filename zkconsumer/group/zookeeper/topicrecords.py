@@ -227,7 +227,9 @@ class TopicRecords:
         for refusal in outcomes.refused.values():
             self._report(refusal)
         for topic, write in writes.items():
-            if (mzxid := outcomes.mzxids.get(write.path)) is not None:
+            if outcomes[write.path] == "refused":
+                origins[topic] = TopicOrigin(identities[topic])  # without a record no offset is one of an earlier topic
+            elif (mzxid := outcomes.mzxids.get(write.path)) is not None:
                 origins[topic] = origins[topic].recorded_at(mzxid)
         by_others = [topic for topic, write in writes.items() if outcomes[write.path] not in ("done", "refused")]
         if by_others:

@@ -103,3 +103,10 @@ def test_a_member_does_not_replace_what_another_one_has_replaced(records, zk, mo
     monkeypatch.setattr(zk, "try_transact", write_late)
     records.consume({"t": DESCRIBED_BY_BROKERS})
     assert records.consume({"t": DESCRIBED_BY_BROKERS})["t"].judge(zk.get("/committed").mzxid) is not WrittenFor.EARLIER
+
+
+def test_a_record_that_may_not_be_written_makes_no_offset_one_of_an_earlier_topic(records, server):
+    """As one that may not be read: an offset that the topic's own members wrote would be ignored for ever."""
+    records.consume({"t": DESCRIBED_BY_BROKERS._replace(topic_id="former")})
+    server.guarded.add(f"{PARENT}/t")
+    assert records.consume({"t": DESCRIBED_BY_BROKERS})["t"].judge(5000) is not WrittenFor.EARLIER
