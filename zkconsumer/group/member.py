@@ -112,8 +112,8 @@ class GroupMember:
         self._refusals = GroupRefusals(on_refusal)
         self._without_group = False  # written by the rebalance thread
         self._states = StateHistory(time.monotonic())
-        self._begun = False
-        self._starting = threading.Lock()  # guards _begun
+        self._begun = self._started = False  # without its thread, a member that has left counts as begun
+        self._starting = threading.Lock()  # guards both
         self._committer = OffsetCommitter(
             config,
             self.consumer_id,
@@ -237,8 +237,8 @@ class GroupMember:
         without its last commit.
         """
         with self._starting:
-            latent, self._begun = not self._begun, True
-        if latent:
+            self._begun = True
+        if not self._started and self._states.current is not MemberState.CLOSED:  # again if it was interrupted
             self._close()
         self._thread.close()
 
@@ -350,7 +350,7 @@ class GroupMember:
         with self._starting:
             self.require_latent()
             self._thread.start()
-            self._begun = True
+            self._started = self._begun = True
         try:
             self._thread.do(request)
         except BaseException:

@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     MembershipLost,
     RebalanceAwaited,
     RegistrationLost,
+    UsageError,
 )
 from zkconsumer.group.groupprotocol import Standing
 from zkconsumer.group.member import GroupMember, MemberParts
@@ -187,6 +188,28 @@ def test_a_consumer_that_is_closed_while_its_listener_runs_ends(hanging, raises)
     one.member._thread._thread.join(BOUND_S)
     assert not one.member._thread._thread.is_alive()
     assert one.failures == []
+
+
+def test_leaving_before_joining_can_be_repeated_after_an_interrupt():
+    class Interrupted(Group):
+        attempts = 0
+
+        def leave(self):
+            self.attempts += 1
+            if self.attempts == 1:
+                raise KeyboardInterrupt
+
+    group = Interrupted(incremental=False)
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    parts = MemberParts(group, None, StoreInMemory(), RebalanceSignal(), Latch())
+    member = GroupMember(config, "g_c", FetchInMemory(), parts)
+    with pytest.raises(KeyboardInterrupt):
+        member.leave()
+    for _ in range(2):
+        member.leave()
+    assert group.attempts == 2
+    with pytest.raises(UsageError):
+        member.require_latent()
 
 
 def test_a_member_that_leaves_without_its_last_commit_reports_what_is_not_committed(hanging):
