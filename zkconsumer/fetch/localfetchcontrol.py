@@ -100,7 +100,7 @@ class LocalFetchControl:
             self._queues.add(queue)
             queue.admit(infos)
         with self._pausing:
-            self._paused &= assignment.threads.keys()
+            self._paused = self._paused.intersection(assignment.threads)
             for partition in self._paused.intersection(gained):
                 gained[partition].queue.pause(partition)
             self._infos = {**kept, **gained}

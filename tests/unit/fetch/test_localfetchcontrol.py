@@ -1,0 +1,26 @@
+"""LocalFetchControl: what it reports of the partitions that it fetches."""
+
+from contextlib import closing
+from types import SimpleNamespace
+
+from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_what_is_paused_is_a_value_that_later_pauses_do_not_change():
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
+    with closing(SimpleNamespace(close=control.stop)):
+        thread = ConsumerThreadId("g_c", 0)
+        control.start(FetchAssignment(1, {partition: AssignedPartition(thread, 0) for partition in (P0, P1)}))
+        control.pause([P0])
+        before = control.paused()
+        control.pause([P1])
+        assert before == frozenset({P0})
+        assert control.paused() == {P0, P1}
