@@ -13,7 +13,9 @@ OnRefusal = Callable[[Exception | None], None]
 
 _ATTEMPTS: Final = "attempts"
 _COMMITS: Final = "commits"
-_PATIENCE: Final = {_ATTEMPTS: PATIENCE, _COMMITS: 2}  # the interval between commits is long
+_PATIENCE: Final = {_ATTEMPTS: PATIENCE, _COMMITS: 2}
+"""Fewer for commits: PATIENCE is for attempts a backoff apart. Two commits are ``auto.commit.interval.ms`` apart, a
+minute by default, so a permission that was granted has reached all brokers by the second one."""
 
 
 class GroupRefusals:
