@@ -24,9 +24,9 @@ class RegistrationReads:
     A member writes its session node once in a session, and the name of that node has the session. It writes its
     registration again only where it subscribes to other topics, which the number of changes of their list shows. So
     they are read again only where a session node with another name is listed: 1. C registers again in another session;
-    2. its former session node is listed, and the data of the new registration is read; 3. the next listing has the new session node,
-    and the data is read once more. The data is never older than the listing. JVM consumers have no session node, and
-    their registrations are read each time.
+    2. its former session node is listed, and the data of the new registration is read; 3. the next listing has the new
+    session node, and the data is read once more. The data is never older than the listing. JVM consumers have no
+    session node, and their registrations are read each time.
 
     Args:
         session: an open session.
