@@ -4,8 +4,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# One stamp for each place: a virtual environment that was moved does not work.
-STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
+# One stamp for each place: a virtual environment that was moved does not work. What the demo needs is a part of what
+# tests need, so it has a stamp of its own for the same environment.
+PLACE := $(firstword $(shell printf %s "$(CURDIR)" | cksum))
+STAMP := $(VENV)/.installed-$(PLACE)
+DEMO_STAMP := $(VENV)/.installed-demo-$(PLACE)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs site release clean distclean
@@ -13,17 +16,30 @@ STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed, or than the decoder's source.
-$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard zkconsumer/decode/native/*.[ch])
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
-	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \
-		|| { echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+# --copies is not needed: a stamp is older than setup.cfg when the dependencies changed, or than the decoder's source.
+SOURCES := setup.cfg setup.py pyproject.toml $(wildcard zkconsumer/decode/native/*.[ch])
+
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
+@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \
+	|| { echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+endef
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --config-settings editable_mode=compat -e
+
+$(STAMP): $(SOURCES)
+	$(environment)
 	@echo "installing zkconsumer and what it needs into $(VENV) (about 1.9 GB, once)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --config-settings editable_mode=compat -e '.[dev]'
+	@$(INSTALL) '.[dev]'
+	@touch $(DEMO_STAMP) $@
+
+$(DEMO_STAMP): $(SOURCES)
+	$(environment)
+	@echo "installing zkconsumer and what the demo needs into $(VENV) (about SIZE, once)"
+	@$(INSTALL) '.[demo]'
 	@touch $@
 
-demo: $(STAMP) ## the main job end to end on real servers and real data, verified
+demo: $(DEMO_STAMP) ## the main job end to end on real servers and real data, verified
 	@$(BIN)/python -m demo
 
 test: $(STAMP) ## unit, property and integration tests
@@ -61,8 +77,7 @@ flaky: $(STAMP) ## run TESTS, or the test files that changed SINCE a revision, N
 
 # Of the tests with a real KDC; docs/security.md lists what building it requires.
 gssapi: $(STAMP) ## build the packages for Kerberos into the virtual environment
-	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
-		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
+	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(INSTALL) '.[gssapi,gssapi-zookeeper]'
 
 venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
@@ -70,8 +85,7 @@ unit: $(STAMP) ## the tests that need no server
 	@$(BIN)/pytest -n 3 --dist worksteal tests/property tests/unit
 
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
-		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(INSTALL) '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(or $(MINUTES),10) $(TARGET)
 
 mutants: $(STAMP) ## how many mutants of the packages named rules their unit tests kill, of all or below ROOM (for example group)
