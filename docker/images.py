@@ -48,7 +48,7 @@ def prepare_kafka() -> None:
 
 
 def prepare_wheels(image: str, *extras: str) -> None:
-    """Put two sets of wheels into an image's build context: the project's, and its dependencies' with those of extras."""
+    """Put two sets of wheels into an image's build context: the project's, and its dependencies' with extras."""
     wheels = HERE / image / "wheels"
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "source"
@@ -159,7 +159,9 @@ def prepare(images: tuple[str, ...]) -> None:
 @click.option("--local-bases", is_flag=True, help="Create the bases that are not given from this machine's files.")
 @click.option("--java-base", envvar="ZKCONSUMER_JAVA_IMAGE", metavar="IMAGE", help="Base with Java 17 or later.")
 @click.option("--python-base", envvar="ZKCONSUMER_PYTHON_IMAGE", metavar="IMAGE", help="Base with this Python and pip.")
-@click.option("--spark-base", envvar="ZKCONSUMER_SPARK_IMAGE", metavar="IMAGE", help="Base with this Python, pip and bash.")
+@click.option(
+    "--spark-base", envvar="ZKCONSUMER_SPARK_IMAGE", metavar="IMAGE", help="Base with this Python, pip and bash."
+)
 @_IMAGE_ARGUMENT
 @click.pass_context
 def build(
@@ -182,7 +184,9 @@ def build(
             click.echo(f"making {bases[kind]}", err=True)
             provide_base(kind, bases[kind])
     for kind in ("python", "spark"):
-        bases[kind] = bases[kind] or f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"  # as for the wheels
+        bases[kind] = (
+            bases[kind] or f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
+        )  # as for the wheels
     context.invoke(prepare, images=images)
     for image in images:
         click.echo(f"building zkconsumer/{image}", err=True)

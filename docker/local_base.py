@@ -192,7 +192,7 @@ _COMMANDS = {
 
 
 def provide_base(kind: str, image: str) -> None:
-    """Create the base ``java``, ``python``, ``spark`` or ``prometheus`` and load it into the Docker engine as ``image``.
+    """Create the base ``kind``, a key of `_BASES`, and load it into the Docker engine under the name ``image``.
 
     An existing one with the same files is kept, so that images on it need not be built again.
 

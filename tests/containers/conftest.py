@@ -9,5 +9,6 @@ from tests.fixtures.containers import (  # noqa: F401
     ensemble_containers,
     inner_kafka_container,
     kafka_container,
+    spark_image,
     zookeeper_container,
 )

@@ -63,4 +63,6 @@ def test_grafana_finds_the_dashboard():
 
 def test_ports_are_published_on_loopback_only():
     published = [port for service in SERVICES.values() for port in service["ports"]]
-    assert [port for port in published if not re.match(r"127\.0\.0\.1:\$\{ZKCONSUMER_\w+_PORT:-(\d+)\}:\1$", port)] == []
+    assert [
+        port for port in published if not re.match(r"127\.0\.0\.1:\$\{ZKCONSUMER_\w+_PORT:-(\d+)\}:\1$", port)
+    ] == []

@@ -1,0 +1,117 @@
+"""The image of Spark: a driver and an executor, each with the arguments and variables that Kubernetes gives them.
+
+There is no Kubernetes here. A standalone master without workers stands for its scheduler: it never starts an executor,
+so all tasks run on the one that the test starts.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.network import Network
+
+from tests.fixtures.sandbox import Topics, produce_records
+from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
+
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(2400)]  # building the image takes minutes
+
+TOPIC = "records"
+COUNT = 1000
+ENDS_S = 300.0
+DRIVER_PORT = 7078
+EXECUTOR = {
+    "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@driver:{DRIVER_PORT}",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "512m",
+    "SPARK_EXECUTOR_POD_IP": "executor",
+    "SPARK_EXECUTOR_POD_NAME": "executor",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_JAVA_OPT_0": f"-Dspark.driver.port={DRIVER_PORT}",
+    "SPARK_JAVA_OPT_1": "--add-modules=jdk.incubator.vector",
+}
+JOB = """
+import json
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+options = {"zookeeper.connect": "zookeeper:2181", "group.id": "contained", "subscribe": "records"}
+frame = spark.read.format("zkconsumer").options(startingOffsets="earliest", **options).load()
+count, values = frame.selectExpr("count(*)", "count(distinct value)").first()
+
+
+def where(_):
+    import socket
+    from zkconsumer.decode.kernelloader import kernels
+
+    return socket.gethostname(), type(kernels()).__name__
+
+
+(executor,) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+print("RESULT", json.dumps([count, values, *executor]), flush=True)
+"""
+
+
+class Container(DockerContainer):
+    """A container of the image, by its name in the network."""
+
+    def __init__(self, network: Network, name: str, words: list[str], **variables: str) -> None:
+        super().__init__("zkconsumer/spark", network=network, network_aliases=[name], hostname=name)
+        self.with_command(words)
+        for variable, value in variables.items():
+            self.with_env(variable, value)
+
+    def output(self) -> str:
+        """What it has printed."""
+        return "\n".join(text.decode() for text in self.get_logs())
+
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        wrapped = self.get_wrapped_container()
+        wrapped.reload()
+        return bool(wrapped.status == "exited")
+
+
+@pytest.fixture
+def started() -> Iterator[ExitStack]:
+    """Ends the containers that a test enters."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_driver_and_an_executor_read_a_topic(
+    spark_image: None,
+    container_network: Network,
+    zookeeper_container: ZooKeeperContainer,
+    inner_kafka_container,
+    started: ExitStack,
+    tmp_path,
+) -> None:
+    kafka: KafkaContainer = inner_kafka_container("zookeeper:2181")
+    Topics(kafka.bootstrap_servers).create(TOPIC, 4)
+    values = [str(number).encode() for number in range(COUNT)]
+    produce_records(kafka.bootstrap_servers, TOPIC, [(value, value) for value in values])
+    job = tmp_path / "job.py"
+    job.write_text(JOB, encoding="utf-8")
+    master = ["spark-class", "org.apache.spark.deploy.master.Master", "--host", "master", "--port", "7077"]
+    started.enter_context(Container(container_network, "master", master))
+    settings = {"spark.master": "spark://master:7077", "spark.driver.host": "driver", "spark.driver.port": DRIVER_PORT}
+    options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    driver = Container(
+        container_network, "driver", ["driver", *options, "/opt/job.py"], SPARK_DRIVER_BIND_ADDRESS="0.0.0.0"
+    )
+    driver.with_volume_mapping(job, "/opt/job.py")
+    started.enter_context(driver)
+    executor = Container(container_network, "executor", ["executor"], **EXECUTOR, SPARK_APPLICATION_ID="app")
+    executor.with_kwargs(restart_policy={"Name": "always"})  # until the driver listens
+    started.enter_context(executor)
+    deadline = time.monotonic() + ENDS_S
+    while not driver.has_ended():
+        assert time.monotonic() < deadline, driver.output()[-6000:] + executor.output()[-3000:]
+        time.sleep(0.5)  # the engine cannot notify: it must be polled
+    results = [line for line in driver.output().splitlines() if line.startswith("RESULT ")]
+    assert results, driver.output()[-6000:]
+    assert json.loads(results[0].removeprefix("RESULT ")) == [COUNT, COUNT, "executor", "NativeKernels"]
