@@ -16,7 +16,7 @@ from typing import Final
 
 from jvmclients.zookeeperconsumer import CONSUMER_VERSIONS, DEFAULT_CONSUMER_VERSION
 from tests.fixtures.brokers import SMOKE_TESTED
-from tests.fixtures.installations import DEBIANS, SPARKS
+from tests.fixtures.installations import DEBIANS, PYTHONS, SPARKS
 from tests.fixtures.zookeeperreleases import ZOOKEEPERS
 from tests.suites.parts import ROOT
 from tests.suites.results import Result
@@ -24,7 +24,7 @@ from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, known_kafka_versions
 
 PUBLISHED: Final = ROOT / "benchmarks" / "results" / "compatibility.jsonl"
 
-_FULL, _PART, _SMOKE = "all tests", "all tests of brokers", "smoke"
+_FULL, _PART, _UNIT, _SMOKE = "all tests", "all tests of brokers", "unit tests and smoke", "smoke"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Subject:
 
     Attributes:
         name: heading of its rows.
-        tests: beginning of the names of the tests that choose its release by a parameter.
+        tests: beginnings of the names of the tests that choose its release by a parameter, separated by spaces.
         levels: how much of the tests runs with a release, by the release, in the order of the page.
         expected: what is expected to work and has no test; empty if there is nothing.
         note: a paragraph below the rows.
@@ -50,7 +50,7 @@ class Subject:
         if self.levels[release] == _FULL:
             return list(tests)
         named = re.compile(rf"\[(?:.*[^\w.])?{re.escape(release)}(?![\w.])")
-        return [test for test in tests if test.startswith(self.tests) and named.search(test)]
+        return [test for test in tests if test.startswith(tuple(self.tests.split())) and named.search(test)]
 
 
 _PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
@@ -79,13 +79,11 @@ SUBJECTS: Final = (
     ),
     Subject(
         "Python",
-        "tests/native/test_debians.py",
-        {_PYTHON: _FULL, **dict.fromkeys(DEBIANS.values(), _SMOKE)},
-        "3.12, 3.14",
-        "Where one of these is on the path, `tests/native/test_interpreters.py` runs the decoder's tests with it.",
+        "tests/native/test_interpreters.py tests/native/test_debians.py",
+        {_PYTHON: _FULL, **dict.fromkeys(PYTHONS, _UNIT)},
     ),
     Subject("Spark", "tests/native/test_lowest.py", {**dict.fromkeys(SPARKS, _SMOKE), version("pyspark"): _FULL}),
-    Subject("Releases of dependencies", "tests/native/test_lowest.py", {"lowest": _SMOKE, "newest": _FULL}),
+    Subject("Releases of dependencies", "tests/native/test_lowest.py", {"lowest": _UNIT, "newest": _FULL}),
     Subject(
         "Debian",
         "tests/native/test_debians.py",
