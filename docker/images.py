@@ -137,7 +137,7 @@ PREPARATIONS: Mapping[str, Callable[[], None]] = {
 
 _BASE_KIND = {"zookeeper": "java", "kafka": "java", "consumer": "python", "spark": "spark"}
 _DEFAULT = ("zookeeper", "kafka", "consumer")
-"""The images of a group. Spark's takes minutes and 1.3 GB."""
+"""The images of a group. Spark's takes minutes and 950 MB."""
 _IMAGE_ARGUMENT = click.argument("images", nargs=-1, type=click.Choice(list(PREPARATIONS)))
 
 
