@@ -29,13 +29,13 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --progress-ba
 
 $(STAMP): $(SOURCES)
 	$(environment)
-	@echo "installing zkconsumer and what it needs into $(VENV) (about 1.9 GB, once)"
+	@echo "installing zkconsumer and what it needs into $(VENV) (about 2.3 GB, once)"
 	@$(INSTALL) '.[dev]'
 	@touch $(DEMO_STAMP) $@
 
 $(DEMO_STAMP): $(SOURCES)
 	$(environment)
-	@echo "installing zkconsumer and what the demo needs into $(VENV) (about SIZE, once)"
+	@echo "installing zkconsumer and what the demo needs into $(VENV) (about 1.1 GB, once)"
 	@$(INSTALL) '.[demo]'
 	@touch $@
 

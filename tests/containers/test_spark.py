@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(2400
 
 TOPIC = "records"
 COUNT = 1000
-ENDS_S = 300.0
+ENDS_S = 900.0
 DRIVER_PORT = 7078
 EXECUTOR = {
     "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@driver:{DRIVER_PORT}",
