@@ -89,3 +89,10 @@ def test_extras_exist():
 def test_the_wheel_has_the_version_of_the_project():
     version = setup_cfg()["metadata"]["version"]
     assert f"dist/zkconsumer-{version}-py3-none-manylinux2014_x86_64.whl" in README.read_text(encoding="utf-8")
+
+
+def test_sizes_of_environments_are_those_that_make_prints():
+    printed = re.findall(r"into \$\(VENV\) \(about (\S+ GB), once\)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    text = README.read_text(encoding="utf-8")
+    named = [*re.findall(r"^make venv .* about (\S+ GB)$", text, re.MULTILINE), *re.findall(r"`\.venv`, (\S+ GB);", text)]
+    assert named == printed
