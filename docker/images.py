@@ -202,7 +202,7 @@ def _docker_build(image: str, base: str | None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except SandboxError as error:
+    except (SandboxError, FileNotFoundError) as error:  # the latter: a program that is missing here
         sys.exit(str(error))
     except subprocess.CalledProcessError as error:  # its output is on standard error already
         sys.exit(f"failed ({error.returncode}): {' '.join(map(str, error.cmd))}")
