@@ -94,5 +94,5 @@ def test_the_wheel_has_the_version_of_the_project():
 def test_sizes_of_environments_are_those_that_make_prints():
     printed = re.findall(r"into \$\(VENV\) \(about (\S+ GB), once\)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     text = README.read_text(encoding="utf-8")
-    named = [*re.findall(r"^make venv .* about (\S+ GB)$", text, re.MULTILINE), *re.findall(r"`\.venv`, (\S+ GB);", text)]
-    assert named == printed
+    named = re.findall(r"^make venv .* about (\S+ GB)$", text, re.MULTILINE)
+    assert [*named, *re.findall(r"`\.venv`, (\S+ GB);", text)] == printed
