@@ -29,7 +29,7 @@ _EXPECTED_BY_WHEELS = (
     *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
 )
 # Shells and programs that the scripts in Spark's bin run.
-_USED_BY_SPARK = ("bash", "cat", "dirname", "env", "head", "ps", "sh")
+_USED_BY_SPARK = ("bash", "cat", "dirname", "env", "head", "ps", "rm", "sh")
 # Large, and not needed at run time: the interpreter's own tests, editors and build files.
 _LEFT_OUT = re.compile(r"(test|idlelib|lib2to3|tkinter|turtledemo|ensurepip|config-.*|site-packages|dist-packages)\Z")
 

@@ -75,6 +75,12 @@ class Container(DockerContainer):
         return bool(wrapped.status == "exited")
 
 
+def errors(container: Container) -> str:
+    """What a container has printed, without Spark's information and Java's stacks."""
+    lines = container.output().splitlines()
+    return "\n".join(line for line in lines if " INFO " not in line and not line.startswith("\t"))[-8000:]
+
+
 @pytest.fixture
 def started() -> Iterator[ExitStack]:
     """Ends the containers that a test enters."""
@@ -110,8 +116,8 @@ def test_a_driver_and_an_executor_read_a_topic(
     started.enter_context(executor)
     deadline = time.monotonic() + ENDS_S
     while not driver.has_ended():
-        assert time.monotonic() < deadline, driver.output()[-6000:] + executor.output()[-3000:]
+        assert time.monotonic() < deadline, errors(driver) + errors(executor)
         time.sleep(0.5)  # the engine cannot notify: it must be polled
     results = [line for line in driver.output().splitlines() if line.startswith("RESULT ")]
-    assert results, driver.output()[-6000:]
+    assert results, errors(driver)
     assert json.loads(results[0].removeprefix("RESULT ")) == [COUNT, COUNT, "executor", "NativeKernels"]
