@@ -22,6 +22,13 @@ TOPIC = "records"
 COUNT = 1000
 ENDS_S = 900.0
 DRIVER_PORT = 7078
+OPENED = ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio", "java.util", "sun.nio.ch")
+"""Packages of Java that Spark and Arrow reach into; Spark's scheduler passes these options to each executor."""
+OPTIONS = (
+    f"-Dspark.driver.port={DRIVER_PORT}",
+    "--add-modules=jdk.incubator.vector",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
+)
 EXECUTOR = {
     "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@driver:{DRIVER_PORT}",
     "SPARK_EXECUTOR_ID": "1",
@@ -30,8 +37,7 @@ EXECUTOR = {
     "SPARK_EXECUTOR_POD_IP": "executor",
     "SPARK_EXECUTOR_POD_NAME": "executor",
     "SPARK_RESOURCE_PROFILE_ID": "0",
-    "SPARK_JAVA_OPT_0": f"-Dspark.driver.port={DRIVER_PORT}",
-    "SPARK_JAVA_OPT_1": "--add-modules=jdk.incubator.vector",
+    **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(OPTIONS)},
 }
 JOB = """
 import json
