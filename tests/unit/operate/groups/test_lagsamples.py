@@ -253,10 +253,9 @@ def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):
     """The coordinator that is known still answers; that of ZooKeeper, 5, would look as if the offset had gone back."""
     with running_stub_broker() as stub:
         stub.coordinator, stub.committed[P0] = stub.broker, 8
-        registration = b'{"version":1,"host":"%s","port":%d}' % (stub.broker.host.encode(), stub.broker.port)
-        many_groups.write("/brokers/ids/0", registration)
+        with_brokers(many_groups, stub.broker)
         with closing(LagSampler(ZooKeeperGroups(lambda: many_groups, CONFIG), window=2)) as sampler:
             sampler.sample(["g"], 0)
-            many_groups.delete("/brokers/ids/0")
+            many_groups.delete(f"/brokers/ids/{stub.broker.id}")
             sampler.sample(["g"], 1)
     assert [sample.committed for sample in sampler.samples("g")[P0]] == [8, 8]
