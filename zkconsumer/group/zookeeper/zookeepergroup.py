@@ -103,17 +103,17 @@ class ZooKeeperGroup(ZooKeeperBase):
     def next_assignment(self, *, fetching: bool, renew: bool = False) -> NextAssignment | NoNeed:
         """See :meth:`.GroupProtocol.next_assignment`; all that is held is given up, as the JVM's members do."""
         view = self._shares.view()
-        if not view.brokers and self._has_no_brokers():
-            # jvm-consumer.md#attempt: without brokers nothing is changed; the watch just armed causes an attempt when
-            # one registers.
-            self._look_later()
-            return NoNeed.NO_BROKERS
         if self._consumer_id not in view.our_clients:
             raise lost_fence(self.fence())
         registered, written = view.members.get(self._consumer_id), self._subscription.to_registration(0)
         if registered is None or registered.key != Subscription.from_registration(written).key:
             path = GroupPaths(self._group).consumer_id(self._consumer_id)
             raise RegistrationLost(f"another client deleted or changed znode {path}; registering again")
+        if not view.brokers and self._has_no_brokers():
+            # jvm-consumer.md#attempt: without brokers nothing is changed; the watch just armed causes an attempt when
+            # one registers.
+            self._look_later()
+            return NoNeed.NO_BROKERS
         self._announce_changes()
         changed, held = self._topics.others(view.identities), self._ownership.held
         is_fetched = changed.isdisjoint(partition.topic for partition in held)

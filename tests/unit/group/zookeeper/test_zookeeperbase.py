@@ -177,6 +177,16 @@ def test_a_member_without_a_broker_notices_that_a_registration_is_written_again(
     assert isinstance(paused.next_assignment(fetching=False), NextAssignment)
 
 
+def test_a_member_without_a_broker_notices_that_its_registration_was_deleted(paused):
+    path, server = GroupPaths("g").consumer_id("g_a"), paused.zk._client._server
+    paused.join(Subscription.static({"t": 1}))
+    assert paused.next_assignment(fetching=False) is NoNeed.NO_BROKERS
+    server.perform(server.open_session(1e9, None), Delete(path, -1))
+    paused.zk._client.deliver()
+    with pytest.raises(RegistrationLost, match=path):
+        paused.next_assignment(fetching=False)
+
+
 def waited(group, *failures, starting=False):
     group._thread.waits.clear()
     for failure in failures:
