@@ -21,6 +21,9 @@ Mark = int | str
 OUR_METADATA = "zkconsumer:"
 """Prefix of the metadata of commits that this package sends to Kafka; a unique text follows, and the topic's id."""
 
+MIGRATED: Final = "migrate-"
+"""Begins the unique text of an offset that `migrate run` copied to Kafka; 16 digits of its plan follow."""
+
 NO_NODE = -1
 """Stands for the version of an offset node that does not exist; the version of a created node is one more."""
 
@@ -82,6 +85,16 @@ def is_same_write(stored: StoredOffset, before: StoredOffset) -> bool:
     (True, False)
     """
     return stored.mark == before.mark and (is_unique(stored.mark) or stored.offset == before.offset)
+
+
+def is_migrated(stored: StoredOffset, before: StoredOffset) -> bool:
+    """True if a migration has copied to Kafka the offset that another store held before.
+
+    >>> is_migrated(StoredOffset(9, "zkconsumer:migrate-12ab"), StoredOffset(9, 1234))
+    True
+    """
+    copied = isinstance(stored.mark, str) and stored.mark.startswith(OUR_METADATA + MIGRATED)
+    return copied and stored.offset == before.offset
 
 
 def our_metadata(unique: str, topic_id: str | None, stamp: Stamp | None = None) -> str:

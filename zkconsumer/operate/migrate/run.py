@@ -14,7 +14,7 @@ from typing import Final
 
 from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, fresh_metadata, our_metadata
+from zkconsumer.offsets.rules.storedoffsets import MIGRATED, NO_OFFSET, fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import mark_of, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
@@ -217,7 +217,7 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     nodes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
     if plan.target.kind == "kafka":
-        unique = f"migrate-{plan_digest(plan)[:16]}"
+        unique = f"{MIGRATED}{plan_digest(plan)[:16]}"
         stored = ends.cluster.committed(plan.target.group, _all_of(plan))
         marks = {row.partition: stored.get(row.partition, NO_OFFSET).mark for row in plan.partitions}
         fresh = {p: fresh_metadata(mark, unique, plan.identities.get(p.topic)) for p, mark in marks.items()}

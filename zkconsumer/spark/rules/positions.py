@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkconsumer.model import Topic, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_same_write, usable_offset
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, is_migrated, is_same_write, usable_offset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, NAMED, AtTime, Wanted
 from zkconsumer.spark.rules.options import Position, Timestamps
@@ -116,7 +116,9 @@ def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: So
         return Choice(span.until, Reason.NOT_STORED)
     if stored.offset == span.until:
         return Choice(span.until, Reason.FINISHED)
-    if is_same_write(stored, finished.stored.get(partition, NO_OFFSET)):
+    before = finished.stored.get(partition, NO_OFFSET)
+    # 1. Spark finishes a batch; 2. the query is killed before its commit; 3. a migration copies the offset before that.
+    if is_same_write(stored, before) or is_migrated(stored, before):
         return Choice(span.until, Reason.UNCOMMITTED)
     if stored.stamp is not None and stored.stamp.query == finished.query and stored.stamp.plan > finished.number:
         return Choice(span.until, Reason.REWOUND)

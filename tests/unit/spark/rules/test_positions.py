@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from zkconsumer.model import Stamp, Topic, TopicIdentity, TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.options import Timestamps
@@ -77,6 +77,14 @@ def test_an_unchanged_offset_is_a_missing_commit_of_this_query(mark, at_planning
     """At the first plan of a query the group's offset may be far from the query's start."""
     stored = StoredOffset(at_planning, mark)
     assert choose({T0: stored}, finished({T0: Span(0, 20)}, {T0: stored})) == {T0: Choice(20, Reason.UNCOMMITTED)}
+
+
+def test_an_offset_that_a_migration_copied_is_no_move_of_another_client():
+    checkpoint = finished({T0: Span(50, 100)}, {T0: StoredOffset(50, 7)})
+    copied = StoredOffset(50, our_metadata("migrate-12ab34cd12ab34cd", "topic-id"))
+    assert choose({T0: copied}, checkpoint) == {T0: Choice(100, Reason.UNCOMMITTED)}
+    moved = copied._replace(offset=40)
+    assert choose({T0: moved}, checkpoint) == {T0: Choice(40, Reason.MOVED)}
 
 
 @pytest.mark.parametrize(
