@@ -105,6 +105,7 @@ def test_a_program_ends_by_sigterm_and_has_committed_what_it_handled(start, prog
     assert poison.read_text().split()[:3] == [topic, "0", "100"]
 
 
+@pytest.mark.slow
 @PROGRAMS
 def test_programs_share_a_topic_and_one_of_them_is_killed(start, program, topic, produce, offsets):
     produce(topic, spread(0, 400))
