@@ -269,6 +269,7 @@ def test_a_killed_run_whose_consumers_have_continued_is_repeated(fleet):
     assert (fleet.states()[0], fleet.stored(0)) == ("came back", 2)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_be_reached_hides_no_other(fleet):
     fleet.init()
     (fleet.directory / "away.toml").write_text('[cluster]\nzookeeper = "127.0.0.1:1"\n[groups.g]\nwave = 9\n')

@@ -815,6 +815,7 @@ def test_without_a_registration_nothing_is_written(group, zookeeper, topic_facto
     assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None
 
 
+@pytest.mark.slow
 def test_reading_without_a_group_outlives_zookeeper(private_sandbox, unique_name):
     sandbox = private_sandbox()
     config = ConsumerConfig(

@@ -200,6 +200,7 @@ def test_server_that_ends_by_itself_is_noticed(private_sandbox: Callable[..., Sa
         box.wait()
 
 
+@pytest.mark.slow
 def test_port_lost_to_another_program_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The port is bound after the server has checked it. So that Java cannot bind it first, the test binds it before.
     monkeypatch.setattr("zkconsumer.sandbox.server.require_free", lambda port, server: None)

@@ -98,6 +98,7 @@ def test_a_zookeeper_that_refuses_does_not_hide_groups_of_brokers(zookeeper, san
     assert "ZooKeeper refused children of /consumers" in ended.output
 
 
+@pytest.mark.slow
 def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_silent(zookeeper, sandbox, of_brokers):
     group = of_brokers
     with connected(zookeeper.address) as client:
@@ -136,6 +137,7 @@ def test_serve_ends_if_the_chroot_is_wrong(sandbox):
     assert (ended.returncode, "/nowhere" in ended.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(private_sandbox):
     box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create("t")

@@ -184,7 +184,7 @@ def all_answered(one):
     return all(state.high_watermark is not None for state in one.control.states())
 
 
-@pytest.mark.parametrize("fetchers", [1, 4])
+@pytest.mark.parametrize("fetchers", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_hot_partition_starves_no_other_of_its_queue(topic_factory, produce, reader, fetchers):
     """The queue is full of the hot one's chunks all the time; the others' records come long before its end."""
     topic = topic_factory(partitions=8)
