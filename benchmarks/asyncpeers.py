@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.contest import OURS
@@ -72,11 +72,8 @@ def _our_connector(task: Task) -> Any:
     )
 
 
-async def read_confluent(task: Task, tuning: Mapping[str, Any]) -> Clock:
-    """The asyncio consumer of confluent-kafka with its fastest call, ``consume``."""
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-    from confluent_kafka.aio import AIOConsumer
-
+def confluent_settings(task: Task, tuning: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of confluent-kafka's consumers, the synchronous one and that for event loops."""
     settings: dict[str, Any] = {
         "bootstrap.servers": task.bootstrap,
         "group.id": task.group,
@@ -87,19 +84,38 @@ async def read_confluent(task: Task, tuning: Mapping[str, Any]) -> Clock:
     }
     if task.ca_location:
         settings |= {"security.protocol": "SSL", "ssl.ca.location": task.ca_location}
+    if task.kafka.startswith(("0.8", "0.9")):
+        settings |= {"api.version.request": False, "broker.version.fallback": task.kafka}
+    return settings
+
+
+def note_messages(clock: Clock, got: Sequence[Any]) -> bool:
+    """Touch what confluent-kafka's ``consume`` returned, and note it; True if that was the last of it.
+
+    Raises:
+        RuntimeError: the last message is an error.
+    """
+    if got and (error := got[-1].error()) is not None:
+        raise RuntimeError(error.str())
+    for message in got:
+        message.key()
+        message.value()
+    return clock.note(len(got))
+
+
+async def read_confluent(task: Task, tuning: Mapping[str, Any]) -> Clock:
+    """The asyncio consumer of confluent-kafka with its fastest call, ``consume``."""
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+    from confluent_kafka.aio import AIOConsumer
+
     clock = Clock(task)
-    consumer = AIOConsumer(settings)
+    consumer = AIOConsumer(confluent_settings(task, tuning))
     try:
         partitions = [TopicPartition(task.topic, number, OFFSET_BEGINNING) for number in range(task.partitions)]
         await consumer.assign(partitions)
         while True:
             got = await consumer.consume(_MANY, 1.0)
-            if got and (error := got[-1].error()) is not None:
-                raise RuntimeError(error.str())
-            for message in got:
-                message.key()
-                message.value()
-            if clock.note(len(got)):
+            if note_messages(clock, got):
                 return clock
     finally:
         await consumer.close()

@@ -138,30 +138,13 @@ def read_confluent(task: Task, tuning: Mapping[str, Any] = MappingProxyType({}))
     """The client confluent-kafka with its fastest call, ``consume``."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    settings: dict[str, Any] = {
-        "bootstrap.servers": task.bootstrap,
-        "group.id": task.group,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "check.crcs": True,
-        **tuning,
-    }
-    if task.ca_location:
-        settings |= {"security.protocol": "SSL", "ssl.ca.location": task.ca_location}
-    if task.kafka.startswith(("0.8", "0.9")):
-        settings |= {"api.version.request": False, "broker.version.fallback": task.kafka}
     clock = Clock(task)
-    consumer = Consumer(settings)
+    consumer = Consumer(asyncpeers.confluent_settings(task, tuning))
     try:
         consumer.assign([TopicPartition(task.topic, number, OFFSET_BEGINNING) for number in range(task.partitions)])
         while True:
             got = consumer.consume(_MANY, 1.0)
-            if got and (error := got[-1].error()) is not None:
-                raise RuntimeError(error.str())
-            for message in got:
-                message.key()
-                message.value()
-            if clock.note(len(got)):
+            if asyncpeers.note_messages(clock, got):
                 return clock
     finally:
         consumer.close()

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, parts
 from tests.fixtures.sandbox import values
 from tests.fixtures.zookeeper import expire
 from zkconsumer import (
@@ -25,12 +25,6 @@ from zkconsumer.errors import UsageError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-IN_ZOOKEEPER = {
-    "zookeeper_session_timeout_ms": 30_000,
-    "zookeeper_connection_timeout_ms": 20_000,
-    "rebalance_backoff_ms": 600,
-    "rebalance_max_retries": 20,
-}
 SETTINGS = {
     "zookeeper": IN_ZOOKEEPER,
     "coordinator": {**IN_ZOOKEEPER, "group_protocol": "coordinator"},

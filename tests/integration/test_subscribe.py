@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, owned, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, collect, consumers, owned, parts
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import break_connection, expire
@@ -15,12 +15,6 @@ from zkconsumer.group.rules.memberstate import illegal_transitions
 
 pytestmark = pytest.mark.integration
 
-IN_ZOOKEEPER = {
-    "zookeeper_session_timeout_ms": 30_000,
-    "zookeeper_connection_timeout_ms": 20_000,
-    "rebalance_backoff_ms": 600,
-    "rebalance_max_retries": 20,
-}
 SETTINGS = {
     "zookeeper": IN_ZOOKEEPER,
     "coordinator": {**IN_ZOOKEEPER, "group_protocol": "coordinator"},

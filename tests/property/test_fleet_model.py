@@ -154,7 +154,8 @@ class Model:
         if "a rollback has begun" in judged.reason and judged.only == {"plan"}:
             stored, rows = self.servers.brokers.stored("g"), self.files.plan().partitions
             undone = [row for row in rows if stored.get(row.partition, -1) < (row.new or 0)]
-            assert undone or former_is_later(rows), seen  # otherwise a new plan moves consumers back that go on there
+            # Otherwise a new plan moves back consumers that continue there.
+            assert undone or former_is_later(rows), seen
         if "is not complete" in judged.reason and judged.only:
             again = "reverse" if "way back" in judged.reason else "run"
             closed = {"rollback", *(() if "a rollback" in judged.reason else (again,))} - judged.only

@@ -144,7 +144,7 @@ class LocalFetchControl:
         return holder if holder is not None and holder.is_held() else None
 
     def _continues(self, old: PartitionInfo, assigned: AssignedPartition) -> bool:
-        """True if the released partition goes on after what was handed out of it, and no other member wrote it."""
+        """True if the released partition continues after what was handed out of it, and no other member wrote it."""
         return not assigned.moved and old.position(handed_out=True) == assigned.offset
 
     def _discard(self, following: Mapping[TopicPartition, PartitionInfo]) -> None:

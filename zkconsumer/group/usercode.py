@@ -1,7 +1,7 @@
 """UserCodeFailed: an error that user code raised, which is not an error of the member that called it.
 
 User code may use other consumers. What these raise has the same classes as what this member's own group and store
-raise, and would end this member, or its membership, in place of the other one. So errors are told apart by their
+raise, and would end this member, or its membership, in place of the other one. So errors are distinguished by their
 origin: all that user code raises is wrapped where it is called.
 """
 
