@@ -129,11 +129,11 @@ def roll_back(
         try:
             report = execute(session, cluster, replace(undo, begins=begin), file, **options)
         except (ZkConsumerError, OSError):  # nothing was written
-            run.mark(before)
+            run.restore(before)
             raise
         marked.report(report)
     if marked.is_void:
-        run.mark(before)
+        run.restore(before)
     elif report.is_complete:
         try:
             run.mark(WriteState.UNDONE)
