@@ -27,7 +27,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.group.rules.subscription import TopicFilter
 from zkconsumer.model import Message, TopicPartition
 from zkconsumer.process.threads import start_thread
-from zkconsumer.process.wakeup import Latch
+from zkconsumer.process.wakeup import SIGNALS_S, Latch
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +192,8 @@ class _Work:
     def join(self) -> None:
         """Wait for the threads to end, after the stop and the end of the streams."""
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                thread.join(SIGNALS_S)
 
     # -- the threads ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
+
+# A wait of the main thread looks for signals so often.
+SIGNALS_S = 1.0
+
+
+def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
+    """Acquire a lock; False after the timeout, in seconds. On the main thread, handlers of signals run meanwhile.
+
+    A signal interrupts the wait for a lock only if the kernel delivers it to this thread, during the wait. One that is
+    not handled at once: 1. the process is stopped (SIGSTOP, a frozen container); 2. SIGTERM comes; 3. it continues, and
+    the kernel delivers the signal to any thread. Or: 1. the interpreter looks for signals; 2. SIGTERM comes; 3. the
+    wait begins. So no single wait is long.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while deadline is None or deadline - time.monotonic() > SIGNALS_S:
+        if lock.acquire(timeout=SIGNALS_S):
+            return True
+    return lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
 
 
 class WakeUp:
@@ -35,7 +54,7 @@ class WakeUp:
         Args:
             timeout: seconds after which to return in any case; None waits without limit.
         """
-        return self._lowered.acquire(timeout=-1 if timeout is None else timeout)
+        return _acquire(self._lowered, timeout)
 
 
 class Notifier(WakeUp):
@@ -83,7 +102,7 @@ class Latch:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is raised; False after the timeout, which is in seconds."""
-        if not self._is_set and self._lowered.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        if not self._is_set and _acquire(self._lowered, timeout):
             with contextlib.suppress(RuntimeError):  # raised twice
                 self._lowered.release()
         return self._is_set
