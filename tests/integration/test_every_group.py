@@ -10,6 +10,7 @@ from tests.fixtures.scriptedserver import SilentServer, running
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
+from zkconsumer.cluster.brokercatalog import PatientCatalog
 
 pytestmark = pytest.mark.integration
 
@@ -102,6 +103,16 @@ def test_brokers_that_are_silent_do_not_hide_a_group_in_zookeeper(sandbox, both)
     (finding,) = json.loads(explained.stdout)["findings"]
     assert (explained.exit_code, finding["kind"]) == (3, "unreadable")
     assert "whether it has members at brokers, too, is unknown" in finding["evidence"]
+
+
+def test_verifying_does_not_wait_for_each_topic_that_brokers_deny(run, group_nodes, monkeypatch):
+    def wait(_):
+        raise AssertionError("each group with such a topic takes seconds")
+
+    monkeypatch.setitem(PatientCatalog.__init__.__kwdefaults__, "wait", wait)
+    group_nodes.consume(f"{group_nodes.name}-gone", (0,), 1)
+    verified = run("groups", "verify", "--group", group_nodes.name)
+    assert (verified.exit_code, "does not exist" in verified.stderr) == (3, True), verified.stderr
 
 
 def test_a_group_that_exists_nowhere_is_an_error(run, unique_name):

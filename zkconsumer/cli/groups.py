@@ -180,9 +180,9 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
         raise error
 
     config, session, at_brokers = opened.config, opened.session, opened.at_brokers
-    client = None if at_brokers is None else at_brokers.asked.client
+    catalog = None if at_brokers is None else at_brokers.asked.catalog
     looks = Looks(
-        None if session is None else lambda: verify_group(session(), config, group, client=client),
+        None if session is None else lambda: verify_group(session(), config, group, catalog=catalog),
         None if at_brokers is None else lambda: verify_broker_group(at_brokers, group),
         fail,
         str,

@@ -14,11 +14,11 @@ from zkconsumer.operate.groups.observedgroup import is_migrated, undescribed_top
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
-    from zkconsumer.wire.brokerclient import BrokerClient
+    from zkconsumer.cluster.brokercatalog import PatientCatalog
 
 
 def verify_group(
-    session: ZkSession, config: ConsumerConfig, group: str, *, client: BrokerClient | None = None
+    session: ZkSession, config: ConsumerConfig, group: str, *, catalog: PatientCatalog | None = None
 ) -> Explained[str]:
     """Verify that the last rebalance of a group succeeded. Nothing is written.
 
@@ -30,14 +30,11 @@ def verify_group(
         session: an open session.
         config: whose ``security.protocol`` selects the brokers' endpoints.
         group: its name.
-        client: asks the brokers of ``bootstrap.servers``, for whom else; None for connections of its own.
+        catalog: asks the brokers of ``bootstrap.servers``, for several groups; None for connections of its own.
 
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    from zkconsumer.cluster.brokercatalog import PatientCatalog
-
-    catalog = None if client is None else PatientCatalog(client)
     znodes = read_group(session, open_group_reader(session, config, catalog=catalog), group)
     return Explained(znodes.live, list(rebalance_findings(znodes)))
 
