@@ -91,8 +91,8 @@ def some_records(count, seed=0):
 
 
 @with_and_without_pool
-@pytest.mark.parametrize("most_in_a_batch", [1, 10_000])
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("most_in_a_batch", [pytest.param(1, marks=pytest.mark.slow), 10_000])
+@pytest.mark.parametrize("codec", ["none", pytest.param("gzip", marks=pytest.mark.slow), "snappy", "lz4", "zstd"])
 def test_every_record_is_what_confluent_kafka_reads(sandbox, topic_factory, produce, reader, codec, most_in_a_batch):
     count = 4000 if most_in_a_batch > 7 else 1000
     topic = topic_factory(partitions=4)
@@ -302,7 +302,7 @@ def test_an_idle_partition_does_not_slow_down_a_busy_one(topic_factory, produce,
     assert time.monotonic() - began < 25  # not even one whole poll
 
 
-@pytest.mark.parametrize("fetchers", [1, 4])
+@pytest.mark.parametrize("fetchers", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_queue_stays_near_its_bound(topic_factory, produce, reader, fetchers):
     topic = topic_factory(partitions=20)
     # Small batches: a broker sends the first one whole, whatever is asked for.

@@ -183,6 +183,7 @@ def test_the_page_of_a_fleet(fleet, sandbox):
         assert (status, "cluster.toml" in text) == (503, True)
 
 
+@pytest.mark.slow
 def test_one_mirror_serves_all_groups(fleet):
     fleet.init()
     fleet.run("plan", "--wave", "1")

@@ -11,6 +11,7 @@ import confluent_kafka as kafka
 import pytest
 from kazoo.security import make_acl
 
+from tests.fixtures.commands import run_command
 from tests.fixtures.groupnodes import GroupNodes, tree
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
@@ -37,18 +38,17 @@ def run(sandbox):
 
     def command(*arguments, code=0, answered=True):
         patience = ("-p", "zookeeper.session.timeout.ms=30000")
-        full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect, *patience]
         attempts = []
 
         def is_answered():
-            attempts.append(subprocess.run(full, capture_output=True, text=True, timeout=120, check=False))
-            ended = attempts[-1]
-            return not answered or not ("are unknown" in ended.stderr or "broker-unreachable" in ended.stdout)
+            attempts.append(run_command(["groups", *arguments, "--zookeeper", sandbox.zookeeper_connect, *patience]))
+            last = attempts[-1]
+            return not answered or not ("are unknown" in last.stderr or "broker-unreachable" in last.stdout)
 
         eventually(is_answered)
-        ended = attempts[-1]
-        assert ended.returncode == code, f"{ended.returncode} {ended.stdout} {ended.stderr}"
-        return ended
+        last = attempts[-1]
+        assert last.returncode == code, f"{last.returncode} {last.stdout} {last.stderr}"
+        return last
 
     return command
 
@@ -93,8 +93,7 @@ def test_reading_commands_write_nothing(private_sandbox, unique_name):
             arguments = [
                 each for word in words for each in (("--group", unique_name) if word == "{group}" else (word,))
             ]
-            full = [*COMMAND, *arguments, "--zookeeper", box.zookeeper_connect]
-            ended = subprocess.run(full, capture_output=True, text=True, timeout=120, check=False)
+            ended = run_command(["groups", *arguments, "--zookeeper", box.zookeeper_connect])
             assert ended.returncode in (0, 3), f"{words}: {ended.stderr}"
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
 
@@ -481,7 +480,7 @@ def stop_members(group, topic):
         group.disown(topic, partition)
 
 
-@pytest.mark.parametrize("offset", [1, 9])
+@pytest.mark.parametrize("offset", [1, pytest.param(9, marks=pytest.mark.slow)])
 def test_the_named_reset_moves_an_offset_into_the_log(run, group, healthy, topics, tmp_path, offset):
     assert topics.delete_records(healthy, [0]) == {0: 3}, "the log of partition 0 starts and ends at 3"
     group.commit(healthy, 0, offset)
@@ -551,7 +550,7 @@ def test_brokers_that_are_gone_are_explained(private_sandbox, unique_name):
         words = ["explain", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
 
         def kinds():
-            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
+            ended = run_command(["groups", *words])
             return {one["kind"] for one in json.loads(ended.stdout)["findings"]}
 
         box.brokers[0].pause()
@@ -586,7 +585,7 @@ def test_an_unclean_leader_election_is_explained(private_sandbox, unique_name):
         words = ["explain", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
 
         def found():
-            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
+            ended = run_command(["groups", *words])
             return {one["kind"]: one["evidence"] for one in json.loads(ended.stdout)["findings"]}
 
         answers = []

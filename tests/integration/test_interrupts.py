@@ -39,7 +39,9 @@ def records(got):
             yield from zip(*columns, strict=True)
 
 
-@pytest.mark.parametrize("reader", [by_record, by_batch], ids=lambda reader: reader.__name__)
+@pytest.mark.parametrize(
+    "reader", [pytest.param(by_record, marks=pytest.mark.slow), by_batch], ids=["by_record", "by_batch"]
+)
 def test_signals_skip_nothing_that_a_real_broker_sends(connect, topic_factory, produce, reader):
     topic = topic_factory(partitions=PARTITIONS)
     produce(topic, [{"value": b"%d" % number * 20, "partition": number % PARTITIONS} for number in range(RECORDS)])

@@ -98,6 +98,7 @@ def killed_writes(offset_group, tool_session, cluster, tmp_path, sandbox):
     return KilledWrites(offset_group, tool_session, cluster, tmp_path, sandbox.zookeeper_connect)
 
 
+@pytest.mark.slow
 def test_a_killed_write_is_undone_or_completed(killed_writes):
     point = next(point for point in range(1, 20) if killed_writes.run(point, "after") == 500)
     killed_writes.restore(complete=False)

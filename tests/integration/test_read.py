@@ -13,6 +13,7 @@ from tests.fixtures.sandbox import delete_records_before, produce_records, value
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, read
 from zkconsumer.cli.main import command
+from zkconsumer.cluster import brokercatalog
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, UsageError
 
@@ -79,7 +80,8 @@ def test_columns_in_any_order(brokers, filled):
             read(filled, brokers, columns=wrong)
 
 
-def test_what_does_not_exist_is_named_at_the_call(config, filled):
+def test_what_does_not_exist_is_named_at_the_call(config, filled, monkeypatch):
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.5)
     with pytest.raises(UsageError, match="topic nowhere does not exist in the cluster of "):
         read("nowhere", config)
     with pytest.raises(UsageError, match="has 2 partitions, and not number 7"):

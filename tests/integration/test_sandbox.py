@@ -226,6 +226,7 @@ def socket_on(port: int) -> Iterator[None]:
 # The command
 
 
+@pytest.mark.slow
 def test_json_line_then_sigterm_leaves_nothing() -> None:
     with command() as (process, places):
         assert list(places) == ["zookeeper", "kafka", "directory"]

@@ -173,6 +173,7 @@ def test_history_has_a_point_for_each_sample(serve, group, lagging):
     assert set(found["partitions"][0]["lag"]) == {2}
 
 
+@pytest.mark.slow
 def test_a_restart_continues_the_history(serve, group, lagging, tmp_path):
     options = ("--match", group.name, "--history-file", str(tmp_path / "history"))
     served = serve(*options)
@@ -286,6 +287,7 @@ def test_another_host_is_refused(serve, group, lagging):
     assert served.get("/metrics", {"Host": "lag.example.org"})[0] == 200
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_zookeeper(private_sandbox, unique_name):
     box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t")

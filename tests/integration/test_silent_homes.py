@@ -73,7 +73,15 @@ def test_a_silent_zookeeper_does_not_hide_groups_of_brokers(zookeeper, sandbox, 
     assert "no ZooKeeper server" in str(elsewhere.exception)
 
 
-@pytest.mark.parametrize("words", ["describe", "status --interval 50ms --samples 2", "verify", "explain"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "describe",
+        pytest.param("status --interval 50ms --samples 2", marks=pytest.mark.slow),
+        pytest.param("verify", marks=pytest.mark.slow),
+        pytest.param("explain", marks=pytest.mark.slow),
+    ],
+)
 def test_without_members_at_brokers_a_group_may_have_some_in_a_silent_zookeeper(
     zookeeper, sandbox, topic_factory, unique_name, words
 ):
@@ -86,7 +94,16 @@ def test_without_members_at_brokers_a_group_may_have_some_in_a_silent_zookeeper(
     assert "no ZooKeeper server" in ended.output
 
 
-@pytest.mark.parametrize("words", ["list", "describe", "status --interval 50ms --samples 2", "verify", "explain"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "list",
+        pytest.param("describe", marks=pytest.mark.slow),
+        pytest.param("status --interval 50ms --samples 2", marks=pytest.mark.slow),
+        "verify",
+        pytest.param("explain", marks=pytest.mark.slow),
+    ],
+)
 def test_a_zookeeper_that_refuses_does_not_hide_groups_of_brokers(zookeeper, sandbox, of_brokers, words):
     group = of_brokers
     with connected(zookeeper.address) as client:

@@ -220,6 +220,6 @@ def test_a_server_in_memory_answers_as_a_real_one(sandbox):
     run_state_machine_as_test(
         lambda: BothServers(sandbox.zookeeper_connect),
         settings=settings(
-            max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -8,10 +8,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.commitmodel import CommitModel, DoneCommitModel
+from tests.fixtures.examples import examples
 from zkconsumer.group.committer import OffsetCommitter, _expect_all
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition
 
-SETTINGS = settings(max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(
+    max_examples=examples(300), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
 FOR_PLANTED_BUGS = settings(
     SETTINGS, max_examples=20_000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
 )

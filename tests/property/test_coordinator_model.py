@@ -15,6 +15,7 @@ from tests.fixtures.coordinatedgroupmodel import (
     MixedGroupModel,
     PolledCoordinatedGroupModel,
 )
+from tests.fixtures.examples import examples
 from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, GroupModel, play
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.membersinturns import SESSION_S
@@ -27,7 +28,7 @@ from zkconsumer.group.coordinator.unclaimedcommands import Unclaimed, UnclaimedC
 from zkconsumer.group.zookeeper.ownership import PartitionOwnership
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.batches import CODECS, HEADER, build, compress, seal
 from tests.fixtures.decoding import decode, sent
+from tests.fixtures.examples import examples
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
@@ -59,7 +60,7 @@ def test_a_cut_chunk_gives_a_prefix(chunk, data):
     assert next_offset <= end
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(batches, st.integers(0, 2000), st.data())
 def test_a_flipped_bit_is_noticed(chunk, begin, data):
     """No record is lost or renumbered in a log without gaps, also by a base offset, which no checksum covers.
@@ -98,7 +99,7 @@ def test_damage_under_a_valid_checksum_causes_no_crash(chunk, data):
         decode(DECODER, 0, seal(damaged))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(batches, st.data())
 def test_damage_without_checksums_causes_no_crash(chunk, data):
     encoded, _, _ = encode(chunk, [0] * 5)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import TO_KAFKA, TO_ZOOKEEPER, Killed, Servers
 from zkconsumer.errors import WriteRefused, ZkConsumerError
@@ -181,7 +182,7 @@ MIGRATED = [("command", "plan", None), ("command", "run", None), ("in_kafka", P0
 REVERSED_AGAIN = [*MIGRATED, ("command", "reverse", None), ("in_kafka", P0, 40)]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(former=st.sampled_from([{}, {P0: 30}, {P0: 10, P1: 20}]), events=st.lists(EVENTS, max_size=8))
 @example(
     {}, [*MIGRATED, ("command", "mirror", None), ("plan_back",), ("in_kafka", P0, 40), ("command", "mirror", None)]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.clusterinturns import ClusterInTurns
+from tests.fixtures.examples import examples
 from tests.fixtures.groupmodel import PATHS, SUBSCRIPTION, GroupModel, play
 from tests.fixtures.polledgroupmodel import PolledGroupModel
 from zkconsumer.errors import ZooKeeperUnavailable
@@ -18,7 +19,7 @@ from zkconsumer.group.zookeeper.sessionlease import SessionLease
 from zkconsumer.zookeeper.session import ZkSession
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),

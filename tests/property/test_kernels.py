@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.batches import ABORT, COMMIT, build, control
+from tests.fixtures.examples import examples
 from tests.fixtures.kernels import NATIVE, REFERENCE
 from tests.fixtures.messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set
 from tests.fuzz.frames import seal
@@ -77,7 +78,7 @@ def parts_of(kernels, records):
     return messages, list(map(hash, messages)), [*columns], bytes(records.buffers.timestamp[: records.num_rows])
 
 
-@settings(max_examples=3 * settings.default.max_examples, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(piece, min_size=1, max_size=5),
     damage,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fixtures import migrationmodel
+from tests.fixtures.examples import examples
 from tests.fixtures.migrationmodel import PARTITIONS, Fault, MigrationModel
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate import mirror as tools_mirror
@@ -20,7 +21,9 @@ from zkconsumer.operate.migrate.rules import waysback as migrationback
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
 
-SETTINGS = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
 TestMigrationModel = MigrationModel.TestCase
 TestMigrationModel.settings = SETTINGS
 TestMigrationModel.pytestmark = pytest.mark.timeout(600)  # shrinking takes time

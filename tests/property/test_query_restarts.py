@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from tests.fixtures.examples import examples
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import TRANSACTIONS, Member
 from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
@@ -219,7 +220,7 @@ class PlannerRestarts(QueryRestarts):
 
 
 PlannerRestarts.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=30,
     deadline=None,
     phases=(Phase.generate,),  # shrinking takes minutes

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
+from tests.fixtures.examples import examples
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.handedout import HandOver
@@ -103,7 +104,7 @@ class RoomMachine(RuleBasedStateMachine):
 
 TestRoom = RoomMachine.TestCase
 TestRoom.settings = settings(
-    max_examples=200,
+    max_examples=examples(200),
     stateful_step_count=40,
     suppress_health_check=list(HealthCheck),  # as by default; the settings treat the machine as the test
 )

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.fixtures.chunks import make_fetched_chunk, make_info, make_queue
+from tests.fixtures.examples import examples
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.chunks import Chunk
@@ -106,7 +107,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 TestStream = StreamMachine.TestCase
 TestStream.settings = settings(
-    max_examples=150,
+    max_examples=examples(150),
     stateful_step_count=30,
     suppress_health_check=list(HealthCheck),  # as by default; the settings treat the machine as the test
 )

@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from tests.fixtures.classarchives import make_archives
+from tests.fixtures.examples import ALL_EXAMPLES
 from tests.suites.parts import FAST, PARTS, ROOT, Part, read_sample, sampled
 from tests.suites.results import TREE, ResultFile, tree_hash
 from zkconsumer.sandbox.cache import cache_directory
@@ -80,6 +81,7 @@ def run_all(minutes: float | None, parts: tuple[str, ...]) -> None:
 
     Exit codes: 0 if all have passed, 1 if a test failed, 3 if tests are left for the next run.
     """
+    os.environ[ALL_EXAMPLES] = "1"
     file = ResultFile(_results_directory() / f"{tree_hash(ROOT, _tracked())}.jsonl")
     until = time.time() + minutes * 60 if minutes is not None else None
     click.echo(f"results: {file.path}")

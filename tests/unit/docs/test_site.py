@@ -45,6 +45,7 @@ def documented(site):
     return {row[0] for row in rows if row[1].startswith("py:") and row[2] != "-1"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_site(tmp_path):
     """One test: the build takes long, and tests that shared it might run in different processes."""

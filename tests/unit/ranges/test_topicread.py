@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fixtures.kafka import MetadataRequest
+from zkconsumer.cluster import brokercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import TopicUnreadable, UsageError
 from zkconsumer.ranges.topicread import plan_read
@@ -10,7 +11,8 @@ from zkconsumer.wire.errorcodes import ErrorCode
 
 
 @pytest.mark.parametrize(("code", "error"), [(ErrorCode.LEADER_NOT_AVAILABLE, TopicUnreadable), (None, UsageError)])
-def test_a_topic_that_is_not_described_is_not_called_missing(stub_broker, code, error):
+def test_a_topic_that_is_not_described_is_not_called_missing(stub_broker, monkeypatch, code, error):
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.2)
     stub_broker.versions[MetadataRequest.API_KEY] = 12
     if code is not None:
         stub_broker.topic_errors["secret"] = code

@@ -51,6 +51,7 @@ def test_an_audit_names_what_was_found_and_what_was_not_checked():
     assert lines[2] == "NOT CHECKED, the index has no advisories for them: c"
 
 
+@pytest.mark.slow
 def test_a_bill_of_materials_has_names_and_versions(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment"], check=True)
     (packages,) = (tmp_path / "environment/lib").glob("python*/site-packages")

@@ -34,6 +34,7 @@ def directory(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_only_what_failed_or_never_ran_is_run_again(directory):
     first = run(directory, "-n", "2")
     assert {name: result.outcome for name, result in first.items()} == {

@@ -2,14 +2,16 @@
 
 from tests.fixtures.groups import with_brokers, znodes_of_a_group
 from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.cluster import brokercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.survey import read_survey_facts
 from zkconsumer.wire.errorcodes import ErrorCode
 
 
-def test_a_topic_that_zookeeper_describes_exists_although_a_broker_denies_it():
+def test_a_topic_that_zookeeper_describes_exists_although_a_broker_denies_it(monkeypatch):
     """1. The only broker starts; 2. it does not know the topics yet: the offsets would not be migrated."""
+    monkeypatch.setattr(brokercatalog, "DENIED_S", 0.2)
     config = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
     with running_stub_broker() as stub:
         stub.log(TopicPartition("t", 0)).end, stub.log(TopicPartition("t", 1)).end = 9, 9
