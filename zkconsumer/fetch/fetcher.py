@@ -11,7 +11,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -20,20 +19,18 @@ from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, Pro
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
+from zkconsumer.fetch.positionlookup import PositionLookup
 from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.wakeup import WakeUp
-from zkconsumer.wire.brokerclient import EARLIEST, LATEST, list_offsets
 from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.epochendmessages import EpochEnd, EpochQuestion, epoch_ends
 from zkconsumer.wire.errorcodes import ErrorCode, error_name, verdict_on
 from zkconsumer.wire.fetchconversation import FetchConversation
 from zkconsumer.wire.fetchmessages import FetchedPartition
 from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import Verdict, next_size, resume_at
-from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.wire.rules.readreplica import NO_REPLICA
 
 _log = logging.getLogger(__name__)
@@ -78,8 +75,7 @@ class FetcherThread(threading.Thread):
         self._wake = WakeUp()  # set by readers, which may be interrupted
         self._connection: BrokerConnection | None = None
         self._conversation: FetchConversation | None = None  # exists together with the connection
-        self._awaiting_check: list[PartitionInfo] = []
-        self._awaiting_reset: list[PartitionInfo] = []
+        self._positions = PositionLookup(name, config)
         self.requests = 0  # this and the next are written by this thread only
         self.wakeups = 0  # how often it was woken while it waited for room or partitions
         self.began = time.monotonic()
@@ -169,8 +165,7 @@ class FetcherThread(threading.Thread):
         self._take_from_inbox()
         self._take_damages()
         if self._conversation is None or not self._conversation.in_flight:
-            self._check_epochs()
-            self._reset()
+            self._look_up()
             if self._stop_requested.is_set():
                 return
             if not self._ask():
@@ -184,11 +179,9 @@ class FetcherThread(threading.Thread):
                 continue  # requested before it returned from the finder with another epoch
             is_lost = verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self._follows(answer.info)
             if is_lost and self._has(answer.info):
-                self._awaiting_reset.append(answer.info)
+                self._positions.add_lost(answer.info)
             # A look-up needs a free connection.
-            if answer.fetched.is_last and not (
-                self._awaiting_reset or self._awaiting_check or self._conversation.muted
-            ):
+            if answer.fetched.is_last and not (self._positions or self._conversation.muted):
                 self._ask(answer)
             self._accept(answer)
         self._ask_leaders()
@@ -217,8 +210,7 @@ class FetcherThread(threading.Thread):
                 if self._has(info):
                     del self._table[info.partition]
         self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is checked
-        self._awaiting_reset += [info for info in arrived if info.fetched is None]
-        self._awaiting_check += [info for info in arrived if info.epochs.to_check(info.leader_epoch) != UNKNOWN_EPOCH]
+        self._positions.add(arrived)
 
     def _listen_to(self, queues: Collection[ChunkQueue]) -> None:
         """Listen for room in exactly these queues: each listener of a queue gets a share of its room.
@@ -420,8 +412,7 @@ class FetcherThread(threading.Thread):
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """Go back to where a reader found damaged bytes; the chunks after that offset were dropped from the queue."""
         info.fetched = damage.offset
-        # Its offset was valid there.
-        self._awaiting_reset = [awaiting for awaiting in self._awaiting_reset if awaiting is not info]
+        self._positions.remove(info)
         self._retry_or_fail(info, damage.error)
 
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
@@ -447,99 +438,16 @@ class FetcherThread(threading.Thread):
         self._table.pop(info.partition, None)
         info.queue.faults.fail(info, error)
 
-    def _check_epochs(self) -> None:
-        """Find out if the logs of new leaders contain what was fetched from their predecessors (KIP-320)."""
-        infos, self._awaiting_check = [info for info in self._awaiting_check if self._has(info)], []
-        if not infos or self._stop_requested.is_set():
-            return
-        questions = {
-            info.partition: EpochQuestion(info.leader_epoch, info.epochs.to_check(info.leader_epoch)) for info in infos
-        }
-        answer = epoch_ends(self._connected(), questions)
-        for info in infos:
-            end = answer.found.get(info.partition)
-            if info.partition in answer.errors:
-                self._refused(info, answer.errors[info.partition], DESCRIBE)
-            elif end is None:
-                _log.warning(
-                    "%s: the broker cannot report if %s, fetched up to offset %s in leader epoch %d, has lost records "
-                    "since: %s",
-                    self.name,
-                    info.partition,
-                    info.fetched,
-                    info.epochs.leader,
-                    answer.unknown[info.partition],
-                )
-                info.epochs = PositionEpochs()
-            elif info.fetched is None or info.fetched <= end.offset:
-                info.epochs = info.epochs._replace(leader=info.leader_epoch)
-            else:
-                self._go_back(info, end)
-
-    def _go_back(self, info: PartitionInfo, end: EpochEnd) -> None:
-        """Continue where the log of a new leader differs from what was fetched (adr/0027)."""
-        assert info.fetched is not None
-        _log.warning(
-            "%s: the new leader of %s has lost the records at offsets %d to %d that its predecessor of epoch %d had, "
-            "in an unclean leader election. Continuing at offset %d, where their logs differ; check the topic's "
-            "unclean.leader.election.enable and min.insync.replicas, and acks of its producers",
-            self.name,
-            info.partition,
-            end.offset,
-            info.fetched - 1,
-            info.epochs.leader,
-            end.offset,
-        )
-        info.epochs = PositionEpochs(info.leader_epoch, end.epoch)
-        if info.reset_to(end.offset):
-            self._enqueue(info, Chunk(info, None, end.offset, 0))
-
-    def _reset(self) -> None:
-        """Apply ``auto.offset.reset`` to partitions without an offset or with one that is out of range."""
-        infos, self._awaiting_reset = [info for info in self._awaiting_reset if self._has(info)], []
-        if not infos or self._stop_requested.is_set():
-            return
-        first, last = EARLIEST, LATEST
-        if self._config.auto_offset_reset == "largest":
-            first, last = last, first
-        epochs = {info.partition: info.leader_epoch for info in infos}
-        ask = partial(list_offsets, self._connected(), isolation=self._config.isolation_level, epochs=epochs)
-        answer = ask({info.partition: EARLIEST if info.earliest else first for info in infos})
-        lost = [info.partition for info in infos if info.fetched is not None]
-        other_ends = ask(dict.fromkeys(lost, last)).found if lost else {}
-        for info in infos:
-            offset = answer.found.get(info.partition)
-            if offset is None:
-                code = answer.errors.get(info.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
-                self._refused(info, code, DESCRIBE)
-                continue
-            self._report_reset(info, offset, other_ends.get(info.partition))
-            if info.reset_to(offset):
-                self._enqueue(info, Chunk(info, None, offset, 0))
-
-    def _report_reset(self, info: PartitionInfo, offset: int, other_end: int | None) -> None:
-        """Log the chosen offset; as a warning if there was an offset, since records are skipped or read again."""
-        policy = self._config.auto_offset_reset
-        if info.fetched is None:
-            _log.info(
-                "%s: %s has no committed offset; starting at its %s offset %d",
-                self.name,
-                info.partition,
-                "earliest" if info.earliest else policy,
-                offset,
-            )
-            return
-        ends = sorted(end for end in (offset, other_end) if end is not None)
-        _log.warning(
-            "%s: %s of %s is out of range: its log holds %s. Continuing at the %s offset %d (auto.offset.reset); "
-            "if records are missing, check the retention of the topic, and whether it was deleted and created again",
-            self.name,
-            info.describe_offset(),
-            info.partition,
-            " to ".join(map(str, ends)),
-            policy,
-            offset,
-        )
+    def _look_up(self) -> None:
+        """Ask where partitions continue whose position is not certain, and let them continue there, or return them."""
+        for look in (self._positions.check_epochs, self._positions.reset):
+            if self._stop_requested.is_set():
+                return
+            for info, offset, code in look(self._connected, self._has):
+                if offset is None:
+                    self._refused(info, code, DESCRIBE)
+                elif info.reset_to(offset):
+                    self._enqueue(info, Chunk(info, None, offset, 0))
 
     # -- the broker ---------------------------------------------------------------------------------------------
 
@@ -563,8 +471,7 @@ class FetcherThread(threading.Thread):
         if self._connection is not None:
             self._connection.close()
             self._connection = self._conversation = None
-        self._awaiting_reset.clear()
-        self._awaiting_check.clear()
+        self._positions.clear()
 
     def _lose_broker(self, error: Exception | None) -> None:
         """Return all partitions to the finder after the backoff, with jitter so that fetchers do not return at once."""
