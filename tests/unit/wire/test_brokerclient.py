@@ -23,7 +23,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.deadline import Deadline
-from zkconsumer.wire import brokerclient
+from zkconsumer.wire import brokercontacts
 from zkconsumer.wire.brokerclient import LATEST, BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.listoffsetsmessages import Offsets
@@ -616,7 +616,7 @@ def test_a_broker_that_was_silent_is_asked_after_the_others_for_a_while(cluster,
     assert cluster.connected.count(1) + cluster.connected.count(2) <= 2
     assert len(cluster.questions()) == 6
     cluster.down, cluster.connected = {}, []
-    monkeypatch.setattr(brokerclient, "_SILENCE_S", 0.0)
+    monkeypatch.setattr(brokercontacts, "_SILENCE_S", 0.0)
     for _ in range(2):
         ask.client.metadata(["a"])
     assert {1, 2}.intersection(cluster.connected)
