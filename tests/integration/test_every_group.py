@@ -88,6 +88,8 @@ def test_a_group_with_members_in_both_is_one_and_is_found(run, sandbox, group_no
         assert (listed["members"], listed["layout"], listed["state"]) == (2, "consumer", "Stable")
         explained = run("groups", "explain", "--group", group_nodes.name, "--json")
         assert (explained.exit_code, json.loads(explained.stdout)["findings"][0]["kind"]) == (3, "two-homes")
+        status = _status(run, group_nodes.name)
+        assert (status["status"], "both read every record" in status["reason"]) == ("WARN", True)
         verified = run("groups", "verify", "--group", group_nodes.name)
         assert (verified.exit_code, "both read every record" in verified.stderr) == (3, True)
         described = json.loads(run("groups", "describe", "--group", group_nodes.name, "--json").stdout)

@@ -79,7 +79,8 @@ def test_waves_there_and_back(fleet):
     dry = fleet.run("run", "--wave", "1")
     assert ("3 of 3 groups would be written" in dry.stdout, "dry run" in dry.stderr) == (True, True)
     assert "3 of 3 groups written" in fleet.run("run", "--wave", "1", "--execute").stdout
-    fleet.run("verify", "--wave", "1")
+    mirror = f"`zkconsumer migrate fleet mirror {fleet.directory} --wave 1 --execute`"
+    assert f"next: start the new consumers; while they run, {mirror}" in fleet.run("verify", "--wave", "1").stderr
     fleet.consume(0, 3)
     assert fleet.states() == ["consumed"] + ["written"] * 2 + ["not started"] * 2
     assert "2 of 3 groups equal, 1 refused" in fleet.run("verify", "--wave", "1", code=3).stdout

@@ -164,6 +164,7 @@ def consume(
         config_file,
         properties,
         group_id=group,
+        without_zookeeper="; a group that brokers coordinate needs none, but --group-protocol kafka or consumer",
         bootstrap_servers=bootstrap_servers,
         group_protocol=group_protocol,
         auto_offset_reset="smallest" if from_beginning else None,

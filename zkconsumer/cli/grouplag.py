@@ -114,7 +114,8 @@ def status(
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag grew and never fell),
     UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the
-    worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. Where
+    worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. It is WARN at
+    least if it has members in ZooKeeper and at brokers, or in ZooKeeper although it was migrated. Where
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
     from WARN up, for a group without members that has lag, and if groups, offsets or log ends could not be read.
     """

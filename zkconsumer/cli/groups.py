@@ -144,7 +144,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
     """Verify that every partition of the subscribed topics is owned by a live member.
 
     The exit code is 3 if one is not, in any of the groups. A group without members fails, too, which the JVM's tool
-    reports as successful, unless it was migrated.
+    reports as successful, unless it was migrated. One that was migrated fails if it has members.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each

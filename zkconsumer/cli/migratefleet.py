@@ -95,7 +95,8 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
         write_whole(file, format_fleet(cluster, found, wave_size))
     ready = sum(group.is_ready for group in found)
     already = f" are added to {len(known)}" if known else ""
-    click.echo(escaped(f"{file}: {len(found)} groups{already}, {ready} of them in waves; edit it, then:"))
+    counts = f"{len(found)} groups{already}, {ready} of them in waves; edit it, then:" if found else "no new groups"
+    click.echo(escaped(f"{file}: {counts}"))
     click.echo(escaped(f"next: zkconsumer migrate fleet status {directory}"))
     end_reading(unread_groups(facts, failures, ()))
 
@@ -126,7 +127,7 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
     consumers have continued there), mirrored, done (and its znodes are deleted), rolled back, came back, gone wrong
     (why), or unknown. The exit code is 3 if a group has gone wrong or is unknown.
     """
-    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
+    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, next_step
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
@@ -138,6 +139,9 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
         click.echo(status_csv(rows), nl=False)
     else:
         echo_lines(status_lines(rows))
+        if not chosen.groups and (step := next_step((row.group.wave, row.state) for row in rows)):
+            verb, wave = step
+            click.echo(escaped(f"next: {dataclasses.replace(chosen, wave=wave).command(verb)}"), err=True)
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
@@ -218,7 +222,9 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
     """Compare both stores with the plans of a wave; the exit code is 3 unless all were run and are equal."""
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
-    _do(chosen, "verify", verify_step, "equal", as_json=as_json)
+    mirror = chosen.command("mirror", "--execute")
+    then = f"start the new consumers; while they run, `{mirror}` keeps the way back short"
+    _do(chosen, "verify", verify_step, "equal", as_json=as_json, then=then)
 
 
 @fleet.command("rollback")
@@ -234,7 +240,7 @@ def rollback_command(chosen: ChosenGroups, execute: bool, long_hold: bool, as_js
     from zkconsumer.operate.migrate.fleetsteps import rollback_step
 
     step = rollback_step(execute=execute, long_hold=long_hold)
-    _do(chosen, "rollback", step, "rolled back", as_json=as_json, execute=execute)
+    _do(chosen, "rollback", step, "rolled back", as_json=as_json, then="start the old consumers", execute=execute)
 
 
 @fleet.command("reverse")
@@ -257,7 +263,9 @@ def reverse_command(
 
     step = reverse_step(execute=execute, long_hold=long_hold, missing=missing, rewind=rewind)
     verb = "written back" if execute else "planned"
-    _do(chosen, "reverse", step, verb, as_json=as_json, reversed_=True)
+    given = [*(() if missing == "fail" else ("--missing", missing)), *(("--rewind",) if rewind else ())]
+    then = "start the old consumers" if execute else chosen.command("reverse", *given, "--execute")
+    _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True)
 
 
 @fleet.command("mirror")
@@ -352,7 +360,7 @@ def _do(
         step: to do.
         done: what a group is then.
         as_json: print one document.
-        then: the next command, if all is done.
+        then: what is next, if no group is refused.
         execute: False for a dry run; None for a command that has none.
         reversed_: the step is about the way back.
     """
@@ -370,7 +378,7 @@ def _do(
         _exit(outcomes)
     if execute is False:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
-    elif then and not as_json:
+    elif then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
         click.echo(escaped(f"next: {then}"), err=True)
 
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.rules.fleetfacts import Verb
     from zkconsumer.operate.migrate.rules.fleetfile import FleetFile
 
-_SINGLE = re.compile("`(?:zkconsumer )?migrate (plan|run|verify|rollback|reverse|mirror)`")
+_SINGLE = re.compile(
+    "`(?:zkconsumer )?migrate (plan|run|verify|rollback|reverse|mirror)(?: --from zookeeper:[^`]* --to kafka:[^`]*)?`"
+)
 """A command that a guard names, whose plan a fleet knows."""
 
 DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))

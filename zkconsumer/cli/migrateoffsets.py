@@ -158,3 +158,5 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
         warn([f"the plan does not have {name_some(beyond)}; `migrate mirror` and `migrate reverse` take them along"])
     if not all(row.is_equal for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+    if not as_json:
+        click.echo(escaped(f"next: start the consumers of {plan.target}"), err=True)

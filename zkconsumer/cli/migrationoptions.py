@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +15,7 @@ from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.grouplag import duration_option, milliseconds
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.unreadoutput import execute_option, need_no_reader
 from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import WriteRefused, ZkConsumerError
@@ -153,3 +155,6 @@ def write_plan(output: Path, plan: MigrationPlan, connection: ToolConnection, *,
     warn(plan.warnings)
     if plan.refusals:
         refuse(connection.completed(plan.refusals))
+    if not as_json:
+        run = connection.complete(shlex.join(["zkconsumer", "migrate", "run", str(output)]))
+        click.echo(escaped(f"next: {run}"), err=True)

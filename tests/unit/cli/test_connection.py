@@ -2,18 +2,22 @@
 
 import shlex
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from zkconsumer.cli import migratefleet
 from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.main import command
 from zkconsumer.cli.migratefleetgroups import ChosenGroups
 from zkconsumer.cli.migrationoptions import connection_of
-from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.errors import ConfigError, ZooKeeperUnavailable
+from zkconsumer.operate.migrate.fleet import GroupOutcome
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Place
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Place, planning
 
 COMMAND = "zkconsumer groups verify --group 'a b'"
 CONNECTION = ToolConnection("h1:2181,h2:2181/kafka", Path("my file"), ("client.id=x y", "sasl.password=s"), "b:9092")
@@ -75,3 +79,23 @@ def test_the_page_shows_the_fleet_at_its_own_servers(tmp_path, monkeypatch, name
     monkeypatch.setattr(migratefleet, "connected", connected)
     migratefleet.fleet_document(ToolConnection(None, None, (f"{name}=h1:1", "bootstrap.servers=b1:1"), None), tmp_path)
     assert [(config.zookeeper_connect, config.bootstrap_servers) for config in asked] == [("h2:1", "b2:1")]
+
+
+def test_a_command_in_a_reason_about_a_group_of_a_fleet_is_that_of_the_fleet(tmp_path):
+    chosen = ChosenGroups(ToolConnection(None, None, (), None), tmp_path, 1, (), (), 1)
+    to_kafka, back = (f"{planning(*ends)}" for ends in permutations((End("zookeeper", "g"), End("kafka", "g"))))
+    reasons = (f"`{to_kafka}` begins a new migration", f"`{back}` overwrites them", "see `zkconsumer migrate verify`")
+    outcome = chosen.pasteable(
+        GroupOutcome("main", "g", "refused", reasons=reasons), ToolConnection("z:1", None, (), None)
+    )
+    assert outcome.reasons == (
+        f"`zkconsumer migrate fleet plan {tmp_path} --group g --cluster main` begins a new migration",
+        f"`{back} --zookeeper z:1` overwrites them",
+        f"see `zkconsumer migrate fleet verify {tmp_path} --group g --cluster main`",
+    )
+
+
+def test_a_consumer_of_brokers_alone_is_told_which_protocol_needs_no_zookeeper():
+    ended = CliRunner().invoke(command, ["consume", "--bootstrap-server", "b:1", "--group", "g", "--topic", "t"])
+    assert isinstance(ended.exception, ConfigError)
+    assert "needs none, but --group-protocol kafka or consumer" in str(ended.exception)

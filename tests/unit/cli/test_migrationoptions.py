@@ -59,3 +59,11 @@ def test_a_plan_whose_run_has_begun_meanwhile_is_not_replaced(tmp_path, has_begu
             write_plan(output, replace(PLAN, created_ms=2), ToolConnection("zk:1", None, (), None), as_json=False)
     assert decode_plan("plan", output.read_bytes()) == PLAN
     assert has_begun or "another run of" in capsys.readouterr().err
+
+
+def test_a_plan_names_the_command_that_runs_it(tmp_path, capsys):
+    output = tmp_path / "g plan.json"
+    write_plan(output, PLAN, ToolConnection("zk:1", None, (), None), as_json=False)
+    assert capsys.readouterr().err == f"next: zkconsumer migrate run '{output}' --zookeeper zk:1\n"
+    write_plan(output, PLAN, ToolConnection("zk:1", None, (), None), as_json=True)
+    assert capsys.readouterr().err == ""

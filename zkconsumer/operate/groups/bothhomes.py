@@ -10,9 +10,14 @@ from zkconsumer.errors import (
     CoordinatorMoved,
     GroupMissing,
     ZkConsumerError,
-    name_some,
 )
-from zkconsumer.operate.groups.everygroup import NO_ANSWER, NO_GROUP, counts_as_read, missing_everywhere
+from zkconsumer.operate.groups.everygroup import (
+    NO_ANSWER,
+    NO_GROUP,
+    counts_as_read,
+    describe_two_homes,
+    missing_everywhere,
+)
 from zkconsumer.operate.groups.observedgroup import unread_groups
 
 F = TypeVar("F")
@@ -131,8 +136,5 @@ def counting_findings(
         return in_znodes.findings
     if not in_znodes.live:
         return at_brokers.findings
-    finding = twice(
-        f"it has members in ZooKeeper ({name_some(sorted(in_znodes.live))}) and at brokers "
-        f"({name_some(sorted(at_brokers.live))}): both read every record"
-    )
+    finding = twice(describe_two_homes(in_znodes.live, at_brokers.live))
     return list(dict.fromkeys((finding, *in_znodes.findings, *at_brokers.findings)))

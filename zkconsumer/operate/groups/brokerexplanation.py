@@ -85,7 +85,7 @@ def explain_without_coordinator(group: str, error: ZkConsumerError, facts: Clust
         leader = "none" if state is None or state.leader < 0 else f"broker {state.leader}"
         reason = f"its coordinator is the leader of {partition}: {leader}; {describe_replicas(facts, partition)}"
     evidence = f"no broker coordinates the group ({error}); {reason}"
-    where = describe_topic(OFFSETS_TOPIC, facts.bootstrap_servers)
+    where = describe_topic(OFFSETS_TOPIC, facts.servers)
     return [Finding("no-coordinator", group, evidence, where), *explain_brokers(facts)]
 
 

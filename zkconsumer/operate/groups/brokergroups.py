@@ -118,6 +118,11 @@ class ObservedBrokerGroup:
         """None: groups in ZooKeeper are marked."""
         return None
 
+    @property
+    def in_two_homes(self) -> str:
+        """Empty: it has members at brokers alone."""
+        return ""
+
     def is_live(self, partition: TopicPartition) -> bool:
         """True if a member has the partition: a coordinator forgets those that are gone."""
         return partition in self.owners

@@ -46,6 +46,7 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _BROKER_TIMEOUT_MS: Final = 3000
 _METRICS_TIMEOUT_S: Final = 3.0
+_NAMED: Final = 3  # servers in a command
 _EXPIRIES: Final = "zkconsumer_session_expiries_total"
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ class ClusterFacts:
         bootstrap_servers: brokers that were asked; empty if they are those that are registered in ZooKeeper.
         has_brokers: False if no broker is registered in ZooKeeper, and none was named.
         controller: True if a broker is the controller.
-        unreachable: brokers that do not answer, with the reason.
+        answering: brokers that answer.
+        unreachable: those that do not, with the reason.
         replicas: brokers of each partition.
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
@@ -86,6 +88,7 @@ class ClusterFacts:
     bootstrap_servers: str = ""
     has_brokers: bool = True
     controller: bool = True
+    answering: tuple[Broker, ...] = ()
     unreachable: Mapping[Broker, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
@@ -104,6 +107,11 @@ class ClusterFacts:
     members_as: frozenset[str] = frozenset()
     expiries: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+    @property
+    def servers(self) -> str:
+        """Where Kafka's tools find the cluster; empty if no broker is known."""
+        return self.bootstrap_servers or ",".join(f"{broker.host}:{broker.port}" for broker in self.answering[:_NAMED])
 
 
 def read_cluster_facts(
@@ -134,7 +142,7 @@ def read_cluster_facts(
     if shared is not None and registered and not _answers(shared):
         shared = None
     with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
-        unreachable = _reach(asked.client, brokers)
+        answering, unreachable = _reach(asked.client, brokers)
         in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
@@ -158,6 +166,7 @@ def read_cluster_facts(
     return ClusterFacts(
         bootstrap_servers=config.bootstrap_servers or "",
         has_brokers=bool(brokers),
+        answering=answering,
         controller=of_partitions.controller,
         unreachable=unreachable,
         replicas=of_partitions.replicas,
@@ -207,7 +216,7 @@ def read_broker_facts(
         BrokerUnavailable: no broker answers.
     """
     problems: list[str] = []
-    unreachable = _reach(asked.client, _known_brokers(config, asked.client))
+    answering, unreachable = _reach(asked.client, _known_brokers(config, asked.client))
     partitions = [partition for partition in group.partitions if group.may_exist(partition)]
     of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
     before = _ask_for_replicas(config, asked.client, of_topics, [])
@@ -218,6 +227,7 @@ def read_broker_facts(
     return ClusterFacts(
         bootstrap_servers=config.bootstrap_servers or "",
         controller=after.controller,
+        answering=answering,
         unreachable=unreachable,
         replicas=after.replicas,
         states=after.states,
@@ -244,12 +254,13 @@ def read_coordinator_facts(config: ConsumerConfig, asked: BrokerOffsets) -> Clus
         BrokerUnavailable: no broker answers.
     """
     problems: list[str] = []
-    unreachable = _reach(asked.client, _known_brokers(config, asked.client))
+    answering, unreachable = _reach(asked.client, _known_brokers(config, asked.client))
     replicas = _ask_for_replicas(config, asked.client, [TopicPartition(OFFSETS_TOPIC, 0)], problems)
     assert replicas is not None
     return ClusterFacts(
         bootstrap_servers=config.bootstrap_servers or "",
         controller=replicas.controller,
+        answering=answering,
         unreachable=unreachable,
         replicas=replicas.replicas,
         states=replicas.states,
@@ -293,15 +304,15 @@ def _ask_for_quotas(config: ConsumerConfig, client: BrokerClient, problems: list
         return {}
 
 
-def _reach(client: BrokerClient, brokers: Iterable[Broker]) -> dict[Broker, str]:
-    """The brokers that do not answer, with the reason."""
+def _reach(client: BrokerClient, brokers: Sequence[Broker]) -> tuple[tuple[Broker, ...], dict[Broker, str]]:
+    """The brokers that answer, and those that do not, with the reason."""
     unreachable: dict[Broker, str] = {}
     for broker in brokers:
         try:
             client.ask(broker, lambda connection: connection.host)  # connecting takes an answer of the broker
         except ZkConsumerError as error:
             unreachable[broker] = str(error)
-    return unreachable
+    return tuple(broker for broker in brokers if broker not in unreachable), unreachable
 
 
 def _decoded(

@@ -166,7 +166,7 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
         if state is None and not replicas:
             continue  # nothing is known of it, which is a problem of the facts
         where = describe_replicas(facts, partition)
-        describe = describe_topic(partition.topic, facts.bootstrap_servers)
+        describe = describe_topic(partition.topic, facts.servers)
         if state is None or state.leader < 0:
             yield Finding("no-leader", str(partition), f"it has no leader; {where}", describe)
         elif len(state.isr) < len(replicas):
@@ -185,7 +185,11 @@ def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:
     """Replicas of a partition, in words."""
     state = facts.states.get(partition)
     in_sync = () if state is None else state.isr
-    return f"replicas {_numbers(facts.replicas.get(partition, ()))}, in sync {_numbers(in_sync)}"
+    replicas = facts.replicas.get(partition, ())
+    registered = {broker.id for broker in (*facts.answering, *facts.unreachable)}
+    gone = tuple(number for number in replicas if registered and number not in registered)
+    not_registered = f", not registered {_numbers(gone)}: check that it runs" if gone else ""
+    return f"replicas {_numbers(replicas)}, in sync {_numbers(in_sync)}{not_registered}"
 
 
 def _numbers(brokers: tuple[int, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -14,6 +14,7 @@ from zkconsumer.errors import (
     ProtocolError,
     ZkConsumerError,
     ZooKeeperRefused,
+    name_some,
 )
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counts_in_kafka
@@ -127,6 +128,11 @@ class GroupInBoth:
         return None if continues_here and is_migrated(self.in_znodes) and self.at_brokers.live else mark
 
     @property
+    def in_two_homes(self) -> str:
+        """See :func:`describe_two_homes`."""
+        return describe_two_homes(self.in_znodes.live, self.at_brokers.live)
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """What cannot be read of it."""
         return tuple(dict.fromkeys((*self.in_znodes.problems, *self.at_brokers.problems)))
@@ -142,6 +148,16 @@ class GroupInBoth:
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """Members of both, those in ZooKeeper first."""
         return (*self.in_znodes.describe_members(), *self.at_brokers.describe_members())
+
+
+def describe_two_homes(in_znodes: Collection[str], at_brokers: Collection[str]) -> str:
+    """That a group has members in ZooKeeper and at brokers, in a sentence; empty if one of them has none."""
+    if not (in_znodes and at_brokers):
+        return ""
+    return (
+        f"it has members in ZooKeeper ({name_some(sorted(in_znodes))}) and at brokers "
+        f"({name_some(sorted(at_brokers))}): both read every record"
+    )
 
 
 def counts_at_brokers(in_znodes_live: bool | None, at_brokers: str | None) -> bool:

@@ -14,12 +14,12 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import describe_lag, explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
-from zkconsumer.operate.groups.groupverification import misowned
+from zkconsumer.operate.groups.groupverification import describe_marked, misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.observedgroup import is_migrated
 from zkconsumer.operate.groups.rules.lagstatus import OWNERLESS_S
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode, describe_mark
+from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 _JVM_GIVES_UP: Final = "a JVM member stops trying after rebalance.max.retries attempts until the group changes"
 
@@ -55,11 +55,11 @@ def _command(znodes: GroupZnodes, *words: str) -> str:
 def _migrated(znodes: GroupZnodes) -> Iterator[Finding]:
     if znodes.mark is None:
         return
-    members = f"; members in ZooKeeper read the same records: {name_some(sorted(znodes.live))}" if znodes.live else ""
-    meaning = describe_mark(znodes.group, znodes.mark)
     command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
     how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
-    yield Finding("migrated", znodes.group, f"{meaning}{members}", f"{how}; if the mark is wrong, then {command}")
+    yield Finding(
+        "migrated", znodes.group, describe_marked(znodes, znodes.mark), f"{how}; if the mark is wrong, then {command}"
+    )
 
 
 def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:

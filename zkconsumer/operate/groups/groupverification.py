@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
 from zkconsumer.operate.groups.observedgroup import is_migrated, undescribed_topics
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ def verify_group(
 ) -> Explained[str]:
     """Verify that the last rebalance of a group succeeded. Nothing is written.
 
-    Two cases differ from the JVM's tool. A group without members has failed, unless it was migrated, where the JVM
-    reports success. Internal topics that a filter matches are ignored, as members ignore them, where the JVM expects
-    owners.
+    Three cases differ from the JVM's tool. A group without members has failed, unless it was migrated, where the JVM
+    reports success; so has one with the mark of a migration, if it has members or is not complete. Internal topics
+    that a filter matches are ignored, as members ignore them, where the JVM expects owners.
 
     Args:
         session: an open session.
@@ -43,6 +45,8 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
     """What is wrong with the ownership of a group's partitions."""
     if is_migrated(znodes):
         return
+    if znodes.mark is not None:
+        yield describe_marked(znodes, znodes.mark)
     view = znodes.view
     for consumer_id, reason in sorted(view.unreadable.items()):
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
@@ -54,6 +58,12 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
             yield f"no owner for partition {partition}"
         else:
             yield f"owner {owner} of partition {partition} is not a consumer thread that subscribes to the topic"
+
+
+def describe_marked(znodes: GroupZnodes, mark: MigrationMark) -> str:
+    """What the mark of a group means for its consumers in ZooKeeper, and which of them are registered all the same."""
+    members = f"; members in ZooKeeper read the same records: {name_some(sorted(znodes.live))}" if znodes.live else ""
+    return f"{describe_mark(znodes.group, mark)}{members}"
 
 
 def misowned(znodes: GroupZnodes) -> Iterator[tuple[TopicPartition, str | None]]:

@@ -126,6 +126,11 @@ class GroupZnodes:
         """True if all members obey a coordinator, which assigns otherwise than the JVM's members do."""
         return self.coordinator is not None and self.live <= self.coordinator.commands.keys()
 
+    @property
+    def in_two_homes(self) -> str:
+        """Empty: it has members in ZooKeeper alone."""
+        return ""
+
     def is_live(self, partition: TopicPartition) -> bool:
         """True if the partition has an owner that is a registered member."""
         return PartitionOwnerNode.consumer_of(self.owners.get(partition)) in self.live

@@ -12,7 +12,6 @@ from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, GroupSource, ObservedGroup, unread_groups, why_unread
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 class SampleSeries:
@@ -84,9 +83,16 @@ class SampleSeries:
         """The samples that are kept of a group, oldest first."""
         return {partition: tuple(series) for partition, series in self._samples.get(group, {}).items()}
 
-    def evaluate(self, group: str, members: int, mark: MigrationMark | None = None) -> GroupLag:
-        """Evaluate the last window of a group that has so many members; see :func:`evaluate_group`."""
-        return evaluate_group(self.of(group), self._window, members=members, mark=mark)
+    def evaluate(self, observed: ObservedGroup) -> GroupLag:
+        """Evaluate the last window of a group."""
+        return evaluate_observed(observed, self.of(observed.group), self._window)
+
+
+def evaluate_observed(
+    group: ObservedGroup, samples: Mapping[TopicPartition, Sequence[LagSample]], window: int
+) -> GroupLag:
+    """Evaluate the samples of a group's partitions; see :func:`evaluate_group`."""
+    return evaluate_group(samples, window, members=len(group.live), mark=group.mark, in_two_homes=group.in_two_homes)
 
 
 def _unasked(_: Collection[Position]) -> dict[Position, int]:
@@ -180,8 +186,7 @@ class LagSampler:
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        observed = self.observed[group]
-        evaluated = self._series.evaluate(group, len(observed.live), observed.mark)
+        evaluated = self._series.evaluate(self.observed[group])
         return evaluated if (reason := self.unread.get(group)) is None else evaluated.outdated(reason)
 
     def moments(self) -> dict[str, GroupMoment]:

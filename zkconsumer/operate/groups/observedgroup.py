@@ -129,6 +129,10 @@ class ObservedGroup(Protocol):
         """The mark of a group in ZooKeeper that was migrated, or is being."""
 
     @property
+    def in_two_homes(self) -> str:
+        """That it has members in ZooKeeper and at brokers, in a sentence; empty if it has not."""
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """What cannot be read of it, one sentence each."""
 

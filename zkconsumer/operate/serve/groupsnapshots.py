@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.grouplist import group_listing
-from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.lagsamples import LagSampler, evaluate_observed
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, ObservedGroup
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample
 
 STALE_INTERVALS: Final = 3
 """A snapshot whose sample ended longer ago than so many intervals is stale: it does not show the present any more."""
@@ -93,8 +93,7 @@ class GroupSnapshot:
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
-        observed = self.observed
-        lag = evaluate_group(self.samples, self.window, members=len(observed.live), mark=observed.mark)
+        lag = evaluate_observed(self.observed, self.samples, self.window)
         return lag if self.unread is None else lag.outdated(self.unread)
 
     @cached_property

@@ -94,6 +94,8 @@ def test_both_kinds_are_in_one_list_and_a_group_of_both_is_one():
     assert [row.id for row in both.describe_members()] == ["g_a", "m"]
     assert {p: one.owner for p, one in look.samples["g"].items()} == {T0: "g_a-0", T1: "m"}
     assert (both.layout, both.in_brokers.state) == ("consumer", "Stable")
+    assert both.in_two_homes == "it has members in ZooKeeper (g_a) and at brokers (m): both read every record"
+    assert look.groups["h"].in_two_homes == replace(both, at_brokers=at_brokers()).in_two_homes == ""
     every.close()
     assert zookeeper.closed
     assert brokers.closed

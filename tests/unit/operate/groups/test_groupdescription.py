@@ -78,3 +78,21 @@ def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count_for_
     in_kafka = BrokersAnswer({P0: StoredOffset(9, metadata)})
     assert counting_stored(znodes, in_kafka, P0, "both").offset == counts
     assert counting_stored(znodes, in_kafka, P0, "auto").offset == 9, "members of brokers continue there"
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "found"),
+    [
+        ("migrated", {}, []),
+        ("migrated", {"g_a": Subscription({"t": 1})}, ["members in ZooKeeper read the same records: g_a"]),
+        ("migrating", {}, ["is being migrated to kafka:g", "no consumer of group g is registered"]),
+    ],
+)
+def test_verification_reports_the_mark_of_a_migration(state, members, found):
+    owners = {"t-0": "g_a-0"} if members else {}
+    znodes = replace(
+        group_znodes(members=members, topics={"t": 1}, owners=owners), mark=MigrationMark(state, "kafka:g", 1)
+    )
+    lines = list(rebalance_findings(znodes))
+    assert len(lines) == len(found)
+    assert all(part in line for part, line in zip(found, lines, strict=True))

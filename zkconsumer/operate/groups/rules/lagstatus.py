@@ -39,7 +39,8 @@ class LagStatus(Enum):
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
     cover too little time to judge it. MIGRATED, of a group and all its partitions: it was migrated off ZooKeeper, and
     has no members there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag
-    grew and never fell, or members are registered although the group was migrated. STALL: there is a live owner and
+    grew and never fell, members are registered although the group was migrated, or a group has members both in
+    ZooKeeper and at brokers. STALL: there is a live owner and
     lag, and the offset has not moved. STOP: there is lag and no live owner. REWIND: the committed offset went down.
     RANGE: the committed offset lies outside the log.
     """
@@ -255,19 +256,22 @@ def evaluate_group(
     *,
     members: int,
     mark: MigrationMark | None = None,
+    in_two_homes: str = "",
 ) -> GroupLag:
     """Evaluate the samples of each partition; those without a sample are ignored.
 
     The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
     partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. A
     group that was migrated and has no members is MIGRATED, and so is each of its partitions, since nobody consumes at
-    these offsets. With members, or where the migration or the way back is not complete, it is WARN at least.
+    these offsets. With members, or where the migration or the way back is not complete, it is WARN at least, and so
+    is a group with members in ZooKeeper and at brokers.
 
     Args:
         partitions: samples of each, oldest first.
         window: see :func:`evaluate_partition`.
         members: number of registered members at the last sample.
         mark: of a group that was migrated, or is being; None of others.
+        in_two_homes: that it has members in ZooKeeper and at brokers, in a sentence; empty if it has not.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
     lag = sum_known(partition_lag.lag for partition_lag in evaluated.values())
@@ -282,6 +286,8 @@ def evaluate_group(
             evaluated = {p: replace(one, status=status, reason=reason) for p, one in evaluated.items()}
         elif not status.is_problem:
             status, reason = LagStatus.WARN, _marked(mark)
+    elif in_two_homes and not status.is_problem:
+        status, reason = LagStatus.WARN, in_two_homes
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
         status, reason = (
             LagStatus.NO_MEMBERS,

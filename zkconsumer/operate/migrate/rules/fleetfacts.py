@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
@@ -54,6 +54,18 @@ ORDER: Final = tuple(FleetState)
 
 Verb = Literal["plan", "run", "verify", "rollback", "reverse", "mirror"]
 """A command about the groups of a wave."""
+
+
+def next_step(groups: Iterable[tuple[int, FleetState]]) -> tuple[Literal["plan", "run"], int] | None:
+    """What to do next with a fleet, of whose groups these are the waves and states: a command, and for which wave.
+
+    Those of wave 0 wait for a decision. None if no group waits for a command; what others wait for is their state.
+    """
+    groups = [(wave, state) for wave, state in groups if wave]
+    to_plan = [wave for wave, state in groups if state is FleetState.NOT_STARTED]
+    to_run = [wave for wave, state in groups if state is FleetState.PLANNED]
+    wave = min((*to_plan, *to_run), default=None)
+    return None if wave is None else ("plan" if wave in to_plan else "run", wave)
 
 
 @dataclass(frozen=True, slots=True)

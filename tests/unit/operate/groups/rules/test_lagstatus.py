@@ -320,3 +320,10 @@ def test_a_migrated_group_has_no_fault_by_its_old_offsets():
     assert (group.status, group.reason) == (LagStatus.MIGRATED, "its consumers continue at another store")
     (one,) = group.partitions.values()
     assert (one.status, one.reason, one.lag) == (group.status, group.reason, 59)
+
+
+@pytest.mark.parametrize(("live", "status"), [(True, LagStatus.WARN), (None, LagStatus.STOP)])
+def test_a_group_with_members_in_two_homes_does_not_look_healthy(live, status):
+    series = samples([5] * 40, 5) if live else samples([5] * 40, 9, live=None)
+    group = evaluate_group({TopicPartition("t", 0): series}, 4, members=2, in_two_homes="both read")
+    assert (group.status, group.reason == "both read") == (status, status is LagStatus.WARN)
