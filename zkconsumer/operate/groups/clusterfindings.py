@@ -188,7 +188,7 @@ def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:
     replicas = facts.replicas.get(partition, ())
     registered = {broker.id for broker in (*facts.answering, *facts.unreachable)}
     gone = tuple(number for number in replicas if registered and number not in registered)
-    not_registered = f", not registered {_numbers(gone)}: check that it runs" if gone else ""
+    not_registered = f", not registered {_numbers(gone)} (down, or hanging)" if gone else ""
     return f"replicas {_numbers(replicas)}, in sync {_numbers(in_sync)}{not_registered}"
 
 

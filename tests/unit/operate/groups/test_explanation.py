@@ -256,7 +256,7 @@ def test_leaders_and_replicas(state, replicas, kind):
 def test_a_replica_without_a_registered_broker_is_named_and_the_command_has_a_broker_that_answers():
     around = facts(states={P0: LeaderAndIsr(1, 3, (1,))}, replicas={P0: (1, 2, 3)}, answering=(Broker(1, "b1", 9092),))
     (finding,) = explain_group(healthy(), around)
-    assert finding.evidence.endswith("in sync 1, not registered 2,3: check that it runs")
+    assert finding.evidence.endswith("in sync 1, not registered 2,3 (down, or hanging)")
     assert finding.next_command == "kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
 
 

@@ -35,9 +35,9 @@ def judge_written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     if others := moved_since_run(facts, plan):
         return wrong(
             f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
-            "offsets are the right ones, stop the new consumers and plan it again; if those in Kafka are, stop the old "
-            f"consumers and delete the znodes with `zkconsumer groups delete --group {shlex.quote(plan.source.group)} "
-            "--store zookeeper`"
+            "offsets are the right ones, stop the new consumers, and plan it again, or roll it back to stay in "
+            "ZooKeeper; if those in Kafka are, stop the old consumers and delete the znodes with `zkconsumer groups "
+            f"delete --group {shlex.quote(plan.source.group)} --store zookeeper`"
         )
     if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
         reason = f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back"
