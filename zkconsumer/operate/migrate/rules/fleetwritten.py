@@ -11,7 +11,7 @@ from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, 
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.migrationrecheck import moved
 from zkconsumer.operate.migrate.rules.mirrorplan import moved_since
-from zkconsumer.operate.migrate.rules.waysback import known_at_source, moved_at_target
+from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, moved_at_target
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.zookeeper.rules.znodes import mark_verdict
 
@@ -33,11 +33,16 @@ def judge_written(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             f"its znodes were deleted, and no new consumer has committed to {plan.target}, whose offsets expire",
         )
     if others := moved_since_run(facts, plan):
+        stored = {p: offset for p, offset in facts.in_zookeeper.items() if offset is not None}
+        may_go_back = not decide_rollback(
+            plan, plan.place, facts.in_kafka, stored, (), WriteState.COMPLETE, facts.beyond
+        )
+        back = ", or roll it back to stay in ZooKeeper" if may_go_back else ""
         return wrong(
             f"offsets of {plan.source} have moved since: {name_some(others)}; consumers have run there, too. If these "
-            "offsets are the right ones, stop the new consumers, and plan it again, or roll it back to stay in "
-            "ZooKeeper; if those in Kafka are, stop the old consumers and delete the znodes with `zkconsumer groups "
-            f"delete --group {shlex.quote(plan.source.group)} --store zookeeper`"
+            f"offsets are the right ones, stop the new consumers and plan it again{back}; if those in Kafka are, stop "
+            "the old consumers and delete the znodes with `zkconsumer groups delete --group "
+            f"{shlex.quote(plan.source.group)} --store zookeeper`"
         )
     if facts.mark is not None and mark_verdict(facts.mark, has_members=False) == "under way":
         reason = f"its mark is {facts.mark.state}, so a command was killed: run it again, or go back"

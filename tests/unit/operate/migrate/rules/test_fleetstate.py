@@ -136,7 +136,11 @@ STATES = [
     (facts(), FleetState.WRITTEN, ""),
     (facts(members=("a",)), FleetState.WRONG, "though it was migrated: a"),
     (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "offsets of zookeeper:g have moved since: t-1"),
-    (facts(in_zookeeper={**OFFSETS, T1: 8}), FleetState.WRONG, "plan it again, or roll it back to stay in ZooKeeper"),
+    (
+        facts(in_zookeeper={**OFFSETS, T1: 8}),
+        FleetState.WRONG,
+        "and plan it again, or roll it back to stay in ZooKeeper",
+    ),
     (facts(in_zookeeper={**OFFSETS, BEYOND: 1}), FleetState.WRITTEN, ""),
     (
         facts(in_kafka={**OFFSETS, BEYOND: 9}, in_zookeeper={**OFFSETS, BEYOND: 1}),
