@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -220,8 +220,26 @@ class SnapshotFile:
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _put(self, snapshot: Snapshot, put: Callable[[], None]) -> None:
-        put()
+        """Replace the file; if that fails, it is what it was.
+
+        Otherwise: 1. the file of a plan's run is replaced, and the disk fails before the directory is on it; 2. nothing
+        is written; 3. consumers begin at the target by auto.offset.reset, commit and are stopped; 4. the next run takes
+        them for consumers that have continued after a run that was killed.
+        """
+        try:
+            put()
+        except OSError:
+            with suppress(OSError):
+                self._put_back()
+            raise
         self.snapshot = snapshot
+
+    def _put_back(self) -> None:
+        if self.snapshot is None:
+            self.path.unlink(missing_ok=True)
+        else:
+            with self._on_disk(self.snapshot) as put:
+                put()
 
 
 def beside(plan_file: Path, ending: str) -> Path:

@@ -22,7 +22,7 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.offsets import grouphold as hold
-from zkconsumer.operate.offsets import znodewrites
+from zkconsumer.operate.offsets import wholefiles, znodewrites
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import read_snapshot, snapshot_of_plan
 from zkconsumer.operate.offsets.wholefiles import write_whole
@@ -333,6 +333,23 @@ def test_consumers_that_began_before_a_run_that_wrote_nothing_are_not_taken_for_
     servers.run()
     servers.brokers.before_commit = lambda _group: None
     servers.brokers.live.clear()
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, 100))
+    with pytest.raises(WriteRefused, match="another client has written offsets of kafka:g"):
+        servers.run()
+
+
+def test_consumers_that_began_before_a_run_whose_file_failed_are_not_taken_for_migrated_ones(servers, monkeypatch):
+    """1. The disk fails when the file has been replaced, so nothing is written; 2. a consumer begins at the end."""
+
+    def fail(_directory):
+        raise OSError(errno.EIO, "the disk fails")
+
+    servers.begin(*TO_KAFKA)
+    with monkeypatch.context() as patch:
+        patch.setattr(wholefiles, "sync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            servers.run()
+    assert (servers.state(), servers.mark(), servers.brokers.commits) == (None, None, [])
     servers.brokers.store("g", dict.fromkeys(PARTITIONS, 100))
     with pytest.raises(WriteRefused, match="another client has written offsets of kafka:g"):
         servers.run()

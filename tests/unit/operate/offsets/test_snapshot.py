@@ -1,5 +1,6 @@
 """Snapshots: what is written is read again, and other files are refused."""
 
+import errno
 import os
 import stat
 from dataclasses import replace
@@ -8,6 +9,7 @@ import pytest
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets import wholefiles
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import (
     GroupChange,
@@ -105,3 +107,26 @@ def test_the_file_records_how_far_a_write_has_come(tmp_path):
     for state in (WriteState.COMPLETE, WriteState.UNDOING, WriteState.UNDONE):
         file.mark(state)
         assert SnapshotFile(path, is_new=False).snapshot == replace(SNAPSHOT, state=state)
+
+
+def test_a_file_that_cannot_be_recorded_is_what_it_was(tmp_path, monkeypatch):
+    """The disk fails when the file has been replaced, and the directory that lists it is not on the disk yet."""
+
+    def fail(_directory):
+        raise OSError(errno.EIO, "the disk fails")
+
+    path = tmp_path / "plan.snapshot.json"
+    file = SnapshotFile(path, is_new=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(wholefiles, "sync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            file.begin(SNAPSHOT)
+    assert (file.state, list(tmp_path.iterdir())) == (None, [])
+    file.begin(SNAPSHOT)
+    file.mark(WriteState.COMPLETE)
+    with monkeypatch.context() as patch:
+        patch.setattr(wholefiles, "sync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            file.mark(WriteState.UNDOING)
+    assert file.state is WriteState.COMPLETE
+    assert (read_snapshot(path), list(tmp_path.iterdir())) == (file.snapshot, [path])
