@@ -303,13 +303,29 @@ def _samples(
         for topic, number, stretches in lasting
     }
     for partition, samples in series.items():
-        last = samples[-1]
-        if last.lag is not None and last.committed is not None:
-            seen = Stretch(last.at, 0, last.committed, None, last.lag, last.lag)
-            for row in reversed(rows):
-                if seen.judges(last.at, window):  # earlier rows change no verdict
-                    break
-                if row.lag(indices[id(row.partitions)].get(partition)) is not None:
-                    seen = seen._replace(began=row.at_ms / 1000 + shift, samples=seen.samples + 1)
-            samples[-1] = last._replace(stretches=Stretches(seen, *known.get(partition, (None, None, None))))
+        last, stretches = samples[-1], known.get(partition, (None, None, None))
+        if any(sample.lag is not None for sample in samples) or any(stretches):
+            lags = (
+                (row.at_ms / 1000 + shift, row.lag(indices[id(row.partitions)].get(partition)))
+                for row in reversed(rows)
+            )
+            samples[-1] = last._replace(stretches=Stretches(_seen(last, lags, window), *stretches))
     return series
+
+
+def _seen(last: LagSample, lags: Iterable[tuple[float, int | None]], window: int) -> Stretch | None:
+    """For how long a partition is known to have been seen; ``lags`` are those at the times of the rows, newest first.
+
+    The lag of the last sample may be unknown: 1. a broker is silent, or restarts; 2. this process is restarted.
+    """
+    seen: Stretch | None = None
+    for at, lag_then in lags:
+        if seen is not None and seen.judges(last.at, window):  # earlier rows change no verdict
+            break
+        if lag_then is not None:
+            seen = (
+                Stretch(at, 1, last.committed or 0, None, lag_then, lag_then)
+                if seen is None
+                else seen._replace(began=at, samples=seen.samples + 1)
+            )
+    return seen

@@ -114,6 +114,24 @@ def test_a_partition_is_judged_by_its_own_samples_after_a_restart(path):
     second.end()
 
 
+@pytest.mark.parametrize("silent", [1, 6])
+@pytest.mark.parametrize(("owner", "status"), [("g_c-0", LagStatus.STALL), (None, LagStatus.STOP)])
+def test_what_lasted_before_a_restart_is_judged_though_a_broker_was_silent(path, owner, status, silent):
+    """Its last samples, or all that are kept, have no log end, as they would have without a restart."""
+    first = Process(path)
+    for _ in range(20):
+        first.sample((5, 9), owner=owner)
+    for _ in range(silent):
+        first.sample((5, None), owner=owner)
+    first.end()
+    second = Process(path, START_MS + 300_000)
+    series = second.earlier["g"].samples[P0]
+    newest = lag_sample(50.0, committed=5, log_end=9, owner=owner, owner_live=owner is not None)
+    evaluated = evaluate_group({P0: [*series, follow(series[-1].stretches, newest)]}, 4, members=1)
+    assert (evaluated.status, evaluated.reason.endswith(" 300 s")) == (status, True)
+    second.end()
+
+
 def test_what_is_older_than_the_history_is_deleted(path):
     first = Process(path, kept_ms=25_000)
     for number in range(6):
