@@ -147,7 +147,7 @@ def read_cluster_facts(
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
-        logs = asked.logs(partitions).found
+        logs = asked.logs(partitions)
         replicas = _replicas(session, partitions, problems)
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
@@ -163,6 +163,8 @@ def read_cluster_facts(
             replicas,
             _states(session, partitions, problems),
         )
+    if brokers and not unreachable and any(_has_leader(of_partitions.states, p) for p in logs.found.unread):
+        problems += logs.problems  # otherwise silent brokers and missing leaders are findings of their own
     return ClusterFacts(
         bootstrap_servers=config.bootstrap_servers or "",
         has_brokers=bool(brokers),
@@ -176,8 +178,8 @@ def read_cluster_facts(
         offset_nodes={p: znodes.offsets[p] for p, one in chosen.items() if p in znodes.offsets and not one.in_kafka},
         committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
         outdated=without_offset(znodes, of_kafka, storage),
-        log_starts=logs.starts,
-        log_ends=logs.ends,
+        log_starts=logs.found.starts,
+        log_ends=logs.found.ends,
         clock_ahead_s=_clocks(session, znodes),
         quotas=_quotas(session, problems) if quotas is None else quotas,
         brokers_report_quotas=quotas is not None,
@@ -187,6 +189,10 @@ def read_cluster_facts(
         expiries=_expiries(metrics, problems),
         problems=tuple(problems),
     )
+
+
+def _has_leader(states: Mapping[TopicPartition, LeaderAndIsr], partition: TopicPartition) -> bool:
+    return partition in states and states[partition].leader >= 0
 
 
 def _answers(asked: BrokerOffsets) -> bool:

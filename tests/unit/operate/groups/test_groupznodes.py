@@ -290,6 +290,26 @@ def test_facts_are_read_from_brokers(without_brokers, stub):
     assert [finding.kind for finding in explain_group(group, facts)] == ["no-leader"]
 
 
+def test_a_log_that_a_leader_refuses_to_describe_is_a_finding(znodes):
+    group = read(znodes)
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        stub.offset_errors[P1] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        facts = read_cluster_facts(with_brokers(znodes, stub.broker), CONFIG, GroupReader(znodes), group)
+    findings = [(found.kind, found.evidence) for found in explain_group(group, facts)]
+    assert findings == [
+        ("unreadable", f"log {which} of t-1 are unknown: TOPIC_AUTHORIZATION_FAILED (29)")
+        for which in ("ends", "starts")
+    ]
+
+
+def test_logs_that_are_unknown_without_a_broker_are_no_finding_of_their_own(znodes):
+    group = read(znodes)
+    facts = read_cluster_facts(znodes, CONFIG, GroupReader(znodes), group)
+    assert facts.log_ends == {}
+    assert [problem for problem in facts.problems if "log ends" in problem] == []
+
+
 def test_the_znode_of_a_topic_that_brokers_describe_does_not_show_when_it_was_created(znodes, stub):
     """1. The brokers leave ZooKeeper, and the znode stays; 2. the topic is created again, and its log is short."""
     stub.log(P0).end = 3
