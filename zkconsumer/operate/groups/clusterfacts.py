@@ -142,12 +142,12 @@ def read_cluster_facts(
     if shared is not None and registered and not _answers(shared):
         shared = None
     with closing(_own(config, brokers)) if shared is None else nullcontext(shared) as asked:
-        answering, unreachable = _reach(asked.client, brokers)
         in_kafka = read_offsets_in_kafka(group_reader, asked, [znodes], storage)
         partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
         logs = asked.logs(partitions)
+        answering, unreachable = _reach(asked.client, brokers)
         replicas = _replicas(session, partitions, problems)
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
@@ -222,11 +222,11 @@ def read_broker_facts(
         BrokerUnavailable: no broker answers.
     """
     problems: list[str] = []
-    answering, unreachable = _reach(asked.client, _known_brokers(config, asked.client))
     partitions = [partition for partition in group.partitions if group.may_exist(partition)]
     of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
     before = _ask_for_replicas(config, asked.client, of_topics, [])
     logs = asked.logs(partitions)
+    answering, unreachable = _reach(asked.client, _known_brokers(config, asked.client))
     after = _ask_for_replicas(config, asked.client, of_topics, problems)
     assert before is not None
     assert after is not None
@@ -311,7 +311,10 @@ def _ask_for_quotas(config: ConsumerConfig, client: BrokerClient, problems: list
 
 
 def _reach(client: BrokerClient, brokers: Sequence[Broker]) -> tuple[tuple[Broker, ...], dict[Broker, str]]:
-    """The brokers that answer, and those that do not, with the reason."""
+    """The brokers that answer, and those that do not, with the reason; after other questions to them.
+
+    Connecting takes no answer of a broker whose versions are known; one that was silent before is noted by the client.
+    """
     unreachable: dict[Broker, str] = {}
     for broker in brokers:
         try:

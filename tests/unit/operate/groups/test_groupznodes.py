@@ -265,7 +265,7 @@ def test_topics_are_not_taken_to_be_absent_while_nothing_is_known_of_them(withou
     group, facts = read_facts(without_brokers, config)
     assert (group.subscribed, group.absent) == ({"t"}, frozenset())
     kinds = {finding.kind for finding in explain_group(group, facts)}
-    assert kinds == {"undescribed-topic", "unreadable"}
+    assert kinds == {"undescribed-topic", "broker-unreachable", "unreadable"}
     assert not [problem for problem in facts.problems if "no broker is registered" in problem]
     (found,) = describe_groups(without_brokers, config, ["g"])
     assert not [problem for problem in found.problems if "no such topic" in problem]
