@@ -61,6 +61,35 @@ def test_grafana_finds_the_dashboard():
     assert home.rpartition("/")[0] == provider["options"]["path"]
 
 
+def lost(given, kept, place="dashboard"):
+    """The places of values in one JSON value that the other one does not have."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        return [one for name, value in given.items() for one in lost(value, kept.get(name), f"{place}.{name}")]
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        pairs = enumerate(zip(given, kept, strict=True))
+        return [one for number, pair in pairs for one in lost(*pair, f"{place}[{number}]")]
+    return [] if given == kept else [place]
+
+
+def test_the_schema_of_grafana_has_each_field_of_the_dashboard():
+    schema = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason="comes with the extra `test`")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+
+    register_default_plugins()
+    dashboard = json.loads((DOCKER / "grafana" / "consumer-groups.json").read_text(encoding="utf-8"))
+    # Reading it leaves out what the schema does not have.
+    assert lost(dashboard, json.loads(json.dumps(schema.Dashboard.from_json(dashboard), cls=JSONEncoder))) == []
+    dashboard["panels"][0]["targets"][0]["exprr"] = "up"
+    kept = json.loads(json.dumps(schema.Dashboard.from_json(dashboard), cls=JSONEncoder))
+    assert lost(dashboard, kept) == ["dashboard.panels[0].targets[0].exprr"]
+
+
+def test_the_schema_is_that_of_the_grafana_of_the_stack():
+    (image,) = re.findall(r":-grafana/grafana:([\d.]+)\}", SERVICES["grafana"]["image"])
+    assert f"grafana-foundation-sdk==1769699379!{image}\n" in (ROOT / "setup.cfg").read_text(encoding="utf-8")
+
+
 def test_ports_are_published_on_loopback_only():
     published = [port for service in SERVICES.values() for port in service["ports"]]
     assert [

@@ -1,23 +1,20 @@
 """The queries of the Grafana dashboard and the alerts, in a real Prometheus that scrapes a real ``serve``."""
 
-import json
 import re
 import subprocess
 import time
-import urllib.parse
-import urllib.request
 
 import pytest
 
 from tests.fixtures.documents import ROOT
 from tests.fixtures.programs import require_for_web
+from tests.fixtures.prometheus import DASHBOARD, Prometheus, queries
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox.ports import HOST, free_port
 
 pytestmark = pytest.mark.timeout(300)
 
-DASHBOARD = json.loads((ROOT / "docker/grafana/consumer-groups.json").read_text(encoding="utf-8"))
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 VARIABLES = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
 COMMITTED = 2
@@ -27,24 +24,6 @@ scrape_configs:
     scrape_interval: 1s
     static_configs: [{{targets: ["{target}"]}}]
 """
-
-
-class Prometheus:
-    """A running server."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def get(self, path, **parameters):
-        """The data of an answer; None while there is no answer."""
-        query = urllib.parse.urlencode(parameters)
-        try:
-            with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=30) as answer:
-                return json.load(answer)["data"]
-        except OSError as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code != 503:
-                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
-            return None
 
 
 @pytest.fixture
@@ -69,15 +48,10 @@ def prometheus(sandbox, group, lagging, tmp_path):
             try:
                 started = Prometheus(f"http://{address}")
                 scrapes = "min(count_over_time(kafka_consumergroup_lag[1m]))"
-                eventually(lambda: any(float(one["value"][1]) >= 2 for one in results(started, scrapes)))
+                eventually(lambda: any(value >= 2 for value in started.values(scrapes)))
                 yield started
             finally:
                 process.terminate()
-
-
-def results(prometheus, expression):
-    found = prometheus.get("query", query=expression)
-    return [] if found is None else found["result"]
 
 
 def until_scraped(condition):
@@ -89,23 +63,13 @@ def until_scraped(condition):
         time.sleep(0.1)
 
 
-def filled_in(expression, **values):
-    """An expression as Grafana sends it."""
-    expression = expression.replace("$__rate_interval", "1m")
-    for name, value in values.items():
-        expression = expression.replace(f"${name}", value)
-    assert "$" not in expression
-    return expression
-
-
 def test_every_query_of_the_dashboard_has_results(prometheus, group, lagging):
     found = {}
 
     def all_have_results():
-        for title, panel in PANELS.items():
-            for target in panel["targets"]:
-                query = filled_in(target["expr"], consumergroup=group.name, topic=lagging)
-                found[title] = [float(one["value"][1]) for one in results(prometheus, query)]
+        for title, expressions in queries(DASHBOARD, consumergroup=group.name, topic=lagging).items():
+            for expression in expressions:
+                found[title] = prometheus.values(expression)
         return all(found.values())
 
     until_scraped(all_have_results)
@@ -150,7 +114,7 @@ def test_queries_of_dashboards_for_kafka_exporter_have_results(prometheus, group
         found = []
 
         def has_results(query=query, found=found):
-            found[:] = results(prometheus, query)
+            found[:] = prometheus.values(query)
             return found
 
         until_scraped(has_results)
