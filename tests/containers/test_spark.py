@@ -5,15 +5,20 @@ so all tasks run on the one that the test starts.
 """
 
 import json
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import pyspark
 import pytest
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from tests.fixtures.sandbox import Topics, produce_records
+from zkconsumer.sandbox.java import java_home_for_spark
 from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(2400)]  # building the image takes minutes
@@ -22,13 +27,6 @@ TOPIC = "records"
 COUNT = 1000
 ENDS_S = 900.0
 DRIVER_PORT = 7078
-OPENED = ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio", "java.util", "sun.nio.ch")
-"""Packages of Java that Spark and Arrow reach into; Spark's scheduler passes these options to each executor."""
-OPTIONS = (
-    f"-Dspark.driver.port={DRIVER_PORT}",
-    "--add-modules=jdk.incubator.vector",
-    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
-)
 EXECUTOR = {
     "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@driver:{DRIVER_PORT}",
     "SPARK_EXECUTOR_ID": "1",
@@ -37,7 +35,7 @@ EXECUTOR = {
     "SPARK_EXECUTOR_POD_IP": "executor",
     "SPARK_EXECUTOR_POD_NAME": "executor",
     "SPARK_RESOURCE_PROFILE_ID": "0",
-    **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(OPTIONS)},
+    "SPARK_APPLICATION_ID": "app",
 }
 JOB = """
 import json
@@ -81,6 +79,20 @@ class Container(DockerContainer):
         return bool(wrapped.status == "exited")
 
 
+def java_options() -> list[str]:
+    """What Spark's scheduler passes to the Java of each executor: the options with which it starts a driver, too."""
+    submit = "org.apache.spark.deploy.SparkSubmit"
+    home = Path(pyspark.__file__).parent
+    java = java_home_for_spark() / "bin" / "java"
+    launcher = [java, "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", submit, "job.py"]
+    # Spark's scripts set the latter, which decides about directories of Spark's own build only.
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}
+    printed = subprocess.run(launcher, stdout=subprocess.PIPE, check=True, timeout=120, env=environment)
+    words = [word.strip() for word in printed.stdout.decode().split("\0")]
+    (heap,) = [word for word in words if word.startswith("-Xmx")]
+    return [f"-Dspark.driver.port={DRIVER_PORT}", *words[words.index(heap) + 1 : words.index(submit)]]
+
+
 def errors(container: Container) -> str:
     """What a container has printed, without Spark's information and Java's stacks."""
     lines = container.output().splitlines()
@@ -111,13 +123,16 @@ def test_a_driver_and_an_executor_read_a_topic(
     master = ["spark-class", "org.apache.spark.deploy.master.Master", "--host", "master", "--port", "7077"]
     started.enter_context(Container(container_network, "master", master))
     settings = {"spark.master": "spark://master:7077", "spark.driver.host": "driver", "spark.driver.port": DRIVER_PORT}
-    options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    driver = Container(
-        container_network, "driver", ["driver", *options, "/opt/job.py"], SPARK_DRIVER_BIND_ADDRESS="0.0.0.0"
-    )
+    words = [
+        "driver",
+        *(word for item in settings.items() for word in ("--conf", "{}={}".format(*item))),
+        "/opt/job.py",
+    ]
+    driver = Container(container_network, "driver", words, SPARK_DRIVER_BIND_ADDRESS="0.0.0.0")
     driver.with_volume_mapping(job, "/opt/job.py")
     started.enter_context(driver)
-    executor = Container(container_network, "executor", ["executor"], **EXECUTOR, SPARK_APPLICATION_ID="app")
+    options = {f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(java_options())}
+    executor = Container(container_network, "executor", ["executor"], **EXECUTOR, **options)
     executor.with_kwargs(restart_policy={"Name": "always"})  # until the driver listens
     started.enter_context(executor)
     deadline = time.monotonic() + ENDS_S
