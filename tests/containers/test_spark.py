@@ -133,7 +133,8 @@ def test_a_driver_and_an_executor_read_a_topic(
     started.enter_context(driver)
     options = {f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(java_options())}
     executor = Container(container_network, "executor", ["executor"], **EXECUTOR, **options)
-    executor.with_kwargs(restart_policy={"Name": "always"})  # until the driver listens
+    # Restarted until the driver listens. This replaces what the constructor was given.
+    executor.with_kwargs(hostname="executor", restart_policy={"Name": "always"})
     started.enter_context(executor)
     deadline = time.monotonic() + ENDS_S
     while not driver.has_ended():
