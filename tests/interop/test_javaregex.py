@@ -1,4 +1,4 @@
-"""Our interpretation of filters against java.util.regex itself."""
+"""Our interpretation of filters against java.util.regex itself, and that of brokers, RE2/J."""
 
 import re
 
@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
 from zkconsumer import ConfigError, Whitelist
-from zkconsumer.java.javaregex import UnsupportedRegex, to_python
+from zkconsumer.java.javaregex import UnsupportedRegex, to_python, to_re2j
+from zkconsumer.sandbox.jars import JarSource
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.progress import Progress
 
 LETTERS = "abAB1_.-"
 NAMES = sorted(
@@ -29,6 +32,34 @@ def java(jvm):
             return None
         left = virtual.util.ArrayList(names)
         left.removeIf(compiled.asMatchPredicate())
+        return set(NAMES) - set(left.toString()[1:-1].split(", "))
+
+    return run
+
+
+@pytest.fixture(scope="module", params=["4.0.1", "4.2.0"])
+def broker(jvm, request):
+    """What a regex matches in the RE2/J of brokers among ``names``; None if RE2/J refuses it."""
+    gateway, lang = jvm.gateway, jvm.gateway.jvm.java.lang
+    (jar,) = (
+        path for path in JarSource().provide(read_lock(f"kafka-{request.param}"), Progress()) if "re2j" in path.name
+    )
+    urls = gateway.new_array(gateway.jvm.java.net.URL, 1)
+    urls[0] = gateway.jvm.java.io.File(str(jar)).toURI().toURL()
+    pattern = gateway.jvm.java.net.URLClassLoader(urls).loadClass("com.google.re2j.Pattern")
+    predicate, text = lang.Class.forName("java.util.function.Predicate"), lang.Class.forName("java.lang.String")
+    lookup, of_text = lang.invoke.MethodHandles.publicLookup(), lang.invoke.MethodType.methodType
+    compiling = lookup.findStatic(pattern, "compile", of_text(pattern, text))
+    matching = lookup.findVirtual(pattern, "matches", of_text(lang.Boolean.TYPE, text))
+    names = gateway.jvm.java.util.ArrayList(NAMES)
+
+    def run(regex):
+        try:
+            compiled = compiling.bindTo(regex).invokeWithArguments(gateway.new_array(lang.Object, 0))
+        except Py4JJavaError:
+            return None
+        left = gateway.jvm.java.util.ArrayList(names)
+        left.removeIf(lang.invoke.MethodHandleProxies.asInterfaceInstance(predicate, matching.bindTo(compiled)))
         return set(NAMES) - set(left.toString()[1:-1].split(", "))
 
     return run
@@ -152,3 +183,27 @@ def test_what_we_translate_matches_what_java_matches(java, regex):
         return
     event("translated")
     assert found == java(regex)
+
+
+@pytest.mark.timeout(900)
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
+@given(regex=REGEXES)
+def test_what_a_broker_may_select_it_selects_as_java_does(java, broker, regex):
+    """Otherwise a member that selects topics by itself, such as one with a blacklist, would see another group."""
+    try:
+        translated = to_re2j(regex)
+    except UnsupportedRegex:
+        event("refused")
+        return
+    if translated is None:
+        event("for the member only")
+        return
+    event("for the broker")
+    assert broker(translated) == java(regex)
+
+
+@pytest.mark.parametrize(
+    "regex", ["a{999}|a", "x{999}y|aa", r"[^\n\r]b|\.\-|\ca", r"(?:\Z)*a|\Aa\z|(?:^)b$|\b1\B", ".*"]
+)
+def test_brokers_accept_what_is_translated_for_them(java, broker, regex):
+    assert broker(to_re2j(regex)) == java(regex)

@@ -315,7 +315,8 @@ class ConsumerProperties:
         None,
         "Rack of this consumer, as brokers name theirs in broker.rack: partitions are fetched from a replica in it, if "
         "the brokers (since 2.4) have a replica.selector.class that names one (KIP-392). The leader is asked again "
-        "after metadata.max.age.ms, and at once if that replica cannot be fetched from.",
+        "after metadata.max.age.ms, and at once if that replica cannot be fetched from. With "
+        "group.protocol=consumer the coordinator learns it, too.",
         ours=True,
         default_text="none: from the leaders",
     )

@@ -32,6 +32,8 @@ _FLAGS: Final = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _NAME: Final = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _PROPERTY: Final = re.compile(r"[pP](?:\{(\w+)\}|([A-Z]))")
 _CODE: Final = re.compile(r"0([0-3]?[0-7]{1,2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|x\{([0-9a-fA-F]{1,6})\}")
+_NOT_IN_RE2J: Final = re.compile(r"\(\?[^:]|[?*+}]\+|\\u|\{\d*,?\d{4}")
+"""Of a translated regex without other escapes: lookarounds, atomic and possessive parts, and counts above 1000."""
 _ALLOWED_FLAGS: Final = frozenset("idmsu")
 """All but ``i`` only affect line ends and characters outside of ASCII, which names of topics do not have."""
 
@@ -54,6 +56,23 @@ def to_python(regex: str) -> str:
     if translation.rest:
         raise UnsupportedRegex("a closing parenthesis has no opening one")
     return pattern
+
+
+def to_re2j(regex: str) -> str | None:
+    r"""The regex of RE2/J, which brokers of Kafka 4 have, that matches the same names of topics; None if there is none.
+
+    RE2/J does not backtrack: where the whole name has to match, what it has in common with Java means the same.
+
+    Raises:
+        UnsupportedRegex: see :func:`to_python`.
+
+    >>> to_re2j(r"(?i:a)\d{2}|b$"), to_re2j("a(?!b).*")
+    ('(?:[Aa])[0123456789]{2}|b(?:\\z)', None)
+    """
+    pattern = to_python(regex)
+    if not pattern.isascii() or _NOT_IN_RE2J.search(re.sub(r"\\[^u]", "", pattern, flags=re.DOTALL)):
+        return None
+    return pattern.replace(_ANCHORS["Z"], r"(?:\z)").replace(NOT_A_LINE_END.to_regex(), ".")
 
 
 def _without_quotes(regex: str) -> str:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from zkconsumer.java.javaregex import UnsupportedRegex, to_python
+from zkconsumer.java.javaregex import UnsupportedRegex, to_python, to_re2j
 
 
 def matches(regex, name):
@@ -95,3 +95,23 @@ def test_java_constructs(regex, yes, no):
 def test_what_java_refuses_or_reads_in_more_than_one_way(regex, reason):
     with pytest.raises(UnsupportedRegex, match=reason):
         to_python(regex)
+
+
+@pytest.mark.parametrize(
+    ("regex", "translated"),
+    [
+        (r"a.*b?\.c|(?i:d)", r"a.*b?\.c|(?:[Dd])"),
+        (r"\Aa\z|^b$|\bc\Z", r"(?:\A)a(?:\z)|(?:\A)b(?:\z)|(?:\b)c(?:\z)"),
+        (r"(?<n>a){999}x??", r"(?:a){999}x??"),
+        (r"\Q(?=a)++\E[+*]+\\\\u", r"\(\?=a\)\+\+[\*\+]+\\\\u"),
+    ],
+)
+def test_what_re2_has_is_translated_for_it(regex, translated):
+    assert to_re2j(regex) == translated
+
+
+@pytest.mark.parametrize(
+    "regex", ["a(?=b)", "(?!a)b", "(?<=a)b", "(?<!a)b", "(?>a)", "a*+", "a{2}+", "a{1001}", r"\R", "é"]
+)
+def test_what_re2_does_not_have_is_not_translated_for_it(regex):
+    assert to_re2j(regex) is None

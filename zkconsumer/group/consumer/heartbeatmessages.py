@@ -38,11 +38,13 @@ class HeartbeatSettings(NamedTuple):
         group: consumer group.
         rebalance_ms: ``max.poll.interval.ms``: how long the coordinator waits for the member to release partitions.
         assignor: ``group.remote.assignor``; None for the coordinator's choice.
+        rack: ``client.rack``; None if it is not set.
     """
 
     group: str
     rebalance_ms: int
     assignor: str | None
+    rack: str | None = None
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -92,10 +94,10 @@ def encode_heartbeat(settings: HeartbeatSettings, beat: EpochBeat) -> bytes:
             encode_compact_string(member.member_id),
             _INT32.pack(member.generation),
             _nullable(member.instance_id),
-            _NULL,  # rack
+            _nullable(settings.rack if beat.full else None),
             _INT32.pack(settings.rebalance_ms if beat.full else _UNCHANGED),
             encode_compact_array(topics),
-            _NULL,  # regex: topics are selected by the member, see adr/0022
+            _nullable(beat.regex),
             _nullable(settings.assignor if beat.full else None),
             encode_compact_array(None if beat.owned is None else _by_id(beat.owned)),
             _NO_TAGS,

@@ -51,11 +51,14 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         member = EpochMember(member_id=str(uuid.uuid4()), instance_id=config.group_instance_id, lease=lease)
         super().__init__(parts, member)
         self.strategy = config.group_remote_assignor or ""
-        self._settings = HeartbeatSettings(self._group, config.max_poll_interval_ms, config.group_remote_assignor)
+        self._settings = HeartbeatSettings(
+            self._group, config.max_poll_interval_ms, config.group_remote_assignor, config.client_rack
+        )
         self.topic_ids = lambda: self.membership.read(lambda member: member.topic_ids())
         # Written by the session thread:
         self._due = self._session_due = -inf  # of the next heartbeat; of the next reading of the timeout
         self._unreadable = ""
+        self._regex = self._refused_regex = ""  # by which the coordinator selects topics; which it does not accept
 
     # -- on any thread ----------------------------------------------------------------------------------------------
 
@@ -90,7 +93,16 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         # After the topics: the rebalance thread must not use a topic whose identity it cannot compare.
         with self.membership.changing() as member:
             member.name_topics({name: topic_id for name, topic_id in ids.items() if topic_id is not None})
-        return changed
+        before, self._regex = self._regex, self._broker_regex()
+        return changed if not self._regex else self._regex != before
+
+    def _broker_regex(self) -> str:
+        """By which the coordinator has to select topics; empty if this member does."""
+        subscription = self._subscription
+        if subscription is None or subscription.topic_filter is None:
+            return ""
+        regex = subscription.topic_filter.broker_regex(exclude_internal=self._config.exclude_internal_topics)
+        return "" if regex == self._refused_regex else regex
 
     def _beat(self) -> None:
         beat, sent, answer = self._ask()
@@ -118,7 +130,7 @@ class HeartbeatSession(BrokerSession[EpochMember]):
             with self.membership.changing() as member:
                 if last:  # the connection broke: the coordinator may have processed the heartbeat, advanced the epoch
                     member.unanswered()
-                beat = member.beat(topics)
+                beat = member.beat(topics, self._regex)
             if beat is None:
                 raise RebalanceAwaited(f"group {self._group}: the membership has ended")
             last[:] = [(beat, self.membership.clock())]
@@ -133,6 +145,19 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         Raises:
             ZkConsumerError: the member has to pause before the next heartbeat.
         """
+        if answer.code == ErrorCode.INVALID_REGULAR_EXPRESSION and self._regex:
+            _log.warning(
+                "group %s: the coordinator does not accept the regex %r (%s); this member selects topics itself, once "
+                "every metadata.max.age.ms",
+                self._group,
+                self._regex,
+                answer.message,
+            )
+            self._refused_regex, self._regex = self._regex, ""
+            with self.membership.changing() as member:
+                member.unanswered()
+            self._due = self.membership.clock()
+            return
         in_group = beat.member.generation > 0
         means = membership_answer(answer.code, joins=not in_group)
         error = consumer_group_error(

@@ -67,6 +67,17 @@ class TopicFilter:
         """True if the filter selects the topic, internal topics not considered."""
         return (self._compiled.fullmatch(topic) is not None) == self._keeps_matches
 
+    def broker_regex(self, *, exclude_internal: bool) -> str:
+        """The regex by which a coordinator selects the same topics (KIP-848); "" if the member has to select them.
+
+        RE2/J has no negation, so there is none for a blacklist, nor for a whitelist that internal topics are excluded
+        from.
+        """
+        from zkconsumer.java.javaregex import to_re2j
+
+        selects_excluded = exclude_internal and any(map(self.allows, INTERNAL_TOPICS))
+        return "" if selects_excluded or not self._keeps_matches else to_re2j(self.regex) or ""
+
     def select(self, topics: Collection[str], *, exclude_internal: bool) -> list[str]:
         """The selected ones among ``topics``, sorted."""
         memo = _selections(frozenset(topics))

@@ -21,6 +21,8 @@ FULL = (
 )
 SHORT = "0267 026d 00000007 00 00 ffffffff 00 00 00 00 00"
 EMPTY = "0267 026d 00000000 00 00 00000005 01 00 00 01 00"
+REGEX = "0267 026d 00000000 00 037231 00000005 01 04612e2a 00 01 00"
+WITHDRAWN = "0267 026d 00000007 00 00 ffffffff 00 01 00 00 00"
 UNCHANGED = "00000000 0000 00 026d 00000007 00001388 ff 00"
 ERROR = "00000000 006e 0766656e636564 00 00000000 00000000 ff 00"
 ASSIGNED = (
@@ -48,8 +50,18 @@ NOTHING = "00000000 0000 00 026d 00000007 00001388 01 01 00 00"
             EpochBeat(CommitIdentity("m", 0), full=True, topics=(), owned=frozenset()),
             EMPTY,
         ),
+        (
+            HeartbeatSettings("g", 5, None, "r1"),
+            EpochBeat(CommitIdentity("m", 0), full=True, topics=(), owned=frozenset(), regex="a.*"),
+            REGEX,
+        ),
+        (
+            HeartbeatSettings("g", 5, None, "r1"),
+            EpochBeat(CommitIdentity("m", 7), full=False, topics=None, owned=None, regex=""),
+            WITHDRAWN,
+        ),
     ],
-    ids=["full", "unchanged", "empty"],
+    ids=["full", "unchanged", "empty", "regex", "withdrawn"],
 )
 def test_requests_have_the_bytes_that_java_writes(settings, beat, golden):
     assert encode_heartbeat(settings, beat) == bytes.fromhex(golden)

@@ -215,13 +215,53 @@ def test_a_fenced_member_stays_out(coordinator, make):
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_filter_subscribes_to_the_names_that_it_selects(coordinator, make):
-    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
+def test_a_filter_that_re2_does_not_have_subscribes_to_the_names_that_it_selects(coordinator, make):
+    member = make(subscription=Subscription.by_filter(Whitelist("(?=t).*"), 1))
     member.cluster.change(t=topic(ID), tu=topic(OTHER), v=topic("x"))
     member.until(lambda: [beat.topics for beat in coordinator.beats if beat.topics] == [("t",), ("t", "tu")])
     coordinator.group.partitions |= ids(0, topic_id=OTHER)
     coordinator.group.assign([0])
     member.until(lambda: member.owns(PARTITIONS | {TopicPartition("tu", 0)}))
+
+
+def test_a_filter_subscribes_by_a_regex_and_the_coordinator_adds_topics(coordinator, make):
+    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1), client_rack="r1")
+    member.cluster.topics = {"t": topic(ID), "tu": topic(OTHER)}  # no reading of topics finds it first
+    coordinator.group.partitions |= ids(0, topic_id=OTHER)
+    coordinator.group.assign([0])
+    member.until(lambda: member.owns(PARTITIONS | {TopicPartition("tu", 0)}))
+    assert [beat.topics for beat in coordinator.beats if beat.topics is not None] == [("t",)]
+    assert [beat.regex for beat in coordinator.beats if beat.regex] == ["t.*"]
+    assert coordinator.racks[0] == "r1"
+    assert set(coordinator.racks[1:]) == {""}
+
+
+def test_a_topic_that_the_member_finds_first_is_left_to_the_coordinator(coordinator, make):
+    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
+    member.cluster.change(t=topic(ID), tu=topic(OTHER))
+    await_beats(coordinator, member, 3)
+    assert [beat.topics for beat in coordinator.beats if beat.topics is not None] == [("t",)]
+
+
+def test_another_subscription_withdraws_the_regex(coordinator, make):
+    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
+    member.session.begin(Subscription({"t": 1}))
+    member.until(lambda: coordinator.beats[-1].regex == "" or "" in [beat.regex for beat in coordinator.beats])
+    assert member.losses == 0
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_regex_that_the_coordinator_does_not_accept_is_replaced_by_names(coordinator, make, caplog, joins):
+    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1), joins=False)
+    if not joins:
+        member.until(lambda: member.owns(PARTITIONS))
+        coordinator.codes.append(LOST)  # so all fields are sent again
+    coordinator.codes.append(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    member.until(lambda: "does not accept the regex 't.*'" in caplog.text and member.owns(PARTITIONS))
+    member.cluster.change(t=topic(ID), tu=topic(OTHER))
+    member.until(lambda: coordinator.beats[-1].topics == ("t", "tu"))
+    assert (member.losses, member.errors) == (0, [])
+    assert caplog.text.count("does not accept the regex") == 1
 
 
 def test_partitions_of_a_topic_that_is_not_described_yet_wait_for_its_name(coordinator, make):

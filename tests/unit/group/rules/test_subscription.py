@@ -109,3 +109,22 @@ def test_all_topics_are_those_of_any_subscription():
     assert all_topics(subscriptions, TOPICS) == {"a", "b", "missing", "__consumer_offsets", "spx-a", "spx-b"}
     assert subscriptions[3].key == subscriptions[4].key
     assert len({one.key for one in subscriptions}) == 4
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "regex"),
+    [
+        (Whitelist("click.*,view[a-z&&[^b]]"), r"click.*|view[acdefghijklmnopqrstuvwxyz]"),
+        (Whitelist("a(?!b).*"), ""),
+        (Whitelist(""), ""),
+        (Blacklist("click.*"), ""),
+        (Whitelist(".*"), ""),
+        (Whitelist("__consumer.*"), ""),
+    ],
+)
+def test_a_coordinator_selects_by_a_regex_what_the_filter_selects(topic_filter, regex):
+    assert topic_filter.broker_regex(exclude_internal=True) == regex
+
+
+def test_a_coordinator_selects_internal_topics_if_they_are_not_excluded():
+    assert Whitelist(".*").broker_regex(exclude_internal=False) == ".*"

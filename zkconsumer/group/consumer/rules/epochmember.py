@@ -45,17 +45,20 @@ class EpochBeat(NamedTuple):
         full: True if the coordinator may not know any of the fields, or not the newest.
         topics: names of the subscribed topics.
         owned: what the member holds.
+        regex: by which the coordinator selects further topics; empty if it selects none.
     """
 
     member: CommitIdentity
     full: bool
     topics: tuple[str, ...] | None
     owned: frozenset[IdPartition] | None
+    regex: str | None = None
 
 
 class _Reported(NamedTuple):
     topics: tuple[str, ...]
     owned: frozenset[IdPartition]
+    regex: str
 
 
 @dataclass
@@ -133,15 +136,19 @@ class EpochMember(GroupMembership):
         """True if the target has partitions of topics that no broker has described yet."""
         return any(partition.topic_id not in self._names for partition in self.target or ())
 
-    def beat(self, topics: tuple[str, ...]) -> EpochBeat | None:
+    def beat(self, topics: tuple[str, ...], regex: str = "") -> EpochBeat | None:
         """A heartbeat is about to be sent; None outside of the group.
 
         Args:
             topics: names of the subscribed topics.
+            regex: that selects these topics, and those that are created later; empty if the member selects them.
         """
         if not self.takes_part:
             return None
-        known, self._sent, self._is_known = self._known, _Reported(topics, self._owned()), True
+        known = self._known
+        if known is not None and regex == known.regex != "":
+            topics = known.topics  # the coordinator adds further ones
+        self._sent, self._is_known = _Reported(topics, self._owned(), regex), True
         new_topics = known is None or known.topics != topics
         new_owned = known is None or known.owned != self._sent.owned or self.must_report()
         if new_owned:
@@ -151,6 +158,7 @@ class EpochMember(GroupMembership):
             known is None,
             topics if new_topics else None,
             self._sent.owned if new_owned else None,
+            regex if known is None or known.regex != regex else None,
         )
 
     def answered(self, beat: EpochBeat, epoch: int, target: frozenset[IdPartition] | None, sent: float) -> bool:

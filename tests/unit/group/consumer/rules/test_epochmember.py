@@ -61,7 +61,7 @@ def test_a_member_joins_in_epoch_0_with_all_fields():
     assert one.identity == NO_MEMBER
     one.begin()
     assert one.usable() is None
-    assert one.beat(TOPICS) == (CommitIdentity("m", JOINING, "i"), True, TOPICS, frozenset())
+    assert one.beat(TOPICS) == (CommitIdentity("m", JOINING, "i"), True, TOPICS, frozenset(), "")
     assert not one.in_group
     assert not one.revokes
 
@@ -144,15 +144,35 @@ def test_an_answer_makes_it_stable_and_gives_partitions_whose_topic_is_known():
 
 
 def test_fields_that_the_coordinator_knows_are_not_repeated(member):
-    assert beat(member, 1)[1:] == (False, None, None)
+    assert beat(member, 1)[1:] == (False, None, None, None)
     assert member.beat(("t", "u")).topics == ("t", "u")
 
 
 def test_all_fields_are_repeated_after_a_lost_answer(member):
     member.beat(TOPICS)
     member.unanswered()
-    assert beat(member, 2)[1:] == (True, TOPICS, ids(0, 1))
-    assert member.beat(TOPICS)[1:] == (False, None, None)
+    assert beat(member, 2)[1:] == (True, TOPICS, ids(0, 1), "")
+    assert member.beat(TOPICS)[1:] == (False, None, None, None)
+
+
+def test_names_that_a_regex_selects_are_sent_with_the_regex_and_not_for_each_topic_that_is_created(member):
+    def sent(topics, regex):
+        one = member.beat(topics, regex)
+        assert member.answered(one, 1, None, 0.0)
+        return one.topics, one.regex
+
+    assert sent(("t",), "t.*") == (None, "t.*")
+    assert sent(("t", "tu"), "t.*") == (None, None)
+    assert sent(("t", "tu"), "tu?") == (("t", "tu"), "tu?")
+    assert sent(("t",), "") == (("t",), "")
+    assert sent(("t", "u"), "") == (("t", "u"), None)
+
+
+def test_after_a_lost_answer_a_regex_is_sent_with_the_names_that_it_selects_now(member):
+    member.beat(TOPICS, "t.*")
+    member.unanswered()
+    again = member.beat(("t", "tu"), "t.*")
+    assert (again.topics, again.regex) == (("t", "tu"), "t.*")
 
 
 def test_a_revoked_partition_is_reported_when_it_is_released(member):
@@ -246,7 +266,7 @@ def test_a_removed_member_owns_nothing_and_joins_with_the_same_id(member):
     assert (member.state, member.held, member.identity) == (MembershipState.UNJOINED, {}, NO_MEMBER)
     member.begin()
     assert not member.answered(sent, 2, ids(0), 0), "of the former membership"
-    assert member.beat(TOPICS) == (CommitIdentity("m", JOINING), True, TOPICS, frozenset())
+    assert member.beat(TOPICS) == (CommitIdentity("m", JOINING), True, TOPICS, frozenset(), "")
 
 
 def begun_again(instance_id=None):
@@ -401,7 +421,7 @@ def test_only_news_is_told(member):
 def test_a_failure_is_over_with_the_next_answer(member):
     member.failed(ProtocolError("refused"))
     assert isinstance(member.failure, ProtocolError)
-    assert beat(member, 1)[1:] == (True, TOPICS, ids(0, 1)), "the coordinator may not know any of it"
+    assert beat(member, 1)[1:] == (True, TOPICS, ids(0, 1), ""), "the coordinator may not know any of it"
     assert member.failure is None
 
 
