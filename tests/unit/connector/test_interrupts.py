@@ -2,7 +2,19 @@
 
 import pytest
 
-from tests.fixtures.interrupts import DECODING, READERS, READING, Injector, Log, by_record, in_turns, read
+from tests.fixtures.interrupts import (
+    DECODING,
+    READERS,
+    READING,
+    Injector,
+    Log,
+    by_bytes,
+    by_record,
+    by_records,
+    by_rows,
+    in_turns,
+    read,
+)
 from zkconsumer.decode import batchdecoder
 from zkconsumer.model import TopicPartition
 
@@ -54,7 +66,15 @@ def rebalance(log):
     log.rebalance()
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+SLOWEST = (by_rows, by_bytes, by_records)
+"""They hand out by what the others hand out by, with one more bound."""
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [pytest.param(reader, marks=[pytest.mark.slow] * (reader in SLOWEST)) for reader in READERS],
+    ids=lambda reader: reader.__name__,
+)
 def test_an_interrupt_anywhere_skips_and_repeats_nothing(reader):
     interrupt_everywhere(TWO_PARTITIONS.copy, reader, files=READING)
 

@@ -68,6 +68,7 @@ def survivors(examined):
 UNUSED = ["return None", "return number - 0", "return number + 1"]
 
 
+@pytest.mark.slow
 def test_tests_kill_mutants_of_what_they_check_also_those_that_never_end(checkout):
     examined = examine(checkout, "test_rules.py")
     assert examined["error"] == ""

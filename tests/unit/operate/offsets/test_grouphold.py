@@ -218,7 +218,7 @@ def prepared(write, directory):
     return servers
 
 
-@pytest.mark.parametrize("write", [run, mirror, delete])
+@pytest.mark.parametrize("write", [run, pytest.param(mirror, marks=pytest.mark.slow), delete])
 def test_an_interrupt_before_the_release_leaves_no_hold(write, tmp_path, monkeypatch):
     """The session lives on, as in a program that is not a command. A hold is taken, and has begun to write."""
     take, release = GroupHold.take, GroupHold.release
