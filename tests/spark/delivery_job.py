@@ -3,7 +3,9 @@
 Each delivery of a batch is written atomically to a separate file, ``<batch id>.<time in ns>.json``: rows as
 ``[partition, offset]``. So a test can determine the content of an idempotent sink, and of any other. The query is
 started again where it ended because Spark did not wait long enough for its source process. A file ``stop`` among the
-deliveries stops it.
+deliveries stops it. While a task runs there is a file in ``tasks``, whose name begins with the executor's address. An
+executor may have a pause of its own, in the variable ``DELIVERY_PAUSE_S``. With a directory ``files`` in the settings,
+a sink of Spark writes the rows there, as Parquet, and not the application.
 """
 
 import json
@@ -26,13 +28,16 @@ def main(settings: dict) -> None:
     spark.sparkContext.setLogLevel("WARN")
     pause_s = settings["pause_s"]
 
-    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            time.sleep(pause_s)  # work, so that a fault comes in the middle of a batch
-            yield batch
-
     output = Path(settings["output"])
-    output.mkdir(exist_ok=True)
+    (output / "tasks").mkdir(parents=True, exist_ok=True)
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = output / "tasks" / f"{os.environ.get('SPARK_LOCAL_IP')}-{os.getpid()}-{time.time_ns()}"
+        for batch in batches:
+            task.touch()
+            time.sleep(float(os.environ.get("DELIVERY_PAUSE_S", pause_s)))  # work: a fault comes amid a batch
+            yield batch
+        task.unlink(missing_ok=True)
 
     def deliver(frame: DataFrame, batch_id: int) -> None:
         rows = frame.select("partition", "offset").mapInArrow(slowly, "partition int, offset long").collect()
@@ -43,7 +48,12 @@ def main(settings: dict) -> None:
 
     def start() -> StreamingQuery:
         frame = spark.readStream.format("zkconsumer").options(**settings["options"]).load()
-        writer = frame.writeStream.foreachBatch(deliver).option("checkpointLocation", settings["checkpoint"])
+        if files := settings.get("files"):
+            rows = frame.select("partition", "offset").mapInArrow(slowly, "partition int, offset long")
+            writer = rows.writeStream.format("parquet").option("path", files)
+        else:
+            writer = frame.writeStream.foreachBatch(deliver)
+        writer = writer.option("checkpointLocation", settings["checkpoint"])
         return writer.trigger(**settings["trigger"]).start()
 
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()

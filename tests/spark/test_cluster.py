@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.spark import await_until
+from tests.fixtures.sparkcluster import SparkCluster
 from zkconsumer.sandbox import java_home_for_spark
-from zkconsumer.sandbox.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
@@ -61,50 +60,17 @@ def environment(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[str]:
-    """The address of a master with two workers."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    started = [_daemon(tmp_path / "master", "master.Master", "--host", "127.0.0.1", "--port", str(port))]
+def cluster(tmp_path) -> Iterator[SparkCluster]:
+    """A master with two workers."""
+    made = SparkCluster(tmp_path / "cluster")
     try:
-        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up")
-        for number in range(2):
-            name = tmp_path / f"worker-{number}"
-            arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(name / "work"))
-            started.append(_daemon(name, "worker.Worker", *arguments, master))
-        for number in range(2):
-            name = tmp_path / f"worker-{number}"
-            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up")
-        yield master
+        names = ("worker-0", "worker-1")
+        for name in names:
+            made.start_worker(name)
+        made.await_workers(*names)
+        yield made
     finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in started:
-            process.wait(60)
-
-
-def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    import pyspark
-
-    directory.mkdir()
-    home = Path(pyspark.__file__).parent
-    with (directory / "log").open("wb") as log:
-        return subprocess.Popen(
-            [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments],
-            cwd=directory,
-            env={
-                **os.environ,
-                "SPARK_HOME": str(home),
-                "JAVA_HOME": str(java_home_for_spark()),
-                "SPARK_DAEMON_MEMORY": "256m",
-            },
-            stdout=log,
-            stderr=log,
-        )
-
-
-def _has_logged(directory: Path, words: str) -> bool:
-    return words in (directory / "log").read_text(encoding="utf-8", errors="replace")
+        made.close()
 
 
 def test_executors_of_two_workers_read_with_the_sent_environment(
@@ -144,7 +110,7 @@ def test_executors_of_two_workers_read_with_the_sent_environment(
             **variables,
             "JAVA_HOME": str(java_home_for_spark()),
             "PYSPARK_PYTHON": "./environment/bin/python",
-            "PYSPARK_SUBMIT_ARGS": f"--master {cluster} {submit} pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": f"--master {cluster.master} {submit} pyspark-shell",
         },
         capture_output=True,
         text=True,
@@ -154,5 +120,5 @@ def test_executors_of_two_workers_read_with_the_sent_environment(
     rows = json.loads(output.read_text(encoding="utf-8"))
     assert Counter((partition, offset) for _, _, partition, offset in rows) == Counter(produced)
     executors = {Path(where) for _, where, _, _ in rows}
-    assert {where.parents[2].name for where in executors} == {"worker-0", "worker-1"}
+    assert {where.parents[1].name for where in executors} == {"worker-0", "worker-1"}
     assert {Path(python).parts[-3:] for python, _, _, _ in rows} == {("environment", "bin", "python")}
