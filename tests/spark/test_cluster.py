@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.spark import run_in_time
-from tests.fixtures.sparkcluster import SparkCluster
+from tests.fixtures.spark import await_until
 from zkconsumer.sandbox import java_home_for_spark
+from zkconsumer.sandbox.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
@@ -24,27 +24,19 @@ WHERE = """
 import json, sys
 from pyspark.sql import SparkSession
 
-options, where, checkpoint = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+options, where = json.loads(sys.argv[1]), sys.argv[2]
 spark = SparkSession.builder.getOrCreate()
 def interpreters(batches):
     import os, sys
     import pyarrow as pa
-    import zkconsumer
     for batch in batches:
-        same = {"python": sys.executable, "package": zkconsumer.__file__, "executor": os.getcwd()}
         yield pa.RecordBatch.from_pydict({
-            **{name: [value] * batch.num_rows for name, value in same.items()},
+            "python": [sys.executable] * batch.num_rows, "executor": [os.getcwd()] * batch.num_rows,
             "partition": batch.column(0), "offset": batch.column(1),
         })
-def rows(frame):
-    columns = "python string, package string, executor string, partition int, offset long"
-    return [list(row) for row in frame.select("partition", "offset").mapInArrow(interpreters, columns).collect()]
-batch = rows(spark.read.format("zkconsumer").options(**options).load())
-stream = []
-writer = spark.readStream.format("zkconsumer").options(**options).load().writeStream
-writer = writer.foreachBatch(lambda frame, _: stream.extend(rows(frame))).trigger(availableNow=True)
-writer.option("checkpointLocation", checkpoint).start().awaitTermination()
-open(where, "w").write(json.dumps([batch, stream]))
+frame = spark.read.format("zkconsumer").options(**options).load().select("partition", "offset")
+rows = frame.mapInArrow(interpreters, "python string, executor string, partition int, offset long").collect()
+open(where, "w").write(json.dumps([list(row) for row in rows]))
 """
 
 
@@ -55,7 +47,10 @@ def environment(tmp_path_factory) -> Path:
 
     directory = tmp_path_factory.mktemp("environment")
     source = directory / "source"
-    _copy_package(source)
+    source.mkdir()
+    for name in SOURCES:
+        shutil.copy(PROJECT / name, source)
+    shutil.copytree(PROJECT / "zkconsumer", source / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
     made = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", made], check=True)
     pip = [made / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -65,36 +60,74 @@ def environment(tmp_path_factory) -> Path:
     return packed
 
 
-def _copy_package(target: Path) -> None:
-    target.mkdir()
-    for name in SOURCES:
-        shutil.copy(PROJECT / name, target)
-    shutil.copytree(PROJECT / "zkconsumer", target / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
-
-
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[SparkCluster]:
-    """A master with two workers."""
-    made = SparkCluster(tmp_path / "cluster")
+def cluster(tmp_path) -> Iterator[str]:
+    """The address of a master with two workers."""
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    started = [_daemon(tmp_path / "master", "master.Master", "--host", "127.0.0.1", "--port", str(port))]
     try:
-        names = ("worker-0", "worker-1")
-        for name in names:
-            made.start_worker(name)
-        made.await_workers(*names)
-        yield made
+        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up")
+        for number in range(2):
+            name = tmp_path / f"worker-{number}"
+            arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(name / "work"))
+            started.append(_daemon(name, "worker.Worker", *arguments, master))
+        for number in range(2):
+            name = tmp_path / f"worker-{number}"
+            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up")
+        yield master
     finally:
-        made.close()
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(60)
 
 
-@pytest.fixture
-def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_path):
-    """Read all of a topic in a batch and in a stream: ``read_on_cluster(home, python, conf)`` returns what ran where.
+def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    import pyspark
 
-    All is delivered once by each, by executors of both workers. The result is the interpreters and the files of the
-    package.
-    """
+    directory.mkdir()
+    home = Path(pyspark.__file__).parent
+    with (directory / "log").open("wb") as log:
+        return subprocess.Popen(
+            [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments],
+            cwd=directory,
+            env={
+                **os.environ,
+                "SPARK_HOME": str(home),
+                "JAVA_HOME": str(java_home_for_spark()),
+                "SPARK_DAEMON_MEMORY": "256m",
+            },
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _has_logged(directory: Path, words: str) -> bool:
+    return words in (directory / "log").read_text(encoding="utf-8", errors="replace")
+
+
+def test_executors_of_two_workers_read_with_the_sent_environment(
+    cluster, environment, sandbox, topic_factory, produce, unique_name, tmp_path
+):
     topic = topic_factory(partitions=4)
     produced = produce(topic, [{"value": b"v", "partition": n % 4} for n in range(1000)])
+    home = tmp_path / "driver"
+    unpacked = home / "environment"
+    unpacked.mkdir(parents=True)
+    subprocess.run(["tar", "-xzf", environment, "-C", unpacked], check=True)
+    confs = {
+        "spark.archives": f"{environment}#environment",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        # Tasks wait for both executors: the first one could run all tasks.
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+    }
+    submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
     options = {
         "zookeeper.connect": sandbox.zookeeper_connect,
         "group.id": unique_name,
@@ -102,56 +135,24 @@ def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_p
         "startingOffsets": "earliest",
         "numStreams": "4",
     }
-
-    def read(home: Path, python: str, conf: dict[str, str]) -> tuple[set[Path], set[Path]]:
-        complete = {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.memory": "512m",
-            # Tasks wait for both executors: the first one could run all tasks.
-            "spark.cores.max": "2",
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
-            **conf,
-        }
-        submit = " ".join(f"--conf {name}={value}" for name, value in complete.items())
-        output = tmp_path / "output.json"
-        arguments = [json.dumps(options), str(output), str(tmp_path / "checkpoint")]
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        environment = {
+    output = tmp_path / "output.json"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", WHERE, json.dumps(options), str(output)],
+        cwd=home,
+        env={
             **variables,
             "JAVA_HOME": str(java_home_for_spark()),
-            "PYSPARK_PYTHON": python,
-            "PYSPARK_SUBMIT_ARGS": f"--master {cluster.master} {submit} pyspark-shell",
-        }
-        done = run_in_time([sys.executable, "-c", WHERE, *arguments], cwd=home, env=environment)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-        batch, stream = json.loads(output.read_text(encoding="utf-8"))
-        for rows in (batch, stream):
-            assert Counter((partition, offset) for *_, partition, offset in rows) == Counter(produced)
-            assert {Path(where).parents[1].name for _, _, where, _, _ in rows} == {"worker-0", "worker-1"}
-        everything = batch + stream
-        return {Path(row[0]) for row in everything}, {Path(row[1]) for row in everything}
-
-    return read
-
-
-def test_executors_of_two_workers_read_with_the_sent_environment(read_on_cluster, environment, tmp_path):
-    home = tmp_path / "driver"
-    unpacked = home / "environment"
-    unpacked.mkdir(parents=True)
-    subprocess.run(["tar", "-xzf", environment, "-C", unpacked], check=True)
-    conf = {"spark.archives": f"{environment}#environment"}
-    pythons, packages = read_on_cluster(home, "./environment/bin/python", conf)
-    assert {python.parts[-3:] for python in pythons} == {("environment", "bin", "python")}
-    assert all("environment" in package.parts for package in packages)
-
-
-def test_executors_read_with_the_package_in_a_zip_file_that_was_sent(read_on_cluster, tmp_path):
-    """As with ``--py-files``; the compiled packages are installed there."""
-    source = tmp_path / "source"
-    _copy_package(source)
-    sent = shutil.make_archive(str(tmp_path / "sent"), "zip", source)
-    _, packages = read_on_cluster(tmp_path, sys.executable, {"spark.submit.pyFiles": sent})
-    assert {package.parts[-3:] for package in packages} == {("sent.zip", "zkconsumer", "__init__.py")}
+            "PYSPARK_PYTHON": "./environment/bin/python",
+            "PYSPARK_SUBMIT_ARGS": f"--master {cluster} {submit} pyspark-shell",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    rows = json.loads(output.read_text(encoding="utf-8"))
+    assert Counter((partition, offset) for _, _, partition, offset in rows) == Counter(produced)
+    executors = {Path(where) for _, where, _, _ in rows}
+    assert {where.parents[2].name for where in executors} == {"worker-0", "worker-1"}
+    assert {Path(python).parts[-3:] for python, _, _, _ in rows} == {("environment", "bin", "python")}
