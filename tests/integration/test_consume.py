@@ -156,7 +156,8 @@ def test_sigusr1_logs_what_the_consumer_does(start, topic_factory, produce, tmp_
     assert process.wait(120) == 0
 
 
-@pytest.mark.parametrize("end", ["signal", pytest.param("timeout", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["signal", "timeout"])
 def test_an_impossible_last_commit_is_reported_and_fails(private_sandbox, unique_name, tmp_path, end):
     box = private_sandbox(tick_time_ms=2000)
     topic = Topics(box.bootstrap_servers).create(unique_name)

@@ -97,6 +97,7 @@ def test_a_group_with_members_in_both_is_one_and_is_found(run, sandbox, group_no
         assert all(row["owner"] for row in described["partitions"])
 
 
+@pytest.mark.slow
 def test_brokers_that_are_silent_do_not_hide_a_group_in_zookeeper(sandbox, both):
     in_znodes, _, _ = both
     with running(SilentServer) as silent:

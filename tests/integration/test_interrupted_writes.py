@@ -102,7 +102,8 @@ def written(server, tmp_path):
     client.close()
 
 
-@pytest.mark.parametrize("complete", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("complete", [False, True])
 def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, complete):
     starting = threading.Thread(target=server.start)
 

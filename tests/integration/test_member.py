@@ -834,6 +834,7 @@ def test_reading_without_a_group_outlives_zookeeper(private_sandbox, unique_name
         member.leave()
 
 
+@pytest.mark.slow
 def test_what_a_lapse_withholds_is_delivered_when_the_lease_holds_again(private_sandbox, unique_name):
     class Delivery(RecordingFetch):
         def withhold(self):

@@ -137,6 +137,7 @@ def test_killed_broker_comes_back_with_its_data(private_sandbox: Callable[..., S
     assert read_values(address, unique_name, 1) == [b"kept"]
 
 
+@pytest.mark.slow
 def test_zookeeper_freezes_thaws_and_restarts(private_sandbox: Callable[..., Sandbox]) -> None:
     zookeeper = private_sandbox(brokers=0).zookeeper
     zookeeper.pause()

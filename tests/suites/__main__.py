@@ -52,6 +52,7 @@ def gate(parts: tuple[str, ...]) -> None:
 
 
 def _run_fast(name: str) -> int:
+    _compile_tests(PARTS[name])
     return _run(PARTS[name], ["-m", "not slow", *PARTS[name].paths])
 
 
@@ -180,10 +181,30 @@ def _run(part: Part, arguments: Sequence[str]) -> int:
     Workers, and the commands that tests start, load compiled modules: where the environment forbids to write them, as
     in many images, each of these processes would compile the package and the tests again.
     """
+    command = [*_PYTEST, *part.arguments, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=_environment(part), check=False).returncode
+
+
+def _environment(part: Part) -> dict[str, str]:
     environment = {**os.environ, **dict.fromkeys(part.required, "1")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [*_PYTEST, *part.arguments, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return environment
+
+
+def _compile_tests(part: Part) -> None:
+    """Compile the tests of a part in a fresh clone, as pytest does: each worker would compile all of them."""
+    if next((ROOT / part.paths[0]).rglob("__pycache__/*-pytest-*.pyc"), None) is not None:
+        return
+    places = sorted(
+        place for path in part.paths for pattern in ("test_*.py", "[a-z]*/") for place in (ROOT / path).glob(pattern)
+    )
+    command = [*_PYTEST, "--collect-only", "-qq", "-p", "no:xdist"]
+    halves = [
+        subprocess.Popen([*command, *map(str, half)], cwd=ROOT, env=_environment(part), stdout=subprocess.DEVNULL)
+        for half in (places[::2], places[1::2])
+    ]
+    for half in halves:  # what cannot be collected is reported by the tests' own run
+        half.wait()
 
 
 def collect(part: Part) -> list[str]:
