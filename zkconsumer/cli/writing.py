@@ -16,7 +16,6 @@ import click
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import json_option
-from zkconsumer.cli.grouptables import columns
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
@@ -288,14 +287,13 @@ def _group_lines(group: GroupPlan) -> Iterator[str]:
 def partition_table(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Lines of a table whose rows begin with a partition; None is shown as ``-``.
 
-    Columns are as wide as their cells: with the widths of the JVM tool's three columns a line would not fit on a
-    terminal.
+    The first columns are as wide as those of the JVM tool's ``--reset-offsets``.
     """
-    shown = [
-        (escaped(partition.topic), str(partition.partition), *("-" if cell is None else str(cell) for cell in cells))
-        for partition, *cells in rows
-    ]
-    yield from map(str.rstrip, columns(("TOPIC", "PARTITION", *heading), shown))
+    line = "{:<30} {:<10}" + " {:<15}" * len(heading)
+    yield line.format("TOPIC", "PARTITION", *heading).rstrip()
+    for partition, *cells in rows:
+        shown = ["-" if cell is None else str(cell) for cell in cells]
+        yield line.format(escaped(partition.topic), partition.partition, *shown).rstrip()
 
 
 def plan_document(plan: WritePlan, report: WriteReport | None) -> dict[str, Any]:

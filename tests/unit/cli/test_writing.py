@@ -26,12 +26,11 @@ def plan(*rows, groups=("g",)):
     return WritePlan("reset g", tuple(GroupPlan(GroupChange(name, ()), rows) for name in groups))
 
 
-def test_the_table_begins_with_the_columns_of_the_jvm_tool_and_fits_on_a_terminal():
+def test_the_table_begins_with_the_columns_of_the_jvm_tool():
     blank, heading, row, sums = plan_lines(plan(OffsetRow(P, 40, 50, LogRange(10, 60), "a note")))
     assert blank == ""
-    assert heading.split()[:3] == ["TOPIC", "PARTITION", "NEW-OFFSET"]
-    assert row.startswith(f"clicks 0         {'50':<10} ")
-    assert max(map(len, (heading, row))) < 100
+    assert heading.startswith(f"{'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}")
+    assert row.startswith(f"{'clicks':<30} {'0':<10} {'50':<15}")
     assert row.split()[3:] == ["40", "10", "60", "10", "0", "a", "note"]
     assert sums == "\n0 writes; 10 records skipped, 0 replayed"
 
