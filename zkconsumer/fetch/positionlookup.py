@@ -26,8 +26,8 @@ class FoundPosition(NamedTuple):
 
     Attributes:
         info: the partition; :meth:`.PartitionInfo.reset_to` has not been called yet.
-        offset: the offset to fetch next; None if the broker has refused to tell.
-        code: error code of the refusal, otherwise 0.
+        offset: the offset to fetch next; None if the broker answered with an error.
+        code: the error code, otherwise 0.
     """
 
     info: PartitionInfo

@@ -19,6 +19,8 @@ def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
     the kernel delivers the signal to any thread. Or: 1. the interpreter looks for signals; 2. SIGTERM comes; 3. the
     wait begins. So no single wait is long.
     """
+    if timeout is not None and timeout <= SIGNALS_S:  # each request for a chunk looks at a flag, with a timeout of 0
+        return lock.acquire(timeout=max(0.0, timeout))
     deadline = None if timeout is None else time.monotonic() + timeout
     while deadline is None or deadline - time.monotonic() > SIGNALS_S:
         if lock.acquire(timeout=SIGNALS_S):
