@@ -52,12 +52,12 @@ def test_kazoo_s_threads_end_if_one_of_them_cannot_start(refused):
 
     with threads_refused(is_next), pytest.raises(ThreadLimit):
         start_client(client)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # a thread of an earlier test may end meanwhile
     start_client(client)
     assert len(set(threading.enumerate()) - before) == 3
     client.stop()
     client.close()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture
