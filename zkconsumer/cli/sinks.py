@@ -77,7 +77,10 @@ def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False)
 
 def _open_to_append(path: Path) -> BinaryIO:
     """Open for appending; complete a line that a crash has cut, so that the next record is on its own line."""
+    is_new = not path.exists()
     stream = path.open("a+b")
+    if is_new:
+        sync(path.absolute().parent)  # a file that no directory lists is lost, whatever is known to be in it
     if stream.seek(0, os.SEEK_END) > 0:
         stream.seek(-1, os.SEEK_END)
         if stream.read(1) != b"\n":

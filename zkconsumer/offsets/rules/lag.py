@@ -36,7 +36,11 @@ def lag(offset: int | None, log_end: int | None) -> int | None:
     >>> lag(7, 9), lag(12, 9), lag(-1, 9)
     (2, 0, None)
     """
-    records = signed_lag(offset, log_end)
+    return in_sums(signed_lag(offset, log_end))
+
+
+def in_sums(records: int | None) -> int | None:
+    """What a lag with its sign counts in a sum: 0 where the offset lies after the log end."""
     return None if records is None else max(0, records)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from zkconsumer.offsets.rules.lag import sum_known
+from zkconsumer.offsets.rules.lag import in_sums, sum_known
 from zkconsumer.operate.groups.everygroup import counts_at_brokers
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupdescription import GroupDescription
@@ -112,7 +112,7 @@ def member_documents(
     by_member: dict[str | None, list[int | None]] = {}
     for owner, lag in lags:
         for member in {owner, PartitionOwnerNode.consumer_of(owner)}:  # an owner is a member, or a thread of one
-            by_member.setdefault(member, []).append(None if lag is None else max(0, lag))
+            by_member.setdefault(member, []).append(in_sums(lag))
     return [
         {**{name: getattr(member, name) for name in _MEMBER}, "lag": sum_known(by_member.get(member.id, ()))}
         for member in members

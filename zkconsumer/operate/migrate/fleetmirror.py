@@ -83,7 +83,7 @@ class FleetMirror:
             report = self._mirror_of(job).copy(ends)
             if report.members:
                 raise WriteRefused([live_members(job.group.group, report.members, forceable=False)])
-        except ZkConsumerError as error:
+        except (ZkConsumerError, OSError) as error:
             self.fail(job, error)
             raise
         self._failures[job.name] = 0
@@ -91,7 +91,7 @@ class FleetMirror:
             raise ZkConsumerError("; ".join(report.faults))
         return StepResult(len(report.copied), tuple(report.warnings))
 
-    def fail(self, job: Job, error: ZkConsumerError) -> None:
+    def fail(self, job: Job, error: ZkConsumerError | OSError) -> None:
         """Note that a group was not copied, also if its servers could not be reached."""
         self._failures[job.name] += 1
         if ends_mirror(error, self._failures[job.name]):

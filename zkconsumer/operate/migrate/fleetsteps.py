@@ -20,7 +20,7 @@ from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
-from zkconsumer.operate.offsets.wholefiles import write_whole
+from zkconsumer.operate.offsets.wholefiles import sync, write_whole
 from zkconsumer.operate.offsets.writeplan import WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
 
@@ -78,6 +78,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
 def _write_plan(ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None) -> MigrationPlan:
     plan = plan or ends.plan(missing=job.group.missing, rewind=job.group.rewind)
     job.files.directory.mkdir(parents=True, exist_ok=True)
+    sync(job.files.directory.parent)  # also that an earlier directory has another name
     write_whole(job.files.plan_file, encode_plan(plan))
     return plan
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.errors import GroupAuthorizationFailed, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.groupstores import Cluster, in_requests
@@ -27,6 +28,7 @@ class KafkaWrites:
         self._changes = changes
         self._under = under
         self._report = under.report
+        self._sent: set[TopicPartition] = set()  # a request that names them was sent, and none that they are refused
 
     def write(self) -> None:
         """Commit, and delete; what the coordinator refuses is a fault."""
@@ -42,6 +44,8 @@ class KafkaWrites:
         try:
             refused = self._commit()
         except ZkConsumerError as error:
+            if isinstance(error, GroupAuthorizationFailed):
+                self._sent.clear()
             self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; {self._under.plan.resume}")
             self._look_again()
             return
@@ -66,18 +70,30 @@ class KafkaWrites:
 
     def _commit(self) -> dict[TopicPartition, str]:
         """Kafka does not know the hold, so it is checked before each request."""
-        require, refused = self._under.hold.require, dict[TopicPartition, str]()
+        refused = dict[TopicPartition, str]()
         for part in in_requests([change for change in self._changes if change.after is not None]):
             wanted = {change.partition: StoredOffset(change.after, change.metadata or None) for change in part}
             refused |= self._cluster.commit(
-                self._group, wanted, retention_ms=self._under.plan.retention_ms, before_send=require
+                self._group,
+                wanted,
+                retention_ms=self._under.plan.retention_ms,
+                before_send=partial(self._before_sending, wanted),
             )
         for gone in in_requests([change.partition for change in self._changes if change.after is None]):
-            refused |= self._cluster.delete(self._group, gone, before_send=require)
+            refused |= self._cluster.delete(self._group, gone, before_send=partial(self._before_sending, gone))
         return refused
 
+    def _before_sending(self, partitions: Iterable[TopicPartition]) -> None:
+        self._under.hold.require()
+        self._sent.update(partitions)
+
     def _look_again(self) -> None:
-        """Read what became of requests of which one has no answer."""
+        """Read what became of requests of which one has no answer.
+
+        What was sent may be stored later than it is read here: 1. the coordinator appends a commit, and its followers
+        are slow; 2. it answers that they were too slow; 3. what is read here is the former offset; 4. the followers
+        store the commit.
+        """
         names = [name_in_kafka(change.partition) for change in self._changes]
         try:
             stored = self._offsets()
@@ -86,9 +102,11 @@ class KafkaWrites:
             self._report.unknown += names
             return
         for change in self._changes:
-            kind = self._report.written if stored.get(change.partition) == change.after else self._report.not_written
-            if change.before == change.after:  # committed for its retention alone, which nothing shows
-                kind = self._report.unknown
+            shows = change.before != change.after  # otherwise it is committed for its retention alone
+            if shows and stored.get(change.partition) == change.after:
+                kind = self._report.written
+            else:
+                kind = self._report.unknown if change.partition in self._sent else self._report.not_written
             kind.append(name_in_kafka(change.partition))
 
     def read_back(self) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.decode.decodersettings import DecoderSettings
-from zkconsumer.errors import CorruptRecord, DecoderUnavailable, RecordTooLarge
+from zkconsumer.errors import DecoderUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import verdict_on
 from zkconsumer.wire.fetchmessages import FetchedPartition
-from zkconsumer.wire.rules.fetchanswers import Verdict
+from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder
@@ -43,22 +42,23 @@ class RecordTimes:
         self._config = config
         self._written_ms: dict[Position, int | None] = {}
         self._unanswered: set[Position] = set()
+        self._faults: dict[Position, Faults] = {}
 
     def look_up(self, wanted: Collection[Position]) -> Mapping[Position, int]:
         """The timestamps of the first records from these offsets on, in ms since the epoch, as far as they are known.
 
         At most 64 of them are fetched; the others follow at the next calls, and so do partitions whose leader does not
-        answer or has moved, and records that arrive damaged. Absent are also those of records without a timestamp
-        (message format 0), and of what the leader refuses.
+        answer or has moved. Absent are also those of records without a timestamp (message format 0), of what the leader
+        refuses, and of records that cannot be decoded, also fetched again: a group may wait at a damaged batch for ever.
         """
         self._written_ms = {position: ms for position, ms in self._written_ms.items() if position in wanted}
+        self._faults = {position: faults for position, faults in self._faults.items() if position in wanted}
         if chosen := self._choose(wanted):
             for fetched in self._client.records_at(chosen, partition_bytes=_PARTITION_BYTES, all_bytes=_BYTES):
                 partition = TopicPartition(fetched.topic, fetched.partition)
                 # Without records and without an error, the answer was full.
                 if fetched.records or verdict_on(fetched.error) in (Verdict.REFUSED, Verdict.OUT_OF_RANGE):
-                    with suppress(CorruptRecord):  # it may have been damaged in transit
-                        self._written_ms[partition, chosen[partition]] = self._timestamp(fetched, chosen[partition])
+                    self._decode(fetched, (partition, chosen[partition]))
             self._unanswered.update(chosen.items() - self._written_ms.keys())
         return {position: ms for position, ms in self._written_ms.items() if ms is not None}
 
@@ -74,15 +74,24 @@ class RecordTimes:
             self._unanswered.clear()
         return chosen
 
+    def _decode(self, fetched: FetchedPartition, position: Position) -> None:
+        offset = position[1]
+        try:
+            self._written_ms[position] = self._timestamp(fetched, offset)
+        except DecoderUnavailable:  # whoever consumes it reports it, and what is below
+            self._written_ms[position] = None
+        except UNDECODABLE as error:
+            faults = self._faults.get(position, Faults()).after(offset, error)
+            if faults.are_believed:
+                self._written_ms[position] = None
+            self._faults[position] = faults
+
     def _timestamp(self, fetched: FetchedPartition, offset: int) -> int | None:
         from zkconsumer.decode.messages import records
 
-        try:
-            chunk = self._decoder.decode(
-                fetched.topic, fetched.partition, offset, fetched.records, fetched.aborted, fetched.high_watermark
-            )
-        except (DecoderUnavailable, RecordTooLarge):  # whoever consumes it reports it
-            return None
+        chunk = self._decoder.decode(
+            fetched.topic, fetched.partition, offset, fetched.records, fetched.aborted, fetched.high_watermark
+        )
         first = None if chunk.records is None else next(records(chunk.records), None)
         return None if first is None else first.timestamp
 

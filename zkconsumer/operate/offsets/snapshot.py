@@ -25,7 +25,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, plan_digest
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.wholefiles import prepared
+from zkconsumer.operate.offsets.wholefiles import prepared, sync
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
 
@@ -209,7 +209,7 @@ class SnapshotFile:
         if state is not None:
             self.mark(state)
         elif self.snapshot is not None:
-            self.path.unlink()
+            self._remove()
             self.snapshot = None
 
     def _on_disk(self, snapshot: Snapshot) -> AbstractContextManager[Callable[[], None]]:
@@ -234,9 +234,14 @@ class SnapshotFile:
             raise
         self.snapshot = snapshot
 
+    def _remove(self) -> None:
+        """Remove the file, which :meth:`_put` says why it must not come back after a power failure."""
+        self.path.unlink(missing_ok=True)
+        sync(self.path.absolute().parent)
+
     def _put_back(self) -> None:
         if self.snapshot is None:
-            self.path.unlink(missing_ok=True)
+            self._remove()
         else:
             with self._on_disk(self.snapshot) as put:
                 put()

@@ -26,7 +26,7 @@ from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import MigratedNode, OffsetNode
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, OffsetNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 _RECENT_MS: Final = 60_000
@@ -102,6 +102,11 @@ class WritePlan:
     sets_again: bool = True
     source: str = ""
     resume: str = "complete it by `offsets restore --complete`"
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is refused, and nothing is written."""
+        return not self.refusals and all(group.is_empty for group in self.groups)
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -185,10 +190,7 @@ class Guards:
         if (node := self.session.get(path)) is not None and (
             mark := MigratedNode.decode(path, node.data)
         ).where != unless:
-            self.warnings.append(
-                f"group {group} has the mark of a migration to {mark.where}: its consumers continue there, and neither "
-                "read nor write its offsets in ZooKeeper; to take them back, use `zkconsumer migrate reverse`"
-            )
+            self.warnings.append(describe_mark(group, mark))
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:
         """Brokers before 2.4 cannot delete offsets. To commit another offset instead would make records be skipped."""

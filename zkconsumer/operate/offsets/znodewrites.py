@@ -70,12 +70,16 @@ class ZnodeWrites:
         return True
 
     def _look_again(self, part: Sequence[Operation]) -> None:
-        """Read what became of a transaction without an answer: its first change shows it, since it is all or none."""
+        """Read what became of a transaction without an answer: its first change shows it, since it is all or none.
+
+        1. The transaction is done, and its answer is lost; 2. a client that knows no hold, such as a JVM member whose
+        session has expired, writes the same znode. So only a znode that is as it was before shows that it is not done.
+        """
         paths, first = [change.path for change in part], part[0]
         deadline = time.monotonic() + _RECONNECT_S
         while True:
             try:
-                node = self._session.get(first.path)
+                node = self._session.get_many_synced([first.path])[first.path]
                 break
             except ZkConsumerError as error:
                 if not isinstance(error, TRANSIENT) or time.monotonic() > deadline:
@@ -83,12 +87,15 @@ class ZnodeWrites:
                     self._report.unknown += paths
                     return
                 time.sleep(_PAUSE_S)  # kazoo reconnects by itself
-        if first.kind == "delete":
-            done = node is None
+        if _is_done(first, node):
+            self._report.written += paths
+        elif _is_as_planned(first, node):
+            self._report.not_written += paths
         else:
-            version = 0 if first.kind == "create" else first.version + 1
-            done = node is not None and (node.data, node.version) == (first.data, version)
-        (self._report.written if done else self._report.not_written).extend(paths)
+            self._report.faults.append(
+                f"whether {name_some(paths)} were written is unknown: another client has written {first.path} since"
+            )
+            self._report.unknown += paths
 
     def read_back(self) -> None:
         """Wait until members continue at what was written, which another client may have overwritten meanwhile.
@@ -181,6 +188,18 @@ def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Operation],
 
 def _depth(node: NodeChange) -> tuple[int, str]:
     return node.path.count("/"), node.path
+
+
+def _is_done(change: Operation, node: Znode | None) -> bool:
+    if change.kind == "delete":
+        return node is None
+    version = 0 if change.kind == "create" else change.version + 1
+    return node is not None and (node.data, node.version) == (change.data, version)
+
+
+def _is_as_planned(change: Operation, node: Znode | None) -> bool:
+    """True if a node is as it was when its change was planned."""
+    return node is None if change.kind == "create" else node is not None and node.version == change.version
 
 
 def _is_as(node: Znode | None, wanted: NodeState | None) -> bool:

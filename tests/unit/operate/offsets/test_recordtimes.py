@@ -11,6 +11,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.rules.fetchanswers import BELIEVED_AT
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
 P = [TopicPartition("t", number) for number in range(100)]
@@ -106,6 +107,14 @@ def test_records_that_arrive_damaged_are_fetched_again(stub, times):
     good = stub.log(P[0]).batches
     stub.log(P[0]).batches = InTransit(good, {0: spoil(good[0])})
     assert [times.look_up({(P[0], 1)}) for _ in range(2)] == [{}, {(P[0], 1): 1000}]
+
+
+def test_records_that_stay_damaged_are_not_fetched_for_ever(stub, times):
+    """A group that cannot go on waits there; each sample would fetch the batch, before those of other groups."""
+    log = stub.log(P[0])
+    log.batches = {0: spoil(log.batches[0])}
+    assert [times.look_up({(P[0], 1)}) for _ in range(10)] == [{}] * 10
+    assert len(stub.fetches) == BELIEVED_AT
 
 
 def test_what_is_too_large_once_decompressed_is_unknown(stub):

@@ -182,11 +182,11 @@ def pause_before_copy(elapsed: float, interval: float, duration: float) -> float
     return min((math.floor(elapsed / interval) + 1) * interval, duration) - elapsed
 
 
-def ends_mirror(error: ZkConsumerError, failures: int) -> bool:
+def ends_mirror(error: ZkConsumerError | OSError, failures: int) -> bool:
     """True if a mirror cannot continue after a copy that failed.
 
     Servers that cannot be reached are asked again by the next copy, for as long as the mirror runs. What waiting does
-    not cure, such as a missing permission, ends it after a few copies.
+    not cure, such as a missing permission, or a file that cannot be written, ends it after a few copies.
 
     Args:
         error: of the copy.
