@@ -81,7 +81,7 @@ def test_who_writes_offsets_that_nobody_reads_is_told(migrated, run, tmp_path):
     group, snapshot = migrated.group.name, tmp_path / "snapshot"
     reset = ("offsets", "reset", "--group", group, "--topic", migrated.topic, "--to-earliest", "--store", "zookeeper")
     done = run(*reset, "--execute", "--snapshot", str(snapshot))
-    warning = f"group {group} has the mark of a migration to kafka:{group}: its consumers continue there"
+    warning = f"group {group} was migrated to kafka:{group}, where its consumers continue"
     assert (done.exit_code, warning in done.stderr) == (0, True)
     undone = run("offsets", "restore", str(snapshot))
     assert (undone.exit_code, warning in undone.stderr) == (0, True)

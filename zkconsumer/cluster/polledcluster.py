@@ -71,7 +71,8 @@ class PolledCluster:
         self._reported: dict[str, int] = {}
         self._snapshot = ClusterSnapshot()
         self._failure: ZkConsumerError | None = None
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         # Guarded by the condition:
         self._wanted: frozenset[str] | None = frozenset()  # topics to ask for; None for all
         self._requests = 0
@@ -100,7 +101,7 @@ class PolledCluster:
         Raises:
             AuthenticationFailed, ConfigError: no broker has ever answered, for this reason.
         """
-        with self._condition:
+        with self._lock:
             self._wanted = None if topics is None or self._wanted is None else self._wanted | frozenset(topics)
             self._requests += 1
             request = self._requests
@@ -118,7 +119,7 @@ class PolledCluster:
 
     def close(self) -> None:
         """End the thread; idempotent, from any thread."""
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._condition.notify_all()
         self._client.close()
@@ -145,7 +146,7 @@ class PolledCluster:
             Whether it was a reading, whether it was one for others, its number, the topics to ask for; None when this
             is closed.
         """
-        with self._condition:
+        with self._lock:
             asked = self._condition.wait_for(lambda: self._closed or self._requests > self._answered, pause_s)
             for_others, self._for_others = self._for_others, False
             return None if self._closed else (asked, for_others, self._requests, self._wanted)
@@ -181,7 +182,7 @@ class PolledCluster:
         now = before
         if answer is not None:
             now = next_snapshot(before, answer.snapshot, now=time.monotonic())
-        with self._condition:
+        with self._lock:
             self._snapshot, self._failure = now, failure
             self._answered = request
             is_awaited = self._waiting > 0
@@ -199,7 +200,7 @@ class PolledCluster:
             )
 
     def _is_closed(self) -> bool:
-        with self._condition:
+        with self._lock:
             return self._closed
 
     def _report_undescribed(self, answer: CatalogAnswer) -> None:

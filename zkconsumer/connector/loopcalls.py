@@ -109,10 +109,7 @@ def await_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) 
 
     async def run() -> T:
         _served.set(served)
-        try:
-            return await call()
-        finally:
-            served.end()
+        return await call()
 
     running: Coroutine[Any, Any, T] = run()
     try:
@@ -120,6 +117,7 @@ def await_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) 
     except RuntimeError:  # the loop is closed
         running.close()
         raise
+    result.add_done_callback(lambda _: served.end())  # also if the task is cancelled before its first step
     served.serve()
     return result.result()
 

@@ -83,7 +83,8 @@ class LeaderFinder(threading.Thread):
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._max_age_s = config.metadata_max_age_ms / 1000
         self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs, pool=pool)
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
         self._returned: set[TopicPartition] = set()  # by fetchers, since the last look
         self._stopping = False
@@ -94,7 +95,7 @@ class LeaderFinder(threading.Thread):
 
     def add(self, infos: Iterable[PartitionInfo]) -> None:
         """Let partitions wait for their leader; any thread. Ignored once the finder is closed or they are released."""
-        with self._changed:
+        with self._lock:
             if not self._stopping:
                 self._waiting.update((info.partition, info) for info in infos if not info.released)
                 self._changed.notify()
@@ -102,7 +103,7 @@ class LeaderFinder(threading.Thread):
     def take_back(self, infos: Iterable[PartitionInfo]) -> None:
         """As :meth:`add`, of partitions that a fetcher cannot fetch: the leaders that are known may be outdated."""
         returned = list(infos)
-        with self._changed:
+        with self._lock:
             self._returned.update(info.partition for info in returned)
         self.add(returned)
 
@@ -111,7 +112,7 @@ class LeaderFinder(threading.Thread):
 
         This covers a partition on its way from here to a fetcher, or back: it is found to be released when it arrives.
         """
-        with self._changed:
+        with self._lock:
             for info in infos:
                 if self._waiting.get(info.partition) is info:
                     del self._waiting[info.partition]
@@ -120,7 +121,7 @@ class LeaderFinder(threading.Thread):
 
     def close(self) -> None:
         """Ask this thread and all fetchers to end, without waiting for them. Idempotent."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify()
         self._client.close()
@@ -162,7 +163,7 @@ class LeaderFinder(threading.Thread):
                         self._backoff_s,
                     )
                 self._end_idle_fetchers()
-                with self._changed:
+                with self._lock:
                     self._changed.wait_for(lambda: self._stopping, self._backoff_s)
         finally:
             self._client.close()
@@ -171,7 +172,7 @@ class LeaderFinder(threading.Thread):
 
     def _wait_for_wanted(self) -> dict[TopicPartition, PartitionInfo]:
         """Wait until leaders of partitions must be looked up; empty at the end. Refused partitions wait longer."""
-        with self._changed:
+        with self._lock:
             while not self._stopping:
                 now = time.monotonic()
                 wanted = {partition: info for partition, info in self._waiting.items() if info.retry_at <= now}
@@ -191,7 +192,7 @@ class LeaderFinder(threading.Thread):
 
     def _hand_over_known(self, wanted: Mapping[TopicPartition, PartitionInfo]) -> dict[TopicPartition, PartitionInfo]:
         """Give partitions to the fetchers of known leaders; returns the others."""
-        with self._changed:
+        with self._lock:
             returned, self._returned = self._returned, set()
         self._known.forget(returned)
         fetched_from = {fetcher.broker for fetcher in self._fetchers.values() if fetcher.is_alive()}
@@ -246,7 +247,7 @@ class LeaderFinder(threading.Thread):
             # Remove it from the waiting set first: the fetcher may return a partition before the next line is reached.
             # Not another one of the same name: 1. the leader is looked up; 2. the partition is released, gained again,
             # and waits in its turn; 3. the answer arrives, for the former one.
-            with self._changed:
+            with self._lock:
                 for info in infos:
                     if self._waiting.get(info.partition) is info:
                         del self._waiting[info.partition]

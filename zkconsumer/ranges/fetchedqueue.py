@@ -69,14 +69,15 @@ class FetchedQueue:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._items: deque[tuple[Any, int]] = deque()
         self._bytes = 0
         self._closed = False
 
     def put(self, item: Any, nbytes: int) -> bool:
         """Wait for room and add; False if the reading has ended."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._closed or self._bytes == 0 or self._bytes + nbytes <= self._max_bytes)
             self._items.append((item, nbytes))
             self._bytes += nbytes
@@ -85,7 +86,7 @@ class FetchedQueue:
 
     def get(self, timeout_s: float) -> Any | None:
         """The oldest item; None if there is none within ``timeout_s`` seconds."""
-        with self._changed:
+        with self._lock:
             if not self._changed.wait_for(lambda: bool(self._items), timeout_s):
                 return None
             item, nbytes = self._items.popleft()
@@ -95,7 +96,7 @@ class FetchedQueue:
 
     def close(self) -> None:
         """Refuse further items, so that the fetchers end."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
 

@@ -37,14 +37,15 @@ class KeptConnections:
     def __init__(self, idle_s: float = IDLE_LIMIT_S, most: int = MOST_CONNECTIONS) -> None:
         self._idle_s: Final = idle_s
         self._most: Final = most
-        self._changed = threading.Condition()  # guards what follows; nothing is closed while it is held
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # guards what follows; nothing is closed while it is held
         self._kept: dict[ConsumerConfig, LeaderConnections] = {}
         self._closer: threading.Thread | None = None
 
     @contextmanager
     def borrowed(self, config: ConsumerConfig) -> Iterator[LeaderConnections]:
         """Connections for these options, for exclusive use."""
-        with self._changed:
+        with self._lock:
             connections = self._kept.pop(config, None)
         connections = connections or LeaderConnections(config)
         connections.used_at = time.monotonic()
@@ -56,12 +57,12 @@ class KeptConnections:
 
     def count(self) -> int:
         """How many connections are kept, of all options, with those to ask for leaders."""
-        with self._changed:
+        with self._lock:
             return sum(len(connections.idle_since()) for connections in self._kept.values())
 
     def _take_back(self, connections: LeaderConnections) -> None:
         closing: list[_Open] = []
-        with self._changed:
+        with self._lock:
             # Two tasks had borrowed for the same options, which Spark's workers do not: the later one's are kept.
             if (other := self._kept.pop(connections.config, None)) is not None:
                 closing += other.take_idle(math.inf)
@@ -89,7 +90,7 @@ class KeptConnections:
 
     def _await_idle(self) -> list[_Open]:
         """What is idle for too long, when something is; nothing, if nothing is kept."""
-        with self._changed:
+        with self._lock:
             while not (closing := self._take_idle()) and self._kept:
                 oldest = min(kept.idle_since()[0] for kept in self._kept.values())
                 self._changed.wait(max(0.0, oldest + self._idle_s - time.monotonic()))

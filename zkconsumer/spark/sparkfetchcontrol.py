@@ -43,7 +43,8 @@ class SparkFetchControl:
     def __init__(self, drain_timeout_s: Callable[[], float], remedy: str = "") -> None:
         self._drain_timeout_s = drain_timeout_s
         self._remedy = remedy
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._query = QueryState()
         self._failure: BaseException | None = None
         self._refusal: ZkConsumerError | None = None
@@ -66,7 +67,7 @@ class SparkFetchControl:
         Raises:
             GenerationEnded: see :class:`~zkconsumer.spark.rules.querystate.QueryState`.
         """
-        with self._changed:
+        with self._lock:
             self._query = event(self._query)
             self._changed.notify_all()
             return self._query
@@ -92,7 +93,7 @@ class SparkFetchControl:
         2. one is planned that reads these partitions; 3. they are released at once.
         """
         timeout_s = self._drain_timeout_s() if drain else 0.0  # without the lock: it takes the membership's
-        with self._changed:
+        with self._lock:
             awaited = self.update(lambda query: query.releasing(partitions)).awaited(partitions)
             if not drain or not awaited:
                 return
@@ -130,13 +131,13 @@ class SparkFetchControl:
 
     def fail(self, error: BaseException) -> None:
         """Record that the rebalance thread died; Spark's thread raises the error when it needs the assignment."""
-        with self._changed:
+        with self._lock:
             self._failure = error
             self._changed.notify_all()
 
     def refuse(self, error: ZkConsumerError | None) -> None:
         """Record that this member's group may not be used, and why; None: that has ended."""
-        with self._changed:
+        with self._lock:
             self._refusal = error
             self._changed.notify_all()
 
@@ -183,6 +184,6 @@ class SparkFetchControl:
 
     def _await(self, condition: Callable[[QueryState], bool], timeout_s: float) -> QueryState:
         """Wait for a state, at most ``timeout_s`` seconds; an error ends the wait. Returns the newest state."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._failure or self._refusal or condition(self._query), timeout_s)
             return self._query

@@ -26,7 +26,8 @@ class ConnectionPool:
     """Keeps one idle connection to each broker. Any thread calls its methods."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # Guarded by the condition:
         self._idle: dict[Address, BrokerConnection] = {}
         self._returning: defaultdict[Address, set[BrokerConnection]] = defaultdict(set)  # in use, and back soon
@@ -34,12 +35,12 @@ class ConnectionPool:
 
     def enter(self) -> None:
         """A client begins to use the pool."""
-        with self._changed:
+        with self._lock:
             self._clients += 1
 
     def leave(self) -> None:
         """A client has ended; with the last one, idle connections are closed, and later ones when they are given."""
-        with self._changed:
+        with self._lock:
             self._clients -= 1
             idle = [] if self._clients > 0 else list(self._idle.values())
             if self._clients <= 0:
@@ -49,7 +50,7 @@ class ConnectionPool:
 
     def has(self, address: Address) -> bool:
         """True if there is a connection to this broker that is idle, or will be soon."""
-        with self._changed:
+        with self._lock:
             return address in self._idle or bool(self._returning[address])
 
     def take(self, address: Address, deadline: Deadline, *, returns: bool) -> BrokerConnection | None:
@@ -60,7 +61,7 @@ class ConnectionPool:
             deadline: of the operation; one that is in use is waited for no longer.
             returns: True if the caller gives it back soon.
         """
-        with self._changed:
+        with self._lock:
             if address not in self._idle and self._returning[address]:
                 self._changed.wait_for(
                     lambda: address in self._idle or not self._returning[address], deadline.limit(_SOON_S)
@@ -73,12 +74,12 @@ class ConnectionPool:
     def opens(self, address: Address, connection: BrokerConnection, *, returns: bool) -> None:
         """The caller has made a connection, which it may give."""
         if returns:
-            with self._changed:
+            with self._lock:
                 self._returning[address].add(connection)
 
     def give(self, address: Address, connection: BrokerConnection) -> None:
         """Give a connection back, on which no answer is awaited; it is closed if there is one already."""
-        with self._changed:
+        with self._lock:
             self._returning[address].discard(connection)
             is_kept = self._clients > 0 and address not in self._idle
             if is_kept:
@@ -90,6 +91,6 @@ class ConnectionPool:
     def drop(self, address: Address, connection: BrokerConnection) -> None:
         """Close a connection that cannot be used again."""
         connection.close()
-        with self._changed:
+        with self._lock:
             self._returning[address].discard(connection)
             self._changed.notify_all()

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -106,3 +107,33 @@ def test_a_loop_that_is_closed_fails_the_call():
 
     with pytest.raises(RuntimeError, match="closed"):
         await_on(loop, nothing)
+
+
+def test_a_coroutine_that_is_cancelled_before_its_first_step_is_not_awaited_for_ever():
+    """As by an application that cancels all its tasks at a signal, or by the end of ``asyncio.run``."""
+    began, outcomes = threading.Event(), []
+
+    async def listen():
+        began.set()
+
+    async def run():
+        loop = asyncio.get_running_loop()
+
+        def wait():
+            try:
+                await_on(loop, listen)
+            except BaseException as error:  # noqa: BLE001 - what it raises is compared
+                outcomes.append(type(error))
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        tasks = asyncio.all_tasks()
+        waiting.start()
+        while not (new := asyncio.all_tasks() - tasks):
+            await asyncio.sleep(0)
+        assert not began.is_set()
+        for task in new:
+            task.cancel()
+        await asyncio.to_thread(waiting.join, 30)
+
+    asyncio.run(run())
+    assert outcomes == [CancelledError]

@@ -3,11 +3,14 @@
 from contextlib import closing
 from types import SimpleNamespace
 
+import pytest
+
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.wire.rules.leaderepochs import PositionEpochs
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -24,3 +27,18 @@ def test_what_is_paused_is_a_value_that_later_pauses_do_not_change():
         control.pause([P1])
         assert before == frozenset({P0})
         assert control.paused() == {P0, P1}
+
+
+@pytest.mark.parametrize(("moved", "expected"), [(False, PositionEpochs(3, 3)), (True, PositionEpochs())])
+def test_epochs_of_what_was_fetched_count_only_as_long_as_nobody_else_has_moved_the_offset(moved, expected):
+    """Another client has read on in a later epoch, or a topic that was created again."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
+    with closing(SimpleNamespace(close=control.stop)):
+        thread = ConsumerThreadId("g_c", 0)
+        control.start(FetchAssignment(1, {P0: AssignedPartition(thread, 800)}))
+        control._infos[P0].epochs = PositionEpochs(3, 3)
+        control.release([P0])
+        control.start(FetchAssignment(1, {P0: AssignedPartition(thread, 500, moved=moved)}))
+        assert control._infos[P0].epochs == expected

@@ -134,7 +134,7 @@ class CoordinatorGroup(ZooKeeperBase):
         if self._membership.own is not None:
             self._prepare(self._membership.own, subscription)
         super()._register(subscription)
-        self._subscriptions.append(subscription)
+        self._note(subscription)
         if looks_at_once(self.obeying):
             self.coordinator.look()
 
@@ -160,8 +160,12 @@ class CoordinatorGroup(ZooKeeperBase):
 
     def _change(self, subscription: Subscription) -> None:
         """As of :class:`ZooKeeperBase`; also if the answer is lost, a leader may have read either registration."""
-        self._subscriptions.append(subscription)
+        self._note(subscription)
         super()._change(subscription)
+
+    def _note(self, subscription: Subscription) -> None:
+        if not self._subscriptions or self._subscriptions[-1] is not subscription:  # a repetition displaces no other
+            self._subscriptions.append(subscription)
 
     @property
     def obeying(self) -> int | None:

@@ -50,7 +50,7 @@ class SharedMembership(Generic[M_co]):
         news = False
         before = self._term
         try:
-            with self._condition:
+            with self._lock:
                 before = self._term
                 try:
                     yield self._member
@@ -80,7 +80,7 @@ class SharedMembership(Generic[M_co]):
             seconds: may be negative.
         """
         until = self.clock() + seconds
-        with self._condition:
+        with self._lock:
             self._condition.wait_for(
                 lambda: self._member.has_left or reached(self._member) or self.clock() >= until,
                 None if seconds == inf else max(0.0, seconds),

@@ -229,12 +229,16 @@ class QueryState:
         return self._with({p: partition for p, partition in seen.items() if partition is not known[p]})
 
     def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> QueryState:
-        """These offsets, and no others, may be committed, with this stamp."""
+        """These offsets may be committed, with this stamp, and of partitions whose position is known no others.
+
+        1. A batch reads t-0 to 300; 2. a rebalance keeps t-0, and its leader stops; 3. the batch finishes; 4. a plan
+        without a position of t-0 follows: 300 may still be committed, when t-0 is released for example.
+        """
         self._require(generation)
         changed = {
             p: partition.may_commit(offsets.get(p))
             for p, partition in self.partitions.items()
-            if partition.committable != offsets.get(p) and partition.state is not QueryPartitionState.LOST
+            if partition.committable != offsets.get(p) and (p in offsets or partition.position is not None)
         }
         return replace(self._with(changed), stamp=stamp)
 

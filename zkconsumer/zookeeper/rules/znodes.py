@@ -241,7 +241,7 @@ def mark_verdict(mark: MigrationMark, *, has_members: bool) -> MarkVerdict:
 def describe_mark(group: str, mark: MigrationMark) -> str:
     """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
     if mark.state == "migrated":
-        what = f"group {group} was migrated to {mark.where}, where its consumers continue: start this one there"
+        what = f"group {group} was migrated to {mark.where}, where its consumers continue: start members there"
     elif mark.state == "migrating":
         what = (
             f"group {group} is being migrated to {mark.where}: complete it with `zkconsumer migrate run`, or the "

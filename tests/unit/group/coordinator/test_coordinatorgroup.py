@@ -5,7 +5,7 @@ from kazoo.protocol.serialization import Create, Delete, SetData
 
 from tests.fixtures.assignors import ByRack
 from tests.fixtures.groupprotocol import IdleThread
-from tests.fixtures.kazooinmemory import KazooInMemory
+from tests.fixtures.kazooinmemory import KazooInMemory, Loss
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     RegistrationLost,
     SessionExpired,
     ShareChanged,
+    ZkConsumerError,
 )
 from zkconsumer.group.coordinator.coordinator import Coordinator
 from zkconsumer.group.coordinator.coordinatorgroup import CoordinatorGroup
@@ -295,6 +296,19 @@ def test_a_member_that_cannot_obey_its_command_registers_again(member, written):
     member.command(0, 1)
     member.obey()
     assert member.owned() == ["0", "1"]
+
+
+def test_a_change_of_streams_that_is_repeated_often_does_not_hide_what_was_registered(member):
+    """1. Each request to change the registration fails; 2. the leader has commanded the streams of before."""
+    member.command(0)
+    other = Subscription.static({"u": 1})
+    for _ in range(20):
+        member.group.zk._client.loses = Loss(0, request=True)
+        with pytest.raises(ZkConsumerError):
+            member.group._change(other)
+        member.group.zk._client.connect()
+    member.obey()
+    assert member.owned() == ["0"]
 
 
 def test_a_deleted_command_is_noticed(member):

@@ -86,7 +86,7 @@ def test_a_group_with_the_mark_of_a_migration_is_kept(world):
     brokers = BrokersInMemory({})
     brokers.store("g", {TopicPartition("t", 0): 5})
     (warning,) = plan_delete(world.session, brokers, ["g"], None, store="kafka").warnings
-    assert "group g has the mark of a migration to another store: its consumers continue there" in warning
+    assert "group g was migrated to another store, where its consumers continue" in warning
 
 
 def test_members_at_the_brokers_keep_both_stores_as_they_are(world):

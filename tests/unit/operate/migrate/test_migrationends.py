@@ -37,7 +37,7 @@ def test_a_source_that_was_migrated_elsewhere_is_a_warning(servers, target, warn
         write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
     servers.begin("zookeeper:g", target)
     assert servers.plan.refusals == ()
-    assert any("has the mark of a migration to kafka:g" in warning for warning in servers.plan.warnings) is warned
+    assert any("was migrated to kafka:g" in warning for warning in servers.plan.warnings) is warned
 
 
 @pytest.fixture

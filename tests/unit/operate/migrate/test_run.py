@@ -266,6 +266,30 @@ def test_a_commit_at_the_target_before_the_hold_is_not_overwritten(servers, monk
     assert (servers.stored(), servers.state()) == ({PARTITIONS[1]: 15}, None)
 
 
+def test_a_run_whose_rest_a_mirror_writes_meanwhile_is_recorded_as_complete(servers, monkeypatch):
+    """1. A run finds what is left; 2. the mirror of the way there copies just that; 3. the run has nothing to write."""
+    servers.store({p: OFFSETS[p] for p in PARTITIONS[1:]})
+    servers.begin(*TO_ZOOKEEPER)
+    recheck = migrationrun._recheck
+
+    def late(*arguments):
+        check = recheck(*arguments)
+        assert check.todo
+        servers.store(OFFSETS)
+        return check
+
+    monkeypatch.setattr(migrationrun, "_recheck", late)
+    report = servers.run()
+    assert (report.is_complete, report.faults, report.found, servers.state()) == (
+        True,
+        [],
+        PARTITIONS,
+        WriteState.COMPLETE,
+    )
+    monkeypatch.undo()
+    assert servers.run().is_complete, "it can be repeated"
+
+
 def test_a_partition_that_need_not_be_written_is_looked_at_under_the_hold(servers):
     servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
     servers.begin(*TO_ZOOKEEPER)

@@ -7,6 +7,7 @@ from kazoo.protocol.serialization import GetData
 from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, Killed
+from zkconsumer.errors import BrokerUnavailable, GroupAuthorizationFailed
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import WrittenFor
@@ -77,6 +78,34 @@ def test_what_a_commit_without_an_answer_has_stored_is_written(servers, session)
     assert "the connection broke" in report.faults[0]
 
 
+def test_a_commit_without_an_answer_that_cannot_be_seen_may_be_stored_later(servers, session, monkeypatch):
+    """The coordinator has appended it, and its followers are slow."""
+    commit = type(servers.brokers).commit
+    late = []
+
+    def append(brokers, group, offsets, **options):
+        options["before_send"]()
+        late.append(lambda: commit(brokers, group, offsets, **options | {"before_send": lambda: None}))
+        raise BrokerUnavailable("REQUEST_TIMED_OUT")
+
+    monkeypatch.setattr(type(servers.brokers), "commit", append)
+    report = reset_in_kafka(servers, session)
+    assert (report.written, report.not_written, report.unknown) == ([], NAMES[2:], NAMES[:2])
+    for store in late:
+        store()
+    assert servers.brokers.stored("g") != OFFSETS
+
+
+def test_what_a_coordinator_refuses_to_this_client_is_not_written(servers, session, monkeypatch):
+    def refuse(_brokers, _group, _offsets, **options):
+        options["before_send"]()
+        raise GroupAuthorizationFailed("not authorized")
+
+    monkeypatch.setattr(type(servers.brokers), "commit", refuse)
+    report = reset_in_kafka(servers, session)
+    assert (report.written, report.not_written, report.unknown) == ([], NAMES, [])
+
+
 def test_what_a_silent_coordinator_may_have_stored_is_unknown(servers, session):
     def break_down(_group):
         servers.brokers.loses_answer = servers.brokers.silent = True
@@ -96,6 +125,29 @@ def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
 
 
 # -- offsets in ZooKeeper ---------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_without_an_answer_is_unknown_if_another_client_has_written_since(servers, session):
+    """1. It is done, and its answer is lost; 2. a member whose session has expired writes what it knew."""
+    servers.store(OFFSETS)
+    plan = plan_reset(session, servers.brokers, "g", {"t": None}, ResetSpec("earliest"), store="zookeeper")
+    client = session._client
+    client.loses = Loss(0, request=False, writes_below="/consumers/g/offsets", reconnects=True)
+    ask, late = client._ask, []
+
+    def ask_late(request):
+        lost = client.loses is None and not late
+        if lost:
+            late.append(request)
+            servers.store({PARTITIONS[0]: 77})
+        return ask(request)
+
+    client._ask = ask_late
+    report = execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert late
+    assert report.not_written == []
+    assert f"/consumers/g/offsets/t/{PARTITIONS[0].partition}" in report.unknown
+    assert "another client has written" in report.faults[1]
 
 
 def test_what_may_not_be_read_after_a_lost_answer_is_unknown_at_once(servers, session, monkeypatch):

@@ -267,6 +267,15 @@ def test_what_may_be_committed_is_replaced():
     assert (query.committable, query.stamp) == ({T1: 6}, STAMP)
 
 
+def test_the_end_of_a_batch_may_be_committed_although_no_leader_tells_where_its_partition_continues():
+    """Otherwise the next owner of the partition would read the batch again."""
+    query = owning(T0, T1).planned(1, 7, {T0: Span(5, 9)}, STAMP)
+    query = rebalanced(query, [], T0, T1).finished(7)
+    query = query.chosen(2, {T0: AT_5, T1: AT_5}, set()).located(2, Located({T1: 5}, {}))
+    query = query.may_commit(2, query.to_commit(finished({T0: Span(5, 9)})), STAMP)
+    assert query.committable[T0] == 9
+
+
 # -- targets and log ends -----------------------------------------------------------------------------------------
 
 
