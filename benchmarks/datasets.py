@@ -29,6 +29,8 @@ class DataSet(NamedTuple):
         total_bytes: approximate size of all partitions before compression. The fastest contestant must not reach the
             end in the time of a measurement.
         single: whether the same data is also read from a single broker, for comparison.
+        append_bytes: size of the message sets that a producer of format 0 or 1 has appended: a broker's index has one
+            entry for each. 0: an index as of a broker that has recovered its log, with an entry for each 4 KiB.
     """
 
     name: str
@@ -45,6 +47,7 @@ class DataSet(NamedTuple):
     tls: bool = False
     total_bytes: int = 5_000_000_000
     single: bool = False
+    append_bytes: int = 0
 
     def __str__(self) -> str:
         shortest, longest = self.value_bytes
@@ -55,6 +58,8 @@ class DataSet(NamedTuple):
             parts.append(f"{self.headers} headers")
         if self.magic == 2 or self.codec != "none":
             parts.append(f"{self.batch_records} a batch" if self.batch_records > 1 else "1 record a batch")
+        if self.append_bytes:
+            parts.append(f"appended by {_size(self.append_bytes)}")
         parts += [codec, _count(self.partitions, "partition"), _count(self.brokers, "broker") + f" {self.kafka}"]
         return ", ".join([*parts, "TLS"] if self.tls else parts)
 
@@ -93,6 +98,8 @@ _ALL: Final = (
     DataSet("zstd-5", codec="zstd", ratio=5, total_bytes=_COMPRESSED),
     DataSet("zstd-20", codec="zstd", ratio=20, batch_records=1000, value_bytes=(200, 1800), total_bytes=_COMPRESSED),
     DataSet("format-1", magic=1, kafka=_OLD, total_bytes=_SMALL_BATCHES),
+    DataSet("format-1-appends-16k", magic=1, kafka=_OLD, total_bytes=_SMALL_BATCHES, append_bytes=1 << 14),
+    DataSet("format-1-appends-1m", magic=1, kafka=_OLD, total_bytes=_SMALL_BATCHES, append_bytes=1 << 20),
     DataSet("format-1-gzip", magic=1, kafka=_OLD, codec="gzip", total_bytes=_COMPRESSED),
     DataSet("format-1-snappy", magic=1, kafka=_OLD, codec="snappy", total_bytes=_COMPRESSED),
     DataSet("format-0", magic=0, kafka=_OLDEST, total_bytes=_SMALL_BATCHES),

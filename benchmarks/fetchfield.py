@@ -30,6 +30,8 @@ _SESSION_MS: Final = 60_000
 _TIMEOUT_MS: Final = 60_000
 _RECOVERY_S: Final = 120.0
 _POLL_S: Final = 0.1
+_CLEAN: Final = ".kafka_cleanshutdown"
+"""A file by which a broker knows that it need not check the logs of its directory."""
 _JVM_FETCH_VERSION: Final = 3
 """Fetch version of the JVM consumer 1.1.1; newer brokers convert format 2 for it."""
 _FETCH_VERSIONS: Final = (((0, 11), 4), ((0, 10, 1), 3), ((0, 10), 2), ((0, 9), 1), ((0, 8), 0))
@@ -134,8 +136,13 @@ class FetchField:
             shutil.copytree(template, self.directory / f"kafka-{leader}" / f"{topic}-{partition}")
         shutil.rmtree(template)
         self.topics[topic] = FetchTopic(topic, tuple(leaders), log)
+        clean = [self.directory / f"kafka-{leader}" / _CLEAN for leader in leaders if self.data.append_bytes]
+        for marker in clean:  # the broker takes the index as it is
+            marker.touch()
         self._create(topic, leaders)
         self._wait_for(topic)
+        for marker in clean:
+            marker.unlink(missing_ok=True)
 
     def _create(self, topic: str, leaders: Sequence[int]) -> None:
         """Create a topic by its znodes, as Kafka's own command did in all these releases."""

@@ -30,6 +30,8 @@ _ANY_SIZE: Final = 1 << 30
 _V2_HEADER: Final = 61
 _V2_CHECKED_FROM: Final = 21
 _LENGTH_END: Final = 12
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+"""Offset, relative to the segment's first one, and position in the segment."""
 
 CUT_BYTES: Final = 1 << 20
 """Size of the responses for which :attr:`Log.cuts` are computed."""
@@ -102,7 +104,7 @@ def write_log(directory: Path, data: DataSet, sizes: LogSizes = BROKER_SIZES) ->
     sample = records(data, _SAMPLE_RECORDS, share)
     wanted = data.total_bytes // data.partitions * len(sample) // sum(map(plain_bytes, sample))
     offset = size = cut_at = 0
-    position = sizes.roll
+    position, due = sizes.roll, 0
     cuts: list[int] = []
     path = directory
     for block in _blocks(data, share, wanted, sizes.block):
@@ -110,8 +112,11 @@ def write_log(directory: Path, data: DataSet, sizes: LogSizes = BROKER_SIZES) ->
             path = directory / f"{offset:020}.log"
             cuts.append(offset)
             position = cut_at = 0
+            due = 0
         with path.open("ab") as file:
             file.write(block.body)
+        if data.append_bytes:
+            due = _add_to_index(path, block, position, due, data.append_bytes)
         end = position + len(block.body)
         while cut_at + sizes.cut < end:
             entry = int(block.starts.searchsorted(cut_at + sizes.cut - position, "right")) - 1
@@ -121,6 +126,27 @@ def write_log(directory: Path, data: DataSet, sizes: LogSizes = BROKER_SIZES) ->
         if offset >= wanted:
             break
     return Log(offset, size, tuple(cuts))
+
+
+def _add_to_index(path: Path, block: Block, position: int, due: int, every: int) -> int:
+    """Add a block, which begins at a position in a segment, to its index.
+
+    Args:
+        path: of the segment.
+        block: what was appended to it.
+        position: where it begins.
+        due: position from which on the next entry may be.
+        every: bytes between two entries.
+
+    Returns:
+        The position from which on the entry after these may be.
+    """
+    with path.with_suffix(".index").open("ab") as index:
+        for start, first in zip((block.starts + position).tolist(), block.firsts.tolist(), strict=True):
+            if start >= due:
+                index.write(_INDEX_ENTRY.pack(first - int(path.stem), start))
+                due = start + every
+    return due
 
 
 def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[bytes]:

@@ -101,6 +101,14 @@ class ScannedChunk(NamedTuple):
         (epoch,) = _INT32.unpack_from(self.records, row[b.START] + b.LENGTH_END)
         return int(epoch)
 
+    def plain_messages(self) -> int:
+        """How many messages of formats 0 and 1 are at the end that are not compressed; 0 where a batch is."""
+        if not len(self.table):
+            return 0
+        row = self.table.row(-1)
+        is_plain = row[b.FORMAT] != _WITH_LEADER_EPOCH and not row[b.ATTRIBUTES] & b.CODEC_MASK
+        return row[b.LAST_DELTA] + 1 if is_plain else 0
+
     def has_records(self) -> bool:
         """False if only control batches and similar are left; True if there may be records."""
         return kernels().survey(self.table[self.done :]).sources != 0

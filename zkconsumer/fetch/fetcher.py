@@ -21,6 +21,7 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
 from zkconsumer.fetch.positionlookup import PositionLookup
 from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
+from zkconsumer.fetch.rules.requestsize import next_request_bytes
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.wakeup import WakeUp
 from zkconsumer.wire.brokersecurity import BrokerSecurity
@@ -251,7 +252,7 @@ class FetcherThread(threading.Thread):
         if self._conversation.limits_responses:
             named = fitting({info: info.expected_bytes(offset) for info, offset in wanted.items()}, max_bytes)
         else:
-            named = turn({info: info.fetch_bytes for info in wanted}, max_bytes)
+            named = turn({info: info.request_bytes for info in wanted}, max_bytes)
             for info in named:  # also those without data: the others come first in the next request
                 self._table.move_to_end(info.partition)
         max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
@@ -358,6 +359,10 @@ class FetcherThread(threading.Thread):
         if scanned.next_offset > info.fetched:
             size = len(fetched.records)
             info.density = size / (scanned.next_offset - info.fetched)
+            behind = fetched.high_watermark - scanned.next_offset
+            info.request_bytes = next_request_bytes(
+                asked.max_bytes, info.fetch_bytes, size, scanned.plain_messages(), behind=behind
+            )
             info.epochs = info.epochs.after(asked.leader_epoch, scanned.leader_epoch())
             nbytes, kept = (size, scanned) if has_records else (0, None)
             self._enqueue(info, Chunk(info, None, scanned.next_offset, nbytes, size, kept))
@@ -405,7 +410,7 @@ class FetcherThread(threading.Thread):
             self._retry_or_fail(info, error)
         else:
             if size > info.fetch_bytes:
-                info.fetch_bytes = size
+                info.fetch_bytes = info.request_bytes = size
                 values = self.name, size, info.partition
                 _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *values)
 

@@ -46,6 +46,7 @@ class PartitionInfo(QueuedPartition):
         high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
         density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
+        request_bytes: bytes to request next, see :mod:`zkconsumer.fetch.rules.requestsize`. Written by the fetcher.
         faults: the bytes that could not be decoded. Written by the fetcher.
         refusals: how often in a row no broker accepted a connection, for a reason that an operator must fix. Written by
             the leader finder or the fetcher, whichever holds the partition.
@@ -70,6 +71,7 @@ class PartitionInfo(QueuedPartition):
     origin: str | None = None
     earliest: bool = False
     fetched: int | None = field(init=False)
+    request_bytes: int = field(init=False)
     high_watermark: int | None = field(default=None, init=False)
     density: float = field(default=0.0, init=False)
     faults: Faults = field(default=Faults(), init=False)
@@ -86,6 +88,7 @@ class PartitionInfo(QueuedPartition):
 
     def __post_init__(self) -> None:
         self.fetched = self.start
+        self.request_bytes = self.fetch_bytes
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
@@ -96,10 +99,10 @@ class PartitionInfo(QueuedPartition):
         if (
             request is None
             or request.offset != offset
-            or request.max_bytes != self.fetch_bytes
+            or request.max_bytes != self.request_bytes
             or request.leader_epoch != self.leader_epoch
         ):
-            request = self.request = PartitionFetch(*self.partition, offset, self.fetch_bytes, self.leader_epoch)
+            request = self.request = PartitionFetch(*self.partition, offset, self.request_bytes, self.leader_epoch)
         return request
 
     def needs_leader(self) -> bool:
@@ -115,7 +118,7 @@ class PartitionInfo(QueuedPartition):
         """Expected bytes of a fetch from ``offset``; 0 at the end of the log or if unknown."""
         if not self.density or self.high_watermark is None or self.high_watermark <= offset:
             return 0
-        return min(self.fetch_bytes, 1 + int(self.density * (self.high_watermark - offset)))
+        return min(self.request_bytes, 1 + int(self.density * (self.high_watermark - offset)))
 
     def report_wrong_settings(self, error: Exception) -> None:
         """Let the stream raise an error that a retry does not fix; retries continue, since a login may change.

@@ -156,7 +156,7 @@ class OffsetCommitter:
         fail each attempt to release the partitions.
         """
         owned = {partition: offset for partition, offset in offsets.items() if self.partitions[partition].is_owned}
-        recreated = set(self._protocol.recreated(self.partitions.unstored(owned).keys()))
+        recreated = set(self._protocol.recreated(self.store.sends(owned)))
         if recreated and not self._releasing:
             self._signal.raise_flag()
         if former := [partition for partition, offset in owned.items() if offset <= self.partitions[partition].former]:

@@ -91,6 +91,10 @@ class DualOffsetStore:
             self._from_kafka |= done
         return done
 
+    def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
+        """See :meth:`.OffsetStore.sends`."""
+        return {*self._zookeeper.sends(offsets), *self._kafka.sends(offsets)}
+
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""
         self._topics.update(topics)

@@ -151,6 +151,10 @@ class KafkaOffsetStore:
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
 
+    def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
+        """See :meth:`.OffsetStore.sends`: brokers delete offsets that are not committed for long (adr/0004)."""
+        return offsets.keys()
+
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""
         self._topic_ids.update((topic, origin.identity.topic_id) for topic, origin in topics.items())

@@ -49,6 +49,9 @@ class OffsetStore(Protocol):
             RetriableError, MembershipLost: which of them were stored is unknown; storing them again is idempotent.
         """
 
+    def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
+        """Those of these partitions whose offsets :meth:`commit` would send, and not skip since they are stored."""
+
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """Offsets of these topics that are committed from now on belong to the topics with these identities.
 

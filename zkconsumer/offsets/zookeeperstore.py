@@ -111,13 +111,7 @@ class ZooKeeperOffsetStore:
         that were read: no other member writes those while this member owns them. If another client did, that is
         logged, and our offset stays, as with the JVM consumer; an error would stop commits of 500 partitions for one.
         """
-        # Not compared with what an unanswered write may have replaced, nor with what the next member would ignore.
-        certain = {
-            p: known.offset
-            for p, known in self._known.items()
-            if known.version is not None and p not in self._of_earlier_topics
-        }
-        todo = changed_offsets(offsets, certain)
+        todo = {p: offsets[p] for p in self.sends(offsets)}
         done = offsets.keys() - todo.keys()
         kinds: dict[TopicPartition, Kind] = {p: "create" if self._is_missing(p) else "set" for p in todo}
         for _ in range(_ROUNDS):
@@ -133,6 +127,16 @@ class ZooKeeperOffsetStore:
                 self._create_topics({p.topic for p in orphans})
             kinds = {p: "set" if outcomes[p] == "exists" else "create" for p in todo}
         return done
+
+    def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
+        """See :meth:`.OffsetStore.sends`."""
+        # Not compared with what an unanswered write may have replaced, nor with what the next member would ignore.
+        certain = {
+            p: known.offset
+            for p, known in self._known.items()
+            if known.version is not None and p not in self._of_earlier_topics
+        }
+        return changed_offsets(offsets, certain).keys()
 
     def _create_topics(self, topics: Collection[str]) -> None:
         refused = self._session.ensure_paths([self._paths.offset_topic(topic) for topic in topics], None)

@@ -218,6 +218,16 @@ def test_a_commit_by_timer_spares_a_topic_that_was_created_again(member):
     assert member.offsets() == {1: 6}
 
 
+def test_a_commit_spares_a_topic_that_was_created_again_although_its_position_is_the_stored_one(member):
+    """Kafka gets unchanged offsets, too: it would have one for the new topic."""
+    member.store.offsets = {P0: 8}
+    member.rebalance(0)
+    assert member.fetch.fetched == {P0: 8}
+    member.group.created_again, member.store.offsets = frozenset({P0}), {}
+    member.committer.commit_automatically()
+    assert member.offsets() == {}
+
+
 def test_an_attempt_that_fails_does_not_make_the_former_position_valid(member):
     member.rebalance(0)
     member.fetch.move(p0=9)

@@ -38,6 +38,9 @@ class StoreInMemory:
         self.offsets.update(done)
         return set(done)
 
+    def sends(self, offsets):
+        return [p for p, offset in offsets.items() if self.offsets.get(p) != offset]
+
     def consume(self, topics):
         self.topics |= topics
 

@@ -132,7 +132,8 @@ class SessionLease:
 
     def remaining(self) -> float:
         """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
-        return self._deadline - self._clock()
+        left = self._deadline - self._clock()
+        return left if self._is_alive() else min(0.0, left)
 
     @property
     def lapses(self) -> int:

@@ -49,7 +49,8 @@ class RecordTimes:
 
         At most 64 of them are fetched; the others follow at the next calls, and so do partitions whose leader does not
         answer or has moved. Absent are also those of records without a timestamp (message format 0), of what the leader
-        refuses, and of records that cannot be decoded, also fetched again: a group may wait at a damaged batch.
+        refuses, of records that cannot be decoded, also fetched again (a group may wait at a damaged batch), and of
+        batches of more than 64 KB at brokers before 0.10.1, which cut them off.
         """
         self._written_ms = {position: ms for position, ms in self._written_ms.items() if position in wanted}
         self._faults = {position: faults for position, faults in self._faults.items() if position in wanted}

@@ -219,6 +219,7 @@ def test_a_session_that_ends_between_two_looks_is_reported_when_it_is_the_regist
     """A stream that asks while the last answer is of the former session waits."""
     holder.registered_session = 8
     assert not holder.lease.holds()
+    assert holder.lease.remaining() <= 0
     holder.session.probes.pop()(ProbeAnswer(8, True))
     assert holder.changes == []
     holder.turn()

@@ -210,21 +210,23 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
 
     None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
     """
-    left = {row.partition: row.before for row in plan.partitions}
+    rows = plan.partitions
+    moved = set(moved_at_target(plan, facts.in_kafka, facts.beyond, facts.run))
     if facts.back_plan is not None and facts.back is not None:
-        left = {row.partition: row.source for row in facts.back_plan.partitions}
+        rows = facts.back_plan.partitions
+        left = {row.partition: row.source for row in rows}
+        moved = {p for p, now in facts.in_kafka.items() if now != left.get(p, facts.beyond.get(p))}
+    known = {row.partition for row in rows}
     without = {row.partition: row for row in plan.partitions if row.position is None}
     found: dict[TopicPartition, int | None] = {}
-    for partition, now in facts.in_kafka.items():
-        here, row = facts.in_zookeeper.get(partition), without.get(partition)
+    for partition in facts.in_kafka.keys() & moved:
+        now, here, row = facts.in_kafka[partition], facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
         here = usable_offset(here)
-        if now == left.get(partition, facts.beyond.get(partition)):
-            continue
         if here is not None and now > here:
             found[partition] = now - here
-        elif here is None and partition not in left:
+        elif here is None and partition not in known:
             found[partition] = None
     return found
 

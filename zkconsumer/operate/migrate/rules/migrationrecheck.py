@@ -62,8 +62,13 @@ def recheck(plan: MigrationPlan, now: Observation, run: WriteState | None) -> Re
         refusals.append(
             f"offsets of {plan.source} have moved since the plan was made: {name_some(at_source)}; plan again"
         )
+    # An offset of an earlier topic may be equal; that a run has replaced it, its file shows, or what is left to write.
+    is_new = run is WriteState.COMPLETE
     done = tuple(
-        row for row in plan.partitions if later or now.target.get(row.partition, NOT_STORED).counting == row.new
+        row
+        for row in plan.partitions
+        if later
+        or ((is_new or not row.is_before_outdated) and now.target.get(row.partition, NOT_STORED).counting == row.new)
     )
     is_done = {row.partition for row in done}
     todo = tuple(row for row in plan.partitions if row.partition not in is_done)

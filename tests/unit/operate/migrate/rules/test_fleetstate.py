@@ -222,6 +222,7 @@ STATES = [
         "reversed",
     ),
     (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
+    (facts(WriteState.UNDONE, mark=None, in_zookeeper={T0: 1, T1: 2}), FleetState.ROLLED_BACK, "rolled back"),
     (
         facts(
             WriteState.UNDONE, mark=None, plan=PLAN_OF_EARLIER, in_kafka={T0: 3, T1: 8}, in_zookeeper={T0: 5000, T1: 7}

@@ -1,5 +1,7 @@
 """What has changed since a plan of a migration was made, and what is written of it, with values."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,6 +126,15 @@ def test_a_target_that_had_the_offset_before_is_done():
     same = see(SEEN, target={P0: 50, P1: 60})
     check = recheck(plan(same), same, None)
     assert (check.refusals, check.todo, len(check.done)) == ((), (), 2)
+
+
+def test_an_equal_offset_of_an_earlier_topic_is_written():
+    """Members would take it for one of the earlier topic; the run that has replaced it is complete."""
+    same = see(SEEN, target={P0: 50, P1: 60})
+    made = plan(same)
+    made = replace(made, partitions=tuple(replace(row, is_before_outdated=True) for row in made.partitions))
+    for run, left in ((None, [P0, P1]), (WriteState.WRITING, [P0, P1]), (WriteState.COMPLETE, [])):
+        assert [row.partition for row in recheck(made, same, run).todo] == left
 
 
 OFFSETS = st.integers(0, 12)
