@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.batches import build, spoil
 from tests.fixtures.chunks import make_info, make_queue, take
+from tests.fixtures.messagesets import message_set
 from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -279,6 +280,37 @@ def test_requests_to_an_old_broker_fit_into_the_room():
     assert values == {b"4", b"5", b"6", b"7"}
     assert all(sum(size for _, size in asked) <= 4 << 20 for asked in broker.requests)
     assert {number for asked in broker.requests[:8] for number, _ in asked} == set(range(8))
+
+
+class BrokerOfSmallMessages(OldBroker):
+    """Has many messages of format 1 in each partition, and sends as many bytes as are requested."""
+
+    count = 30_000
+
+    def _answer(self, partition, offset):
+        size = self.requests[-1][0][1]
+        numbers = range(offset, min(self.count, offset + size // 100))
+        records = message_set([Record(b"v" * 64)] * len(numbers), 1, numbers)[:size]
+        records += b"\0" * (size - len(records) if numbers.stop < self.count else 0)  # a message that is cut off
+        return struct.pack(">ihqi", partition, 0, self.count, len(records)) + records
+
+
+def test_more_is_requested_at_a_time_of_a_log_of_small_messages_until_its_end_is_near():
+    with contextlib.ExitStack() as cleaning:
+        listener = cleaning.enter_context(socket.create_server(("127.0.0.1", 0)))
+        broker = BrokerOfSmallMessages(listener, empty=())
+        broker.start()
+        queue = make_queue(max_bytes=64 << 20)
+        info = make_info(queue)
+        info.fetch_bytes = info.request_bytes = 100_000
+        address = Broker(0, "127.0.0.1", listener.getsockname()[1])
+        with fetching(address, info, fetch_wait_max_ms=1):
+            reader, read = ChunkReader(queue), 0
+            while read < broker.count:
+                read += take(reader, queue, 30).batch.num_rows
+        sizes = [size for asked in broker.requests for _, size in asked]
+    assert list(dict.fromkeys(sizes))[:4] == [100_000, 200_000, 400_000, 800_000]
+    assert sizes[-1] < 800_000
 
 
 @contextlib.contextmanager
