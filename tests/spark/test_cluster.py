@@ -7,16 +7,21 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.spark import await_until
+from tests.fixtures.spark import LONG_SESSION, run_in_time
+from tests.fixtures.sparkcluster import SparkCluster
+from tests.fixtures.sparkjob import JVM_OPTIONS
 from zkconsumer.sandbox import java_home_for_spark
-from zkconsumer.sandbox.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
-SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
+SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE")
+WORKERS = ("worker-0", "worker-1")
+OF_THE_TESTS = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+"""Variables of the tests' own Python: Spark's processes could find the package by them, without anything sent."""
 
 pytestmark = pytest.mark.timeout(1800)  # an environment of 500 MB is created and packed
 
@@ -24,19 +29,27 @@ WHERE = """
 import json, sys
 from pyspark.sql import SparkSession
 
-options, where = json.loads(sys.argv[1]), sys.argv[2]
+options, where, checkpoint = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 spark = SparkSession.builder.getOrCreate()
 def interpreters(batches):
     import os, sys
     import pyarrow as pa
+    import zkconsumer
+    where = {"directory": os.getcwd(), "python": sys.executable, "package": zkconsumer.__file__}
     for batch in batches:
         yield pa.RecordBatch.from_pydict({
-            "python": [sys.executable] * batch.num_rows, "executor": [os.getcwd()] * batch.num_rows,
+            **{name: [os.path.abspath(path)] * batch.num_rows for name, path in where.items()},
             "partition": batch.column(0), "offset": batch.column(1),
         })
-frame = spark.read.format("zkconsumer").options(**options).load().select("partition", "offset")
-rows = frame.mapInArrow(interpreters, "python string, executor string, partition int, offset long").collect()
-open(where, "w").write(json.dumps([list(row) for row in rows]))
+def rows(frame):
+    columns = "directory string, python string, package string, partition int, offset long"
+    return [list(row) for row in frame.select("partition", "offset").mapInArrow(interpreters, columns).collect()]
+batch = rows(spark.read.format("zkconsumer").options(**options).load())
+stream = []
+writer = spark.readStream.format("zkconsumer").options(**options).load().writeStream
+writer = writer.foreachBatch(lambda frame, _: stream.extend(rows(frame))).trigger(availableNow=True)
+writer.option("checkpointLocation", checkpoint).start().awaitTermination()
+open(where, "w").write(json.dumps([batch, stream]))
 """
 
 
@@ -50,7 +63,7 @@ def environment(tmp_path_factory) -> Path:
     source.mkdir()
     for name in SOURCES:
         shutil.copy(PROJECT / name, source)
-    shutil.copytree(PROJECT / "zkconsumer", source / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
+    _copy_package(source)
     made = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", made], check=True)
     pip = [made / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -60,64 +73,50 @@ def environment(tmp_path_factory) -> Path:
     return packed
 
 
+def _copy_package(target: Path) -> None:
+    shutil.copy(PROJECT / "pyspark_zkconsumer.py", target)  # by which Spark finds the source
+    shutil.copytree(PROJECT / "zkconsumer", target / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[str]:
-    """The address of a master with two workers."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    started = [_daemon(tmp_path / "master", "master.Master", "--host", "127.0.0.1", "--port", str(port))]
+def cluster(tmp_path) -> Iterator[SparkCluster]:
+    """A master with two workers, which name no Python for executors, and no place of this package."""
+    made = SparkCluster(tmp_path / "cluster", JAVA_TOOL_OPTIONS=JVM_OPTIONS, **dict.fromkeys(OF_THE_TESTS))
     try:
-        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up")
-        for number in range(2):
-            name = tmp_path / f"worker-{number}"
-            arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(name / "work"))
-            started.append(_daemon(name, "worker.Worker", *arguments, master))
-        for number in range(2):
-            name = tmp_path / f"worker-{number}"
-            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up")
-        yield master
+        for name in WORKERS:
+            made.start_worker(name)
+        made.await_workers(*WORKERS)
+        yield made
     finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in started:
-            process.wait(60)
+        made.close()
 
 
-def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    import pyspark
+@dataclass(frozen=True)
+class Place:
+    """Where an executor has read."""
 
-    directory.mkdir()
-    home = Path(pyspark.__file__).parent
-    with (directory / "log").open("wb") as log:
-        return subprocess.Popen(
-            [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments],
-            cwd=directory,
-            env={
-                **os.environ,
-                "SPARK_HOME": str(home),
-                "JAVA_HOME": str(java_home_for_spark()),
-                "SPARK_DAEMON_MEMORY": "256m",
-            },
-            stdout=log,
-            stderr=log,
-        )
+    directory: Path
+    python: Path
+    package: Path
 
 
-def _has_logged(directory: Path, words: str) -> bool:
-    return words in (directory / "log").read_text(encoding="utf-8", errors="replace")
+@pytest.fixture
+def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_path):
+    """Read all of a topic in a batch and in a stream: ``read_on_cluster(home, python, *arguments of spark-submit)``.
 
-
-def test_executors_of_two_workers_read_with_the_sent_environment(
-    cluster, environment, sandbox, topic_factory, produce, unique_name, tmp_path
-):
+    All is delivered once by each, by executors of both workers. The result is the places where they read.
+    """
     topic = topic_factory(partitions=4)
     produced = produce(topic, [{"value": b"v", "partition": n % 4} for n in range(1000)])
-    home = tmp_path / "driver"
-    unpacked = home / "environment"
-    unpacked.mkdir(parents=True)
-    subprocess.run(["tar", "-xzf", environment, "-C", unpacked], check=True)
-    confs = {
-        "spark.archives": f"{environment}#environment",
+    options = {
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "group.id": unique_name,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "numStreams": "4",
+        **LONG_SESSION,
+    }
+    conf = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -127,32 +126,48 @@ def test_executors_of_two_workers_read_with_the_sent_environment(
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
     }
-    submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
-    options = {
-        "zookeeper.connect": sandbox.zookeeper_connect,
-        "group.id": unique_name,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        "numStreams": "4",
-    }
-    output = tmp_path / "output.json"
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", WHERE, json.dumps(options), str(output)],
-        cwd=home,
-        env={
+
+    def read(home: Path, python: str, *arguments: str) -> set[Place]:
+        confs = " ".join(f"--conf {name}={value}" for name, value in conf.items())
+        output = tmp_path / "output.json"
+        variables = {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
+        environment = {
             **variables,
             "JAVA_HOME": str(java_home_for_spark()),
-            "PYSPARK_PYTHON": "./environment/bin/python",
-            "PYSPARK_SUBMIT_ARGS": f"--master {cluster} {submit} pyspark-shell",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    rows = json.loads(output.read_text(encoding="utf-8"))
-    assert Counter((partition, offset) for _, _, partition, offset in rows) == Counter(produced)
-    executors = {Path(where) for _, where, _, _ in rows}
-    assert {where.parents[2].name for where in executors} == {"worker-0", "worker-1"}
-    assert {Path(python).parts[-3:] for python, _, _, _ in rows} == {("environment", "bin", "python")}
+            "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_SUBMIT_ARGS": f"--master {cluster.master} {confs} {' '.join(arguments)} pyspark-shell",
+        }
+        command = [sys.executable, "-c", WHERE, json.dumps(options), str(output), str(tmp_path / "checkpoint")]
+        done = run_in_time(command, cwd=home, env=environment)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+        places = set()
+        for rows in json.loads(output.read_text(encoding="utf-8")):
+            assert Counter((partition, offset) for *_, partition, offset in rows) == Counter(produced)
+            found = {Place(*map(Path, row[:3])) for row in rows}
+            assert {place.directory.parents[1].name for place in found} == set(WORKERS)
+            places |= found
+        return places
+
+    return read
+
+
+def test_executors_of_two_workers_read_with_the_sent_environment(read_on_cluster, environment, tmp_path):
+    home = tmp_path / "driver"
+    unpacked = home / "environment"
+    unpacked.mkdir(parents=True)
+    subprocess.run(["tar", "-xzf", environment, "-C", unpacked], check=True)
+    for place in read_on_cluster(home, "./environment/bin/python", "--archives", f"{environment}#environment"):
+        sent = place.directory / "environment"
+        assert place.python == sent / "bin" / "python"
+        assert place.package.is_relative_to(sent)
+
+
+def test_executors_read_with_the_package_in_a_zip_file_that_was_sent(read_on_cluster, tmp_path):
+    """The compiled packages are installed there."""
+    source = tmp_path / "source"
+    source.mkdir()
+    _copy_package(source)
+    sent = shutil.make_archive(str(tmp_path / "sent"), "zip", source)
+    for place in read_on_cluster(tmp_path, sys.executable, "--py-files", sent):
+        assert place.package == place.directory / "sent.zip" / "zkconsumer" / "__init__.py"

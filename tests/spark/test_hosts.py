@@ -4,6 +4,7 @@ Executors have no route to ZooKeeper. Files are shared by all hosts, as on HDFS.
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.brokergroup import ObservedBrokerGroup
 from tests.fixtures.hosts import Host, network
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
-from tests.fixtures.spark import ObservedGroup, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, ObservedGroup, await_until
 from tests.fixtures.sparkcluster import SparkCluster
 from tests.fixtures.sparkjob import JVM_OPTIONS, PATIENCE_S, DeliveryJob
 from tests.fixtures.waiting import eventually
@@ -24,7 +26,7 @@ from zkconsumer.sandbox.progress import Progress
 
 PARTITIONS = 6
 WORKERS = 3
-SHORT_SESSION = {"zookeeper.session.timeout.ms": "10000"}
+SHORT_SESSION = {"zookeeper.session.timeout.ms": "10000", "session.timeout.ms": "10000"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # clusters and applications are started and killed
 
@@ -32,10 +34,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # clusters and appli
 class Cluster:
     """Servers on this machine, and Spark on hosts of their network."""
 
-    def __init__(self, box: Sandbox, spark: SparkCluster, zookeeper: str) -> None:
+    def __init__(self, box: Sandbox, spark: SparkCluster, zookeeper: str, brokers: str) -> None:
         self.box = box
         self.spark = spark
         self.zookeeper = zookeeper
+        self.brokers = brokers
         self.workers: list[Host] = []
         self.drivers: list[Host] = []
         self._usual: set[Host] = set()
@@ -74,7 +77,7 @@ def started(tmp_path_factory) -> Iterator[Cluster]:
             directory = tmp_path_factory.mktemp("hosts") / "spark"
             spark = SparkCluster(directory, for_brokers, JAVA_TOOL_OPTIONS=JVM_OPTIONS)
             try:
-                made = Cluster(box, spark, f"{for_zookeeper}:{box.zookeeper.port}")
+                made = Cluster(box, spark, f"{for_zookeeper}:{box.zookeeper.port}", f"{for_brokers}:{theirs}")
                 made.workers = [lan.add_host() for _ in range(WORKERS)]
                 made.drivers = [lan.add_host() for _ in range(2)]
                 for host in made.workers:
@@ -92,8 +95,13 @@ def cluster(started) -> Cluster:
 
 
 @pytest.fixture
-def group(started, unique_name) -> Iterator[ObservedGroup]:
+def group(started, unique_name, protocol) -> Iterator[ObservedGroup | ObservedBrokerGroup]:
     """A group whose options are those of hosts."""
+    if protocol == "kafka":
+        observed = ObservedBrokerGroup(started.box.bootstrap_servers, unique_name)
+        observed.connection["bootstrap.servers"] = started.brokers
+        yield observed
+        return
     with connected(started.box.zookeeper_connect) as client:
         made = ObservedGroup(client, unique_name)
         made.connection = {"zookeeper.connect": started.zookeeper}
@@ -130,8 +138,8 @@ def start_job(cluster, group, topic, make_job, tmp_path):
     return start
 
 
-def produce(cluster: Cluster, topic: str, count: int) -> list[tuple[int, int]]:
-    records = [{"value": b"v", "partition": n % PARTITIONS} for n in range(count)]
+def produce(cluster: Cluster, topic: str, count: int, value: bytes = b"v") -> list[tuple[int, int]]:
+    records = [{"value": value, "partition": n % PARTITIONS} for n in range(count)]
     return produce_records(cluster.box.bootstrap_servers, topic, records)
 
 
@@ -141,6 +149,7 @@ def ended_tasks(directory: Path) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["Event"] == "SparkListenerTaskEnd"]
 
 
+@BOTH_PROTOCOLS
 def test_a_worker_that_is_killed_amid_a_batch(cluster, group, topic, start_job, tmp_path):
     produced = produce(cluster, topic, 240)  # six batches
     job: DeliveryJob = start_job(pause_s=1.0)
@@ -157,6 +166,7 @@ def test_a_worker_that_is_killed_amid_a_batch(cluster, group, topic, start_job, 
     assert "ExecutorLostFailure" in {task["Task End Reason"]["Reason"] for task in tasks}
 
 
+@BOTH_PROTOCOLS
 def test_a_driver_that_is_killed_and_started_on_another_host(cluster, group, topic, start_job):
     produced = produce(cluster, topic, 120)  # three batches: the third is in flight when the driver is killed
     job: DeliveryJob = start_job(SHORT_SESSION)
@@ -194,7 +204,31 @@ def test_speculative_tasks_write_each_row_once(cluster, group, topic, start_job,
     rows = [row for name in names for row in parquet.read_table(name).to_pylist()]
     assert Counter((row["partition"], row["offset"]) for row in rows) == Counter(produced)
     tasks = ended_tasks(tmp_path)
-    assert any(task["Task Info"]["Speculative"] and not task["Task Info"]["Failed"] for task in tasks)
+    assert any(task["Task Info"]["Speculative"] and task["Task End Reason"]["Reason"] == "Success" for task in tasks)
     assert "TaskKilled" in {
         task["Task End Reason"]["Reason"] for task in tasks if task["Task Info"]["Host"] == slow.address
     }
+
+
+@pytest.mark.parametrize("protocol", ["kafka"], indirect=True)
+def test_an_executor_behind_a_slow_network(cluster, group, topic, start_job, tmp_path):
+    large = bytes(20_000)
+    produced = produce(cluster, topic, 40, large)
+    job: DeliveryJob = start_job()
+    job.await_all(produced, group)  # all executors have started
+    slow = cluster.workers[0]
+    slow.slow_down("1mbit")  # brokers send whole record batches: each takes seconds
+    try:
+        slowed_ms = time.time() * 1000
+        produced += produce(cluster, topic, 200, large)
+        job.await_all(produced, group)
+    finally:
+        slow.speed_up()
+    assert job.stop() == 0
+    assert job.delivered() == Counter(produced)
+    took_ms: Counter[str] = Counter()
+    for task in (ended["Task Info"] for ended in ended_tasks(tmp_path)):
+        if task["Launch Time"] > slowed_ms:
+            took_ms[task["Host"]] += task["Finish Time"] - task["Launch Time"]
+    assert took_ms.keys() == {host.address for host in cluster.workers}
+    assert max(took_ms, key=took_ms.__getitem__) == slow.address, took_ms
