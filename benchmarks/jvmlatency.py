@@ -67,5 +67,5 @@ class _LogHandles(Handles):
         """The log as a LongBuffer."""
         java = self._gateway.jvm.java
         channel = java.io.RandomAccessFile(str(log.path), "rw").getChannel()
-        mode = getattr(self._class("java.nio.channels.FileChannel$MapMode").getField("READ_WRITE"), "get")(None)
+        mode = self._class("java.nio.channels.FileChannel$MapMode").getField("READ_WRITE").get(None)
         return channel.map(mode, 0, log.bytes).order(java.nio.ByteOrder.nativeOrder()).asLongBuffer()

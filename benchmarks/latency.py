@@ -1,8 +1,8 @@
 """The latency benchmark: from the producer to the handler of a record, and the CPU time that a consumer takes.
 
-One producer appends to one partition at a steady rate, at most :data:`_APPENDS_PER_S` times a second. Each contestant is
-a process of its own with default settings, which reads from the end of the topic. Its rates follow each other from the
-highest to the lowest, so that a JVM has compiled what it reads with before it has few records.
+One producer appends to one partition at a steady rate, at most :data:`_APPENDS_PER_S` times a second. Each contestant
+is a process of its own with default settings, which reads from the end of the topic. Its rates follow each other from
+the highest to the lowest, so that a JVM has compiled what it reads with before it has few records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records that have the time of their creation, and the log of a consumer that reads them.
 
-The time is that of ``time.monotonic_ns()``, which on Linux is the same for all processes, and is ``System.nanoTime()`` of
+The time is that of ``time.monotonic_ns()``, which on Linux is the same for all processes, and ``System.nanoTime()`` of
 a JVM. A consumer writes two numbers for each record to a file that it has mapped into its memory: when the record was
 created, and when the consumer had it. So the log costs neither a system call nor a message to another process.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -20,6 +21,7 @@ _END_S: Final = 10.0
 _PRODUCE: Final = 0
 _VERSIONS: Final = (2, 9)
 _FIRST_WITH_FORMAT_2: Final = 3
+_MOST_OVERDUE: Final = 20
 
 
 class SteadyProducer:
@@ -30,8 +32,9 @@ class SteadyProducer:
         topic: topic to append to.
         partitions: number of its partitions.
         every_s: seconds between two appends to a partition. All are appended to by one request.
-        stamped: number of records of a batch, whose values begin with the time of the append (:mod:`benchmarks.stamps`);
-            0 for one record without a time. Brokers before 0.11 do not know the format of stamped batches.
+        stamped: number of records of a batch, whose values begin with the time of the append
+            (:mod:`benchmarks.stamps`); 0 for one record without a time. Brokers before 0.11 do not know the format of
+            stamped batches. After an append that took long, the next one has the records of those that are overdue.
     """
 
     def __init__(self, broker: Broker, topic: str, partitions: int, every_s: float, stamped: int = 0) -> None:
@@ -67,8 +70,10 @@ def _append(parent: Connection, broker: Broker, topic: str, partitions: int, eve
         all_partitions = [TopicPartition(topic, number) for number in range(partitions)]
         due = time.monotonic()
         while not parent.poll(max(0.0, due - time.monotonic())):
-            due = max(due + every_s, time.monotonic())  # never a burst of what is overdue
-            batches = dict.fromkeys(all_partitions, batch())
+            now = time.monotonic()
+            appends = min(_MOST_OVERDUE, 1 + int((now - due) / every_s)) if stamped else 1
+            due = max(due + appends * every_s, now)  # never a burst of appends that are overdue
+            batches = dict.fromkeys(all_partitions, batch(appends))
             for tp, (error, _) in send_batches(connection, batches, _TIMEOUT_MS).items():
                 if error:
                     raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
@@ -80,12 +85,12 @@ def _append(parent: Connection, broker: Broker, topic: str, partitions: int, eve
         connection.close()
 
 
-def _batches(connection: BrokerConnection, stamped: int) -> Callable[[], bytes]:
-    """A function that makes the batch of an append."""
+def _batches(connection: BrokerConnection, stamped: int) -> Callable[[int], bytes]:
+    """A function that makes the batch of an append, for a number of appends that are due."""
     if stamped:
-        batch = stampable_batch(stamped)
-        return lambda: with_stamp(batch, time.monotonic_ns())
+        stampable = cache(stampable_batch)
+        return lambda appends: with_stamp(stampable(appends * stamped), time.monotonic_ns())
     record = Record(b"x" * 100, None, time.time_ns() // 1_000_000)
     is_old = connection.version(_PRODUCE, "Produce", *_VERSIONS) < _FIRST_WITH_FORMAT_2
     (plain,) = encode_batches([record], magic=FORMAT_1 if is_old else FORMAT_2)
-    return lambda: plain
+    return lambda _: plain

@@ -179,7 +179,7 @@ class JvmConsumer:
             return JvmIterator(self._jvm, self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator())
 
     def pass_records(self, topic: str, sink: Any) -> None:
-        """Join with one stream of a topic, all of whose records a JVM thread passes to a java.util.function.Consumer."""
+        """Join with one stream of a topic; a thread of the JVM passes its records to a java.util.function.Consumer."""
         with as_sandbox_error(self._jvm):
             self._drain(self._connector.createMessageStreams({topic: 1}).get(topic).get(0), sink)
 
