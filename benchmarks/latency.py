@@ -116,7 +116,7 @@ class _Process:
     def __init__(self, name: str, task: LatencyTask) -> None:
         self._name = name
         command = [sys.executable, "-m", "benchmarks.latencyreaders", name, json.dumps(task)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     @property
     def pid(self) -> int:

@@ -22,6 +22,7 @@ _PRODUCE: Final = 0
 _VERSIONS: Final = (2, 9)
 _FIRST_WITH_FORMAT_2: Final = 3
 _MOST_OVERDUE: Final = 20
+"""Appends whose records one batch has at most; what is overdue beyond them is never appended."""
 
 
 class SteadyProducer:
