@@ -381,6 +381,44 @@ def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool
 
 
 @bench.command()
+@_rounds
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="How long each rate is measured."
+)
+@click.option(
+    "--rate",
+    "rates",
+    type=click.IntRange(0, 1_000_000),
+    multiple=True,
+    default=(0, 10, 1000, 50_000),
+    show_default=True,
+    help="Records per second, 0 for an idle consumer; may be repeated.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
+)
+@_markdown
+@_json
+def latency(
+    rounds: int, seconds: float, rates: tuple[int, ...], only: tuple[str, ...], as_markdown: bool, as_json: bool
+) -> None:
+    """One record from the producer to the handler, and the CPU time of a consumer at a rate, beside the other clients.
+
+    It takes about 200 MB of disk for a round at 50,000 records/s.
+    """
+    from benchmarks.latency import CONTESTANTS, LatencySizes, run_latency_contests
+
+    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
+    if not taking_part:
+        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    sizes = LatencySizes(rounds, seconds, sorted({*rates}), taking_part)
+    _run(partial(run_latency_contests, sizes), as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Cut-overs of each contestant.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of the topic.")
 @_markdown

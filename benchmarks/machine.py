@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -57,6 +59,14 @@ def peak_memory_mib(pid: int) -> float:
 def memory_mib(pid: int) -> float:
     """Resident memory of a process, in MiB."""
     return _memory_mib(pid, "VmRSS:")
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far, in seconds, to the nanosecond: /proc has it in steps of 10 ms."""
+    clock = ctypes.c_int()
+    if error := ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
+        raise ProcessLookupError(error, f"process {pid} has ended")
+    return time.clock_gettime(clock.value)
 
 
 def _memory_mib(pid: int, field: str) -> float:

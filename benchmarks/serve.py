@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -10,11 +9,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from benchmarks.groupznodes import create_wide_topics, own_topic, store_offsets
-from benchmarks.machine import peak_memory_mib
+from benchmarks.machine import cpu_s, peak_memory_mib
 from benchmarks.servers import bench_servers
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
@@ -72,11 +70,11 @@ def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
         with _serving(sandbox.zookeeper_connect, f"--interval={sizes.interval}s") as (process, url):
             _await(f"{url}healthz")
             time.sleep(2 * sizes.interval)
-            began, before = time.monotonic(), _cpu_s(process.pid)
+            began, before = time.monotonic(), cpu_s(process.pid)
             while time.monotonic() < began + sizes.seconds:
                 _get(f"{url}metrics")
                 time.sleep(min(_SCRAPE_S, max(0.0, began + sizes.seconds - time.monotonic())))
-            cores = (_cpu_s(process.pid) - before) / (time.monotonic() - began)
+            cores = (cpu_s(process.pid) - before) / (time.monotonic() - began)
             page = _get(f"{url}metrics").splitlines()
             (sample_s,) = (float(line.split()[1]) for line in page if line.startswith(_SAMPLE_S))
             return ServeCost(cores, peak_memory_mib(process.pid), sample_s)
@@ -124,9 +122,3 @@ def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=_START_S) as answer:
         text: str = answer.read().decode()
         return text
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

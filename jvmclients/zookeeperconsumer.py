@@ -178,6 +178,11 @@ class JvmConsumer:
         with as_sandbox_error(self._jvm):
             return JvmIterator(self._jvm, self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator())
 
+    def pass_records(self, topic: str, sink: Any) -> None:
+        """Join with one stream of a topic; a thread of the JVM passes its records to a java.util.function.Consumer."""
+        with as_sandbox_error(self._jvm):
+            self._drain(self._connector.createMessageStreams({topic: 1}).get(topic).get(0), sink)
+
     def received(self) -> list[JvmRecord]:
         """All records that the streams have returned so far, in the order of each stream."""
         self._received += drained(self._jvm, self._queue)
@@ -201,11 +206,16 @@ class JvmConsumer:
         rows = handles.rows_into(self._queue) if output is None else handles.lines_into(output)
         sink = handles.interface("java.util.function.Consumer", rows)
         for stream in streams:
-            run = handles.bound("java.util.Iterator", "forEachRemaining", stream.iterator(), sink)
-            thread = self._jvm.gateway.jvm.java.lang.Thread(handles.interface("java.lang.Runnable", run))
-            thread.setDaemon(True)
-            thread.start()
-            self._threads.append(thread)
+            self._drain(stream, sink)
+
+    def _drain(self, stream: Any, sink: Any) -> None:
+        """Start a JVM thread that passes all records of a stream to a sink."""
+        handles = Handles(self._jvm.gateway)
+        run = handles.bound("java.util.Iterator", "forEachRemaining", stream.iterator(), sink)
+        thread = self._jvm.gateway.jvm.java.lang.Thread(handles.interface("java.lang.Runnable", run))
+        thread.setDaemon(True)
+        thread.start()
+        self._threads.append(thread)
 
 
 class JvmIterator:

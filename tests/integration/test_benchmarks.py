@@ -15,7 +15,9 @@ from benchmarks.contest import OURS
 from benchmarks.coordinator import CoordinatorField, one_leaves
 from benchmarks.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from benchmarks.handover import HandoverSizes, run_handover_contest
-from benchmarks.peers import CONFLUENT
+from benchmarks.latency import LatencySizes, run_latency_contests
+from benchmarks.members import JVM
+from benchmarks.peers import AIOKAFKA, CONFLUENT
 from benchmarks.start import StartSizes, run_start_contests
 from tests.fixtures.members import Cluster
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION
@@ -136,3 +138,22 @@ def test_each_contestant_reads_a_record_and_waits(tmp_path):
     for contest in (began, began_new, waiting):
         assert list(contest.summaries()) == [RECORDS, BATCHES, CONFLUENT]
     assert waiting.measured[RECORDS] < waiting.measured[BATCHES]  # it does not load pyarrow
+
+
+def test_each_contestant_notes_what_is_produced(tmp_path):
+    names = (RECORDS, BATCHES, JVM, CONFLUENT, AIOKAFKA)
+    sizes = LatencySizes(rounds=1, seconds=0.5, rates=(0, 100), contestants=names, warm_s=0.2, warm_rounds=0)
+    contests = {contest.title: contest for contest in run_latency_contests(sizes, tmp_path, Progress(quiet=True))}
+    p50, p99, *cpu = (
+        contests[title]
+        for title in (
+            "100 records/s: latency, p50",
+            "100 records/s: latency, p99",
+            "100 records/s: CPU",
+            "Idle: CPU",
+        )
+    )
+    assert list(p50.summaries()) == list(names)
+    for name in names:
+        assert 0 < p50.measured[name][0] <= p99.measured[name][0] < 10_000  # no other clock, and no other unit
+        assert all(contest.measured[name][0] > 0 for contest in cpu)
