@@ -443,7 +443,7 @@ def test_describe_without_a_coordinator_shows_zookeepers_offsets(private_sandbox
     full = [*COMMAND, "groups", "describe", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
     ended = subprocess.run(full, capture_output=True, text=True, timeout=120, check=False)
     (partition,) = json.loads(ended.stdout)["partitions"]
-    assert (ended.returncode, partition["committed"], partition["log_end"]) == (0, 3, None)
+    assert (ended.returncode, partition["committed"], partition["log_end"]) == (3, 3, None)  # not all can be read
     assert "offsets in Kafka are unknown" in ended.stderr
     assert "log ends are unknown: none of 1 brokers answers" in ended.stderr
     box.brokers[0].resume()
