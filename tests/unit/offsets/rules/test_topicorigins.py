@@ -3,8 +3,24 @@
 import pytest
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.model import TopicIdentity
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, WrittenFor, next_record, origin
+from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.offsets.rules.topicorigins import (
+    NOT_STORED,
+    JudgedOffset,
+    TopicOrigin,
+    TopicRecord,
+    WrittenFor,
+    count_as_none,
+    describe_before,
+    judge_offset,
+    judge_offsets,
+    may_be_copy,
+    next_record,
+    origin,
+    that_are,
+    without_copies,
+)
 
 ENSEMBLE = 50
 BY_CZXID, BY_ID, BY_BROKERS = TopicIdentity(None, 100), TopicIdentity("new", 100), TopicIdentity("new", None)
@@ -94,3 +110,71 @@ def test_a_record_is_json_with_a_version():
 def test_a_malformed_record_is_recognised(data):
     with pytest.raises(MalformedZnode, match="not the record of a topic"):
         TopicRecord.decode("/t", data)
+
+
+@pytest.mark.parametrize(
+    ("identity", "mark", "expected"),
+    [
+        (BY_CZXID, 99, WrittenFor.BEFORE),
+        (BY_CZXID, 100, WrittenFor.UNKNOWN),
+        (BY_BROKERS, 99, WrittenFor.UNKNOWN),
+    ],
+)
+def test_without_a_record_an_older_offset_is_a_sign_and_no_proof(identity, mark, expected):
+    assert TopicOrigin(identity).judge(mark) is expected
+
+
+def test_an_origin_that_waits_for_its_record_takes_the_time_of_that():
+    waiting = consume(OLD_ID, BY_BROKERS)
+    assert waiting.recorded_at(130) == TopicOrigin(BY_BROKERS, 130)
+    known = TopicOrigin(BY_BROKERS, 120)
+    assert known.recorded_at(130) is known
+
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+def test_an_offset_of_an_earlier_topic_does_not_count():
+    earlier, present = JudgedOffset(7, WrittenFor.EARLIER), JudgedOffset(8, WrittenFor.PRESENT)
+    assert (earlier.counting, earlier.position) == (None, None)
+    assert (present.counting, present.position) == (8, 8)
+    assert (JudgedOffset(-1).counting, JudgedOffset(-1).position) == (-1, None)
+
+
+def test_offsets_are_judged_by_the_origins_of_their_topics():
+    topic = TopicOrigin(BY_CZXID, 100)
+    assert judge_offset(topic, StoredOffset(7, 99)) == JudgedOffset(7, WrittenFor.EARLIER)
+    assert judge_offset(None, StoredOffset(7, 99)) == JudgedOffset(7)
+    other = TopicPartition("other", 0)
+    judged = judge_offsets({"t": topic}, {P0: StoredOffset(7, 99), P1: StoredOffset(8, 101), other: StoredOffset(9, 1)})
+    assert judged == {
+        P0: JudgedOffset(7, WrittenFor.EARLIER),
+        P1: JudgedOffset(8, WrittenFor.PRESENT),
+        other: JudgedOffset(9),
+    }
+    assert that_are({P1: judged[P0], P0: judged[P0], P2: judged[P1]}, WrittenFor.EARLIER) == [P0, P1]
+    assert that_are({P0: JudgedOffset(None, WrittenFor.EARLIER)}, WrittenFor.EARLIER) == []
+
+
+@pytest.mark.parametrize(
+    ("earlier", "other", "expected"),
+    [
+        (JudgedOffset(7, WrittenFor.EARLIER), JudgedOffset(7), True),
+        (JudgedOffset(7, WrittenFor.EARLIER), JudgedOffset(7, WrittenFor.PRESENT), False),
+        (JudgedOffset(7, WrittenFor.EARLIER), NOT_STORED, False),
+        (JudgedOffset(-1, WrittenFor.EARLIER), JudgedOffset(7), False),
+        (JudgedOffset(7), JudgedOffset(7), False),
+    ],
+)
+def test_the_offset_of_another_store_may_be_a_copy_of_one_of_an_earlier_topic(earlier, other, expected):
+    assert may_be_copy(earlier, other) is expected
+    kept = NOT_STORED if expected else other
+    assert without_copies(earlier, other) == (earlier, kept)
+    assert without_copies(other, earlier) == (kept, earlier)
+
+
+def test_what_operators_are_told_names_the_partitions():
+    assert describe_before([]) == ()
+    (text,) = describe_before([P1, P0])
+    assert "offsets of t-0, t-1 were stored before the topic was created" in text
+    assert count_as_none("g", [P1, P0]).endswith("so they count as none: t-0, t-1")
