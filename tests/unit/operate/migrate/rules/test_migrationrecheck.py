@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 from tests.fixtures.judgedoffsets import judged, see
 from tests.fixtures.migrationplans import LOG, NOWHERE, P0, P1, P2, PLACE, SEEN, plan, written
 from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
     Observation,
     make_plan,
 )
-from zkconsumer.operate.migrate.rules.migrationrecheck import continued, recheck, verify
+from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, recheck, verify
+from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 def refusals(now, **how):
@@ -207,3 +210,41 @@ def with_offset(offsets, partition, offset):
 
 def test_a_source_that_continued_is_not_equal():
     assert not verify(plan(), see(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal
+
+
+DONE = written(SEEN, P0, P1)
+REFUSES_SOURCE = replace(DONE, guards=(Guard("zookeeper", False, "has members"),))
+REFUSES_TARGET = replace(DONE, guards=(Guard("kafka", False, "has members"), Guard("zookeeper", True, "ok")))
+
+
+@pytest.mark.parametrize(
+    ("seen", "run", "state", "of_other", "expected"),
+    [
+        (DONE, WriteState.COMPLETE, "migrating", False, True),
+        (see(DONE, target={P0: 70, P1: 80}), WriteState.COMPLETE, "migrating", False, True),  # consumers continue
+        (REFUSES_TARGET, WriteState.COMPLETE, "migrating", False, True),
+        (DONE, WriteState.COMPLETE, "undoing", False, True),
+        (see(DONE, source={P1: 60}), WriteState.COMPLETE, "migrating", False, True),  # the znode was deleted
+        (DONE, WriteState.COMPLETE, "migrated", False, False),
+        (DONE, WriteState.COMPLETE, None, False, False),
+        (DONE, WriteState.COMPLETE, "migrating", True, False),
+        (DONE, WriteState.WRITING, "migrating", False, False),
+        (DONE, None, "migrating", False, False),
+        (REFUSES_SOURCE, WriteState.COMPLETE, "migrating", False, False),
+        (see(DONE, target={P0: 50}), WriteState.COMPLETE, "migrating", False, False),  # it has expired
+        (see(DONE, target={}), WriteState.COMPLETE, "migrating", False, False),
+        (see(DONE, source={P0: 51, P1: 60}), WriteState.COMPLETE, "migrating", False, False),  # old consumers continue
+    ],
+)
+def test_a_complete_run_has_nothing_to_do_but_to_show_it_in_its_own_mark(seen, run, state, of_other, expected):
+    made = plan()
+    digest = "other" if of_other else plan_digest(made)
+    mark = None if state is None else MigrationMark(state, "kafka:g", 1, digest)
+    assert lacks_mark_alone(made, seen, run, mark) is expected
+
+
+def test_an_offset_of_an_earlier_topic_in_the_source_is_refused_unless_the_plan_knows_it():
+    earlier = see(SEEN, source={P0: 50, P1: JudgedOffset(60, WrittenFor.EARLIER)})
+    assert any("t-1 were stored for earlier topics" in reason for reason in refusals(earlier))
+    known = plan(earlier, missing="earliest")
+    assert not any("stored for earlier topics" in reason for reason in recheck(known, earlier, None).refusals)
