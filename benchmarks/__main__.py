@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,8 +51,22 @@ _beside = click.option(
     metavar="PYTHON",
     help="Interpreter of another environment with zkconsumer, such as an older release; may be repeated.",
 )
+_only = click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
+)
 _markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of a table.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
+
+
+def _taking_part(contestants: Sequence[str], only: Sequence[str]) -> list[str]:
+    """The contestants that ``--only`` names; raises BadParameter if there are none."""
+    named = [name for name in contestants if not only or any(text in name for text in only)]
+    if not named:
+        raise click.BadParameter(f"no contestant among {', '.join(contestants)}", param_hint="--only")
+    return named
 
 
 def _partitions(what_for: str) -> Callable[[F], F]:
@@ -78,12 +92,7 @@ def _partitions(what_for: str) -> Callable[[F], F]:
     help="What to read: a data set, or 'all'; may be repeated. --list prints the names.",
 )
 @click.option("--list", "list_names", is_flag=True, help="Print the data sets and end.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="TEXT",
-    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
-)
+@_only
 @click.option(
     "--seconds", type=click.FloatRange(0.1), default=2.2, show_default=True, help="How long each contestant reads."
 )
@@ -120,9 +129,7 @@ def fetch(
     wanted = known if "all" in names else list(names)
     if unknown := [name for name in wanted if name not in known]:
         raise click.BadParameter(f"no data set is called {', '.join(unknown)}; --list prints them", param_hint="--data")
-    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
-    if not taking_part:
-        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    taking_part = _taking_part(CONTESTANTS, only)
     sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale, beside=beside)
     _run(partial(run_fetch_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
@@ -197,12 +204,7 @@ def coordinator(
 @click.option(
     "--partitions", type=click.IntRange(3, 5000), default=100, show_default=True, help="Partitions of the topic."
 )
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="TEXT",
-    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
-)
+@_only
 @click.option(
     "--heartbeat-ms",
     type=click.IntRange(100, 15_000),
@@ -239,9 +241,7 @@ def brokergroup(
     """
     from benchmarks.brokergroup import CONTESTANTS, BrokerGroupSizes, run_broker_group_contests
 
-    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
-    if not taking_part:
-        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    taking_part = _taking_part(CONTESTANTS, only)
     if partitions <= max(members):
         raise click.BadParameter("there must be more partitions than members", param_hint="--partitions")
     version = require_kafka_version(kafka_version)
@@ -394,12 +394,7 @@ def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool
     show_default=True,
     help="Records per second, 0 for an idle consumer; may be repeated.",
 )
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="TEXT",
-    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
-)
+@_only
 @_markdown
 @_json
 def latency(
@@ -411,9 +406,7 @@ def latency(
     """
     from benchmarks.latency import CONTESTANTS, LatencySizes, run_latency_contests
 
-    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
-    if not taking_part:
-        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    taking_part = _taking_part(CONTESTANTS, only)
     sizes = LatencySizes(rounds, seconds, sorted({*rates}), taking_part)
     _run(partial(run_latency_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 

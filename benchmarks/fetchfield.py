@@ -136,7 +136,7 @@ class FetchField:
             shutil.copytree(template, self.directory / f"kafka-{leader}" / f"{topic}-{partition}")
         shutil.rmtree(template)
         self.topics[topic] = FetchTopic(topic, tuple(leaders), log)
-        clean = [self.directory / f"kafka-{leader}" / _CLEAN for leader in leaders if self.data.append_bytes]
+        clean = [self.directory / f"kafka-{leader}" / _CLEAN for leader in set(leaders) if self.data.append_bytes]
         for marker in clean:  # the broker takes the index as it is
             marker.touch()
         self._create(topic, leaders)

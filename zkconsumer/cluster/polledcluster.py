@@ -73,7 +73,7 @@ class PolledCluster:
         self._failure: ZkConsumerError | None = None
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
-        # Guarded by the condition:
+        # Guarded by the lock:
         self._wanted: frozenset[str] | None = frozenset()  # topics to ask for; None for all
         self._requests = 0
         self._for_others = False

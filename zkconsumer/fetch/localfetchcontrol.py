@@ -129,11 +129,12 @@ class LocalFetchControl:
             assigned.earliest,
         )
         old, start = self._infos.get(partition), assigned.offset
-        if old is not None and self._continues(old, assigned):
+        if old is None or assigned.moved:
+            return info
+        if self._continues(old, assigned):
             info.unfinished = old.unfinished
-        is_reread = old is not None and start is not None and old.fetched is not None and start <= old.fetched
-        if old is not None and is_reread and not assigned.moved:
-            info.epochs = old.epochs  # otherwise another member read what is before the start, or it is of another log
+        if start is not None and old.fetched is not None and start <= old.fetched:
+            info.epochs = old.epochs  # otherwise another member read what is before the start
         return info
 
     def _still_held(self, partition: TopicPartition, assigned: AssignedPartition) -> PartitionInfo | None:

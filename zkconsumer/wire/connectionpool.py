@@ -28,7 +28,7 @@ class ConnectionPool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        # Guarded by the condition:
+        # Guarded by the lock:
         self._idle: dict[Address, BrokerConnection] = {}
         self._returning: defaultdict[Address, set[BrokerConnection]] = defaultdict(set)  # in use, and back soon
         self._clients = 0

@@ -98,8 +98,7 @@ class KafkaWrites:
         try:
             stored = self._offsets()
         except ZkConsumerError as error:
-            self._report.faults.append(f"whether {name_some(names)} were written is unknown: {error}")
-            self._report.unknown += names
+            self._report.leave_unknown(names, "written", error)
             return
         for change in self._changes:
             shows = change.before != change.after  # otherwise it is committed for its retention alone

@@ -235,7 +235,7 @@ class SnapshotFile:
         self.snapshot = snapshot
 
     def _remove(self) -> None:
-        """Remove the file, which :meth:`_put` says why it must not come back after a power failure."""
+        """Remove the file. :meth:`_put` tells why it must not come back after a power failure."""
         self.path.unlink(missing_ok=True)
         sync(self.path.absolute().parent)
 

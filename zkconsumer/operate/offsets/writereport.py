@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.grouphold import LONGEST_S, GroupHold, NoHold
 from zkconsumer.operate.offsets.writeplan import WritePlan
@@ -32,6 +33,11 @@ class WriteReport:
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
+
+    def leave_unknown(self, names: Sequence[str], done: str, reason: object) -> None:
+        """Report that it is unknown whether these were ``done``: written, deleted."""
+        self.faults.append(f"whether {name_some(names)} were {done} is unknown: {reason}")
+        self.unknown += names
 
     @property
     def is_complete(self) -> bool:

@@ -83,8 +83,7 @@ class ZnodeWrites:
                 break
             except ZkConsumerError as error:
                 if not isinstance(error, TRANSIENT) or time.monotonic() > deadline:
-                    self._report.faults.append(f"whether {name_some(paths)} were written is unknown: {error}")
-                    self._report.unknown += paths
+                    self._report.leave_unknown(paths, "written", error)
                     return
                 time.sleep(_PAUSE_S)  # kazoo reconnects by itself
         if _is_done(first, node):
@@ -92,10 +91,7 @@ class ZnodeWrites:
         elif _is_as_planned(first, node):
             self._report.not_written += paths
         else:
-            self._report.faults.append(
-                f"whether {name_some(paths)} were written is unknown: another client has written {first.path} since"
-            )
-            self._report.unknown += paths
+            self._report.leave_unknown(paths, "written", f"another client has written {first.path} since")
 
     def read_back(self) -> None:
         """Wait until members continue at what was written, which another client may have overwritten meanwhile.
@@ -158,8 +154,7 @@ class ZnodeWrites:
         try:
             nodes = self._session.get_many(paths)
         except ZkConsumerError as error:
-            report.faults.append(f"whether {name_some(paths)} were deleted is unknown: {error}")
-            report.unknown += paths
+            report.leave_unknown(paths, "deleted", error)
             return
         left = [path for path in paths if nodes[path] is not None]
         report.written += [path for path in paths if nodes[path] is None]

@@ -110,7 +110,7 @@ def test_records_that_arrive_damaged_are_fetched_again(stub, times):
 
 
 def test_records_that_stay_damaged_are_not_fetched_for_ever(stub, times):
-    """A group that cannot go on waits there; each sample would fetch the batch, before those of other groups."""
+    """A group that is stuck stays at this offset: each sample would fetch the batch again, ahead of other groups."""
     log = stub.log(P[0])
     log.batches = {0: spoil(log.batches[0])}
     assert [times.look_up({(P[0], 1)}) for _ in range(10)] == [{}] * 10

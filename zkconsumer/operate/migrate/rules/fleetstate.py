@@ -210,16 +210,16 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
 
     None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
     """
-    rows = plan.partitions
-    moved = set(moved_at_target(plan, facts.in_kafka, facts.beyond, facts.run))
-    if facts.back_plan is not None and facts.back is not None:
-        rows = facts.back_plan.partitions
-        left = {row.partition: row.source for row in rows}
-        moved = {p for p, now in facts.in_kafka.items() if now != left.get(p, facts.beyond.get(p))}
-    known = {row.partition for row in rows}
+    if facts.back_plan is None or facts.back is None:
+        known = {row.partition for row in plan.partitions}
+        moved = moved_at_target(plan, facts.in_kafka, facts.beyond, facts.run)
+    else:
+        left = {row.partition: row.source for row in facts.back_plan.partitions}
+        known = set(left)
+        moved = [p for p, now in facts.in_kafka.items() if now != left.get(p, facts.beyond.get(p))]
     without = {row.partition: row for row in plan.partitions if row.position is None}
     found: dict[TopicPartition, int | None] = {}
-    for partition in facts.in_kafka.keys() & moved:
+    for partition in facts.in_kafka.keys() & set(moved):
         now, here, row = facts.in_kafka[partition], facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
