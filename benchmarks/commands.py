@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import zkconsumer
 from jvmclients.zookeeperconsumer import ConsumerJvm
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox import Sandbox
@@ -37,6 +39,7 @@ class Commands:
         self._connect = sandbox.zookeeper_connect
         self._bootstrap_servers = sandbox.bootstrap_servers
         self._jvm, self._directory = jvm, directory
+        self._environment = installed_environment()
         self._numbers = count()
 
     def new_file(self) -> Path:
@@ -54,7 +57,7 @@ class Commands:
             SandboxError: it failed.
         """
         command = [sys.executable, "-m", "zkconsumer", *arguments, "--zookeeper", self._connect]
-        return _timed(command, {**os.environ, "PYTHONPYCACHEPREFIX": str(self._directory / "pycache")})
+        return _timed(command, self._environment)
 
     def theirs(self, main: str, *arguments: str) -> float:
         """Seconds of a tool of the JVM that asks ZooKeeper; raises as :meth:`ours`."""
@@ -66,10 +69,15 @@ class Commands:
         return _timed(self._jvm.tool(main, "--bootstrap-server", self._bootstrap_servers, *arguments), os.environ)
 
 
+def installed_environment() -> dict[str, str]:
+    """Environment of a command of the checkout that starts as an installed one: its modules are compiled already."""
+    compileall.compile_dir(Path(zkconsumer.__file__).parent, quiet=1)
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _timed(command: Sequence[str], environment: Mapping[str, str]) -> float:
-    kept = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=kept)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=environment)
     seconds = time.monotonic() - began
     if done.returncode:
         raise SandboxError(

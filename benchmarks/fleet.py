@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.commands import installed_environment
 from benchmarks.groupznodes import create_filled_topics, store_offsets
 from benchmarks.servers import bench_servers
 from zkconsumer.errors import SandboxError
@@ -57,12 +58,12 @@ def measure_fleet(sizes: FleetSizes, progress: Progress) -> dict[str, float]:
             "fleet verify": ("fleet", "verify", fleet, *wave),
             "fleet rollback": ("fleet", "rollback", fleet, *wave, "--execute"),
         }
-        return {name: _timed(words, Path(directory)) for name, words in lines.items()}
+        environment = installed_environment()
+        return {name: _timed(words, environment) for name, words in lines.items()}
 
 
-def _timed(words: tuple[str, ...], directory: Path) -> float:
+def _timed(words: tuple[str, ...], environment: Mapping[str, str]) -> float:
     command = [sys.executable, "-m", "zkconsumer", "migrate", *words]
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(directory / "pycache")}
     began = time.monotonic()
     ended = subprocess.run(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, timeout=_COMMAND_S, check=False

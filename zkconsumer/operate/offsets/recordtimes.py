@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,26 @@ Position = tuple[TopicPartition, int]
 """A partition and an offset."""
 
 
+@dataclass(slots=True)
+class _Lookup:
+    """What is known of the first record from a position on.
+
+    Attributes:
+        ended: nothing more is to be fetched.
+        written_ms: its timestamp once this has ended; None without one.
+        passed_over: it was fetched without an answer, and others come first.
+        faults: of its records, while they cannot be decoded.
+    """
+
+    ended: bool = False
+    written_ms: int | None = None
+    passed_over: bool = False
+    faults: Faults = field(default_factory=Faults)
+
+    def end(self, written_ms: int | None) -> None:
+        self.ended, self.written_ms = True, written_ms
+
+
 class RecordTimes:
     """Fetches the first record at an offset, and remembers its timestamp as long as it is asked for; one thread.
 
@@ -40,9 +61,7 @@ class RecordTimes:
     def __init__(self, client: BrokerClient, config: ConsumerConfig) -> None:
         self._client = client
         self._config = config
-        self._written_ms: dict[Position, int | None] = {}
-        self._unanswered: set[Position] = set()
-        self._faults: dict[Position, Faults] = {}
+        self._lookups: dict[Position, _Lookup] = {}
 
     def look_up(self, wanted: Collection[Position]) -> Mapping[Position, int]:
         """The timestamps of the first records from these offsets on, in ms since the epoch, as far as they are known.
@@ -52,40 +71,39 @@ class RecordTimes:
         refuses, of records that cannot be decoded, also fetched again (a group may wait at a damaged batch), and of
         batches of more than 64 KB at brokers before 0.10.1, which cut them off.
         """
-        self._written_ms = {position: ms for position, ms in self._written_ms.items() if position in wanted}
-        self._faults = {position: faults for position, faults in self._faults.items() if position in wanted}
-        if chosen := self._choose(wanted):
+        self._lookups = {position: self._lookups.get(position) or _Lookup() for position in wanted}
+        if chosen := self._choose():
             for fetched in self._client.records_at(chosen, partition_bytes=_PARTITION_BYTES, all_bytes=_BYTES):
                 partition = TopicPartition(fetched.topic, fetched.partition)
                 # Without records and without an error, the answer was full.
                 if fetched.records or verdict_on(fetched.error) in (Verdict.REFUSED, Verdict.OUT_OF_RANGE):
                     self._decode(fetched, (partition, chosen[partition]))
-            self._unanswered.update(chosen.items() - self._written_ms.keys())
-        return {position: ms for position, ms in self._written_ms.items() if ms is not None}
+            for position in chosen.items():
+                self._lookups[position].passed_over = not self._lookups[position].ended
+        return {at: lookup.written_ms for at, lookup in self._lookups.items() if lookup.written_ms is not None}
 
-    def _choose(self, wanted: Collection[Position]) -> dict[TopicPartition, int]:
+    def _choose(self) -> dict[TopicPartition, int]:
         """What to fetch now; a partition is named once. What was not answered comes after all others."""
-        unknown = [position for position in wanted if position not in self._written_ms]
-        self._unanswered.intersection_update(unknown)
+        open_lookups = {position: lookup for position, lookup in self._lookups.items() if not lookup.ended}
         chosen: dict[TopicPartition, int] = {}
-        for partition, offset in sorted(unknown, key=self._unanswered.__contains__):
+        for partition, offset in sorted(open_lookups, key=lambda position: open_lookups[position].passed_over):
             if len(chosen) < _MOST:
                 chosen.setdefault(partition, offset)
-        if len(self._unanswered) == len(unknown):
-            self._unanswered.clear()
+        if all(lookup.passed_over for lookup in open_lookups.values()):
+            for lookup in open_lookups.values():
+                lookup.passed_over = False
         return chosen
 
     def _decode(self, fetched: FetchedPartition, position: Position) -> None:
-        offset = position[1]
+        offset, lookup = position[1], self._lookups[position]
         try:
-            self._written_ms[position] = self._timestamp(fetched, offset)
+            lookup.end(self._timestamp(fetched, offset))
         except DecoderUnavailable:  # whoever consumes it reports it, and what is below
-            self._written_ms[position] = None
+            lookup.end(None)
         except UNDECODABLE as error:
-            faults = self._faults.get(position, Faults()).after(offset, error)
-            if faults.are_believed:
-                self._written_ms[position] = None
-            self._faults[position] = faults
+            lookup.faults = lookup.faults.after(offset, error)
+            if lookup.faults.are_believed:
+                lookup.end(None)
 
     def _timestamp(self, fetched: FetchedPartition, offset: int) -> int | None:
         from zkconsumer.decode.messages import records
