@@ -187,22 +187,36 @@ def table(trials: Iterable[Trial]) -> str:
 def summary(trials: Sequence[Trial]) -> str:
     """The sums of all trials, in sentences."""
 
-    def total(figure: str) -> int:
-        return round(sum(trial.figures.get(figure) or 0 for trial in trials))
-
     passed = sum(not trial.failures for trial in trials)
     mixed = sum("+jvm" in trial.members for trial in trials)
     return (
         f"**{len(trials):,} trials with injected faults**, {mixed:,} of them with a JVM member in the group: "
-        f"{passed:,} passed.\nOf {total('produced'):,} records {total('lost'):,} were lost; "
-        f"{total('stale commits'):,} stale commits were accepted."
+        f"{passed:,} passed (code {_codes(trials)}).\n"
+        f"{_total(trials, 'lost'):,} of {_total(trials, 'produced'):,} records were lost, apart from "
+        f"{_removed(trials):,} that brokers lost or removed before a member read them, since the fault was just that.\n"
+        f"Members of zkconsumer made {_total(trials, 'stale commits'):,} stale commits, JVM members "
+        f"{_total(trials, 'stale commits by JVMs'):,}."
     )
 
 
-def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
-    def total(figure: str) -> int:
-        return round(sum(trial.figures.get(figure) or 0 for trial in trials))
+def _total(trials: Iterable[Trial], figure: str) -> int:
+    return round(sum(trial.figures.get(figure) or 0 for trial in trials))
 
+
+def _removed(trials: Sequence[Trial]) -> int:
+    """Records that nobody was handed out, and that no broker has any more."""
+    return _total(trials, "gone undelivered") + _total(trials, "removed undelivered")
+
+
+def _codes(trials: Iterable[Trial]) -> str:
+    return ", ".join(sorted({trial.product[:7] for trial in trials}))
+
+
+def _and(count: int, others: int) -> str:
+    return f"{count} + {others}" if others else str(count)
+
+
+def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
     duplicates = [trial.figures.get("duplicates") or 0 for trial in trials]
     cells = [
         name,
@@ -210,15 +224,15 @@ def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
         _MEMBERS[members],
         str(len(trials)),
         str(sum(not trial.failures for trial in trials)),
-        str(total("produced")),
-        str(total("lost")),
+        str(_total(trials, "produced")),
+        _and(_total(trials, "lost"), _removed(trials)),
         f"{percentile(duplicates, 0.5):.0f}, at most {max(duplicates):.0f}",
-        str(total("overlaps")),
-        str(total("stale commits")),
+        str(_total(trials, "overlaps")),
+        _and(_total(trials, "stale commits"), _total(trials, "stale commits by JVMs")),
         _seconds(trials, "reassigned"),
         _seconds(trials, "delivering"),
         f"{min(trial.seed for trial in trials)}-{max(trial.seed for trial in trials)}",
-        ", ".join(sorted({trial.product[:7] for trial in trials})),
+        _codes(trials),
     ]
     return f"| {' | '.join(cells)} |"
 

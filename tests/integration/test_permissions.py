@@ -6,6 +6,9 @@ import sys
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as OffsetOfConfluent
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -32,6 +35,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
+from zkconsumer.cli.main import command
 from zkconsumer.cluster.brokercatalog import BrokerCatalog
 from zkconsumer.cluster.rules import clustercatalog
 from zkconsumer.errors import ZkConsumerError
@@ -485,3 +489,50 @@ def test_brokers_report_quotas_to_who_may_see_them(each_guarded):
         assert client.ask_any(describe_quotas) == {}
         each_guarded.allow(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
         eventually(lambda: client.ask_any(describe_quotas) == expected)
+
+
+@pytest.mark.slow
+def test_the_commands_need_what_the_page_about_security_lists(guarded, unique_name, tmp_path):
+    """Each block of permissions, and a command that needs the next one, which names what is missing."""
+    topic, group = guarded.topic(unique_name, DESCRIBE), unique_name[-40:]
+    properties = tmp_path / "alice.properties"
+    lines = {name.replace("_", "."): value for name, value in LOGIN.items()}
+    properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    plan, back = str(tmp_path / "plan.json"), str(tmp_path / "back.json")
+
+    def run(*words, code=0):
+        where = ["--zookeeper", guarded.sandbox.zookeeper_connect, "--config", str(properties)]
+        ended = CliRunner().invoke(command, [*words, *where])
+        said = f"{ended.output}{ended.exception or ''}"
+        assert ended.exit_code == code, (words, said)
+        return said
+
+    with connected(guarded.sandbox.zookeeper_connect) as zk:
+        zk.create(f"/consumers/{group}/offsets/{topic}/0", b"1", makepath=True)
+    other = Consumer({"bootstrap.servers": guarded.server, "group.id": "other"})
+    with closing(other):
+        other.committed([OffsetOfConfluent(topic, 0)], timeout=30)  # Kafka has offsets of a group
+    ends = ("--from", f"zookeeper:{group}", "--to", f"kafka:{group}", "--output", plan)
+    assert "Describe" in run("migrate", "plan", *ends, code=1)
+
+    guarded.allow(ResourceType.GROUP, group, DESCRIBE)
+    run("groups", "status", "--group", group, code=3)
+    run("groups", "describe", "--group", group)
+    run("migrate", "survey", "--group", group)
+    assert "commits need Read on" in run("migrate", "plan", *ends, code=3)
+
+    for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.GROUP, group)):
+        guarded.allow(kind, name, READ)
+    run("migrate", "plan", *ends)
+    run("migrate", "run", plan, "--execute")
+    assert "operation Delete" in run("migrate", "rollback", plan, "--execute", code=1)
+
+    guarded.allow(ResourceType.GROUP, group, AclOperation.DELETE)
+    run("migrate", "rollback", plan, "--execute")
+    run("migrate", "run", plan, "--execute")
+    for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.GROUP, group)):
+        guarded.forbid(kind, name, READ)
+    run("migrate", "verify", plan)
+    run("migrate", "mirror", plan, "--for", "1s", "--interval", "1s", "--execute")
+    run("migrate", "reverse", plan, "--output", back)
+    run("migrate", "run", back, "--execute")
