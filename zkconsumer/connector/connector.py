@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -94,6 +95,7 @@ class ConsumerConnector:
         self._config = config
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
+        self._creating = threading.Lock()
         self._pool: DecodePool | None = None
         connections = ConnectionPool()
         self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for, connections)
@@ -160,9 +162,10 @@ class ConsumerConnector:
                 self._config.group_id,
             )
         kind = _kind_of_messages(key_decoder, value_decoder)
-        self._start_pool(sum(topics.values()))
-        streams = {topic: self._make_streams(topic, count, kind) for topic, count in topics.items()}
-        self._join(subscription)
+        with self._creating_streams():
+            self._start_pool(sum(topics.values()))
+            streams = {topic: self._make_streams(topic, count, kind) for topic, count in topics.items()}
+            self._join(subscription)
         return streams
 
     @overload
@@ -197,9 +200,11 @@ class ConsumerConnector:
         Decoders and errors are those of :meth:`create_message_streams`.
         """
         subscription = Subscription.by_filter(topic_filter, streams)
-        self._start_pool(streams)
-        made = self._make_streams(None, streams, _kind_of_messages(key_decoder, value_decoder))
-        self._join(subscription)
+        kind = _kind_of_messages(key_decoder, value_decoder)
+        with self._creating_streams():
+            self._start_pool(streams)
+            made = self._make_streams(None, streams, kind)
+            self._join(subscription)
         return made
 
     def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream[Message]:
@@ -214,9 +219,10 @@ class ConsumerConnector:
                 stored offset is of the present topic or of an earlier one.
             GroupAuthorizationFailed, TopicAuthorizationFailed: Kafka stores the offsets, and a permission is missing.
         """
-        self._start_pool(1)
-        (stream,) = self._make_streams(None, 1, Message)
-        self._member.assign(partitions)
+        with self._creating_streams():
+            self._start_pool(1)
+            (stream,) = self._make_streams(None, 1, Message)
+            self._member.assign(partitions)
         return stream
 
     def subscribe(self, topics: Collection[str] | TopicFilter) -> None:
@@ -384,9 +390,20 @@ class ConsumerConnector:
     ) -> None:
         self.shutdown()
 
-    def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
-        self._owner.require(self._name())
+    @contextmanager
+    def _creating_streams(self) -> Iterator[None]:
+        """One thread at a time: the streams of another one would read queues that no partition fills."""
         self._member.require_latent()
+        if not self._creating.acquire(blocking=False):
+            raise UsageError("another thread, or a listener that it waits for, is creating streams of this connector")
+        try:
+            self._owner.require(self._name())
+            self._member.require_latent()
+            yield
+        finally:
+            self._creating.release()
+
+    def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
         self._queues[topic] = [
             ChunkQueue(
                 max_bytes=self._config.queued_max_bytes,

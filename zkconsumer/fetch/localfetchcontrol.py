@@ -45,8 +45,11 @@ class FetchPosition(NamedTuple):
 class LocalFetchControl:
     """Implements :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl` with fetcher threads in this process.
 
-    One thread calls ``start`` and ``stop``; any thread may call the other methods. ``pause`` and ``resume`` see either
-    the assignment before a ``start`` or the one after it, so that no pause is lost between the two.
+    One thread calls ``start``, ``release`` and ``stop``; any thread may call the other methods. ``pause`` and
+    ``resume`` see either the assignment before a ``start`` or the one after it, so that no pause is lost between the
+    two. What the user has paused is recorded here; a queue is told of it for the partitions that are fetched, and
+    forgets it when they are released. Both change under one lock: otherwise a pause could reach a queue after the
+    release, and would stay there.
 
     Args:
         consumer_id: id of the member, part of the threads' names.
@@ -162,10 +165,11 @@ class LocalFetchControl:
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
         """See ``FetchControl``; the connections stay, for the other partitions."""
         released = [info for partition, info in self._fetched().items() if partition in partitions]
-        for info in released:
-            info.released = True
-        for queue, infos in by_queue(released).items():
-            queue.release(infos)
+        with self._pausing:
+            for info in released:
+                info.released = True
+            for queue, infos in by_queue(released).items():
+                queue.release(infos)
         if self._finder is not None:
             self._finder.remove(released)
 
@@ -175,10 +179,11 @@ class LocalFetchControl:
         if finder is not None:
             finder.close()  # all sockets before any join: they end at the same time
         # Before waiting for the threads: from here on nothing is handed out, and puts are refused.
-        for info in self._infos.values():
-            info.released = True
-        for queue in {info.queue for info in self._infos.values()}:
-            queue.release_all()
+        with self._pausing:
+            for info in self._infos.values():
+                info.released = True
+            for queue in {info.queue for info in self._infos.values()}:
+                queue.release_all()
         if finder is not None:
             for name in finder.join_all(_STOP_TIMEOUT_S):
                 _log.warning(
@@ -211,7 +216,8 @@ class LocalFetchControl:
                 )
             self._paused |= frozenset(partitions)
             for partition in partitions:
-                self._infos[partition].queue.pause(partition)
+                if not (info := self._infos[partition]).released:  # otherwise the next start applies it
+                    info.queue.pause(partition)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Resume these partitions; those that are not paused (any more) are ignored."""

@@ -392,5 +392,10 @@ class ControlThread:
         try:
             if not self._ended:
                 self._abandon()
-        finally:
             self._end()
+        except Exception:
+            self._end()
+            raise
+        finally:
+            if self._holder is me:  # interrupted: another close repeats it, or the thread finishes once it can
+                self._put_baton_down()

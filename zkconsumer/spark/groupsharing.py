@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError
-from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
+from zkconsumer.group.rules.rebalancetimes import killed_member_seconds
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.rules.querystate import QueryState
 
@@ -45,8 +45,8 @@ class GroupSharing:
             if not barring:
                 return view
             named = ", ".join(sorted(barring))
-            session_ms = max(self._session_ms, *(view.session_ms.get(member, 0) for member in barring))
-            if time.monotonic() > began + KILLED_SESSIONS * session_ms / 1000:
+            session_ms = (self._session_ms, *(view.session_ms.get(member, 0) for member in barring))
+            if time.monotonic() > began + killed_member_seconds(session_ms):
                 whose = "do not share it" if self._shares else "are live, and this query does not share it"
                 raise UsageError(
                     f"group {self._group} cannot be joined: its members {named} {whose} (group.share=false). Stop "

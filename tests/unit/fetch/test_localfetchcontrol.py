@@ -42,3 +42,30 @@ def test_epochs_of_what_was_fetched_count_only_as_long_as_nobody_else_has_moved_
         control.release([P0])
         control.start(FetchAssignment(1, {P0: AssignedPartition(thread, 500, moved=moved)}))
         assert control._infos[P0].epochs == expected
+
+
+@pytest.mark.parametrize("ends", ["release", "stop"])
+@pytest.mark.parametrize("with_it", [True, False], ids=["stays", "lost and back"])
+def test_a_pause_between_the_release_and_the_next_start(ends, with_it):
+    """A listener that runs before the release is finished may pause; what is lost is not paused when it comes back."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
+    thread = ConsumerThreadId("g_c", 0)
+
+    def start(generation, *partitions):
+        control.start(
+            FetchAssignment(generation, {partition: AssignedPartition(thread, 0) for partition in partitions})
+        )
+
+    with closing(SimpleNamespace(close=control.stop)):
+        start(1, P0, P1)
+        control.release([P1]) if ends == "release" else control.stop()
+        control.pause([P1])
+        if not with_it:
+            start(2, P0)
+        start(3, P0, P1)
+        fetched = [info.partition for info in queue.room.to_fetch(list(control._infos.values()))]
+        assert (control.paused(), fetched) == ((frozenset([P1]), [P0]) if with_it else (frozenset(), [P0, P1]))
+        control.resume([P1])
+        assert {info.partition for info in queue.room.to_fetch(list(control._infos.values()))} == {P0, P1}

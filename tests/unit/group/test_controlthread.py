@@ -388,3 +388,30 @@ def test_a_thread_that_could_not_start_can_be_started_again():
     thread.do(lambda: calls.append("request"))
     thread.close()
     assert calls == ["request", "finish"]
+
+
+def test_a_close_that_is_interrupted_while_it_abandons_the_membership_can_be_repeated(control, monkeypatch):
+    one = control(patience_s=0.05)
+    entered, hang = threading.Event(), threading.Event()
+
+    def reaction():
+        with one.thread.calling_out():
+            entered.set()
+            hang.wait(BOUND_S)
+
+    def abandon():
+        one.calls.append("abandon")
+        if len(one.calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(one.thread, "_abandon", abandon)
+    ended = one.react(reaction)
+    assert entered.wait(BOUND_S)
+    with pytest.raises(KeyboardInterrupt):
+        one.thread.close()
+    closing = start(one.thread.close)
+    assert ends(closing)
+    hang.set()
+    with pytest.raises(ConsumerClosed):
+        ended.result(BOUND_S)
+    assert one.calls == ["abandon", "abandon"]

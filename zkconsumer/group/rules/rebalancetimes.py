@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -10,8 +10,7 @@ from zkconsumer.group.rules.groupview import GroupView
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _LONGEST_RELEASE_S: Final = 4.0
-KILLED_SESSIONS: Final = 1.5
-"""For how many of its session timeouts a member that was killed is waited for; servers count a session in ticks."""
+_KILLED_SESSIONS: Final = 1.5
 
 
 class RebalanceCause(Enum):
@@ -78,6 +77,15 @@ def retry_seconds(backoff_ms: int, outages: int) -> float:
             at most 30 s. The blocking call at start passes 0 each time, as the JVM waits.
     """
     return min(backoff_ms / 1000 * 2.0 ** min(max(0, outages - 1), 16), max(30.0, backoff_ms / 1000))
+
+
+def killed_member_seconds(session_ms: Iterable[float]) -> float:
+    """How long a member that was killed is waited for: one and a half session timeouts; servers count them in ticks.
+
+    Args:
+        session_ms: each session timeout that may be the member's; the longest counts.
+    """
+    return _KILLED_SESSIONS * max(session_ms) / 1000
 
 
 def orphan_delay_seconds(backoff_ms: int) -> float:

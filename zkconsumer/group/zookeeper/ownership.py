@@ -16,7 +16,6 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.partialtransactions import Outcomes
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
@@ -59,6 +58,7 @@ class PartitionOwnership:
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
         self._retained: dict[TopicPartition, ConsumerThreadId] = {}
+        self._awaits_claim = False
         self.releases = 0
 
     @property
@@ -113,6 +113,7 @@ class PartitionOwnership:
         condition: Operation | None = None,
     ) -> None:
         """Create the owner znodes of ``left``, which is a part of ``share``, or undo it and raise."""
+        self._awaits_claim = True
         creations = [
             Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
             for partition, thread in left.items()
@@ -128,7 +129,9 @@ class PartitionOwnership:
                 outcomes = self._session.try_transact(self._fence(), creations, condition=condition)
                 missed = [p for p in share if outcomes.get(self._paths.owner(p), "done") != "done"]
                 holders = self._holders(missed, gone="a member that has just released it")
+            self._awaits_claim = False
             self._expect_done(holders, outcomes, undo)
+        self._awaits_claim = False
 
     def _create_with_parents(self, creations: Sequence[Operation], condition: Operation | None) -> Outcomes:
         """Parents are missing only if the group never owned a partition of the topic, so they are created on demand."""
@@ -187,7 +190,7 @@ class PartitionOwnership:
         # Between this read and the deletion no other member can become the owner: the node exists until we delete it.
         gone = sorted(own_nodes.keys() - retained.keys())
         self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
-        self._tried, self._retained = dict(retained), retained
+        self._tried, self._retained, self._awaits_claim = dict(retained), retained, False
 
     def release_some(self, partitions: Iterable[TopicPartition]) -> None:
         """Give up some partitions, and delete their owner znodes that this session holds; the others stay held.
@@ -201,16 +204,19 @@ class PartitionOwnership:
         self._held = {partition: thread for partition, thread in self._held.items() if partition not in given_up}
         gone = sorted(self._data_of_ours(self._tried.keys() - self._held.keys()))
         self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
-        self._tried = dict(self._held)
+        self._tried, self._awaits_claim = dict(self._held), False
 
     def _data_of_ours(
-        self,
-        partitions: Iterable[TopicPartition],
-        read: Callable[[Iterable[str]], dict[str, Znode | None]] | None = None,
+        self, partitions: Iterable[TopicPartition], *, synced: bool = False
     ) -> dict[TopicPartition, bytes | None]:
-        """The partitions whose owner znode belongs to the session of this member, and the data of the znode."""
+        """The partitions whose owner znode belongs to the session of this member, and the data of the znode.
+
+        The read is synced after a claim without an answer, too. The next server may answer before it has that claim:
+        its znode would be taken for none, would stay when the partition is given up, and would block other members.
+        """
         paths = {partition: self._paths.owner(partition) for partition in partitions}
-        nodes, session_id = (read or self._session.get_many)(paths.values()), self._session_id()
+        read = self._session.get_many_synced if synced or self._awaits_claim else self._session.get_many
+        nodes, session_id = read(paths.values()), self._session_id()
         return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == session_id}
 
     def lose_all(self) -> None:
@@ -235,7 +241,7 @@ class PartitionOwnership:
         """
         if not self._held:  # a consumer without a group owns nothing, and can commit to Kafka without ZooKeeper
             return []
-        own_nodes = self._data_of_ours(self._held, self._session.get_many_synced)
+        own_nodes = self._data_of_ours(self._held, synced=True)
         kept = {partition: thread for partition, thread in self._held.items() if partition in own_nodes}
         lost = sorted(self._held.keys() - kept.keys())
         if lost:

@@ -6,10 +6,18 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    ConsumerIdInUse,
+    GroupMigrated,
+    MalformedZnode,
+    SessionExpired,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
+)
 from zkconsumer.group.rules.partitionassignor import PartitionAssignor
-from zkconsumer.group.rules.rebalancetimes import KILLED_SESSIONS
+from zkconsumer.group.rules.rebalancetimes import killed_member_seconds
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
@@ -122,7 +130,7 @@ class MemberRegistration:
 
         An existing node of the same id may be our own of an earlier session that the servers have not expired yet, or
         that of a second live consumer with the same ``consumer.id``. This method waits for it to disappear, one and a
-        half session timeouts, and then raises.
+        half of its session timeouts, and then raises.
 
         Args:
             subscription: what to register.
@@ -198,13 +206,14 @@ class MemberRegistration:
         on_change: Watch,
         wait: Callable[[float], bool],
     ) -> None:
-        deadline = self._clock() + KILLED_SESSIONS * self._session.negotiated_timeout
+        began, session_ms = self._clock(), self._session.negotiated_timeout * 1000
         while (holder := self._session.exists(path, on_change)) is not None:
             if holder.owner_session == session_id:
                 self._complete(nodes)
                 return
             _log.warning("%s belongs to session 0x%x; waiting until that session ends", path, holder.owner_session)
-            if not wait(max(0.0, deadline - self._clock())):
+            session_ms = max(session_ms, self._written_session_ms(holder.owner_session))
+            if not wait(max(0.0, began + killed_member_seconds([session_ms]) - self._clock())):
                 break
         if not self._session.create_ephemerals(nodes, self._parents, absent=self._paths.migrated):
             self._refuse_migrated()
@@ -212,6 +221,14 @@ class MemberRegistration:
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
                 "the session of a consumer that was killed to expire"
             )
+
+    def _written_session_ms(self, session_id: int) -> int:
+        """What a member of this id wrote of its session, which other servers may have granted; 0 if it is unknown."""
+        path = self._paths.session(self._consumer_id, session_id)
+        node = self._session.get(path)
+        with suppress(MalformedZnode):
+            return 0 if node is None else SessionNode.session_ms(path, node.data) or 0
+        return 0
 
     def _refuse_migrated(self) -> None:
         node = self._session.get(self._paths.migrated)

@@ -395,13 +395,14 @@ class SessionNode:
         Args:
             assignor: its name.
             protocol: ``group.protocol`` where it is not ``zookeeper``; members that do not know it ignore it.
-            session_ms: the timeout of its session in ms, written with the protocol.
+            session_ms: the timeout of its session in ms, if it is known.
             shares: ``group.share``, written if it is false.
             user_data: what an assignor of the application wrote, as base64; nothing if it is empty.
         """
         document: dict[str, object] = {"version": 1, "client": "zkconsumer", "assignor": assignor}
         if protocol is not None:
             document["protocol"] = protocol
+        if session_ms is not None:
             document["session_ms"] = session_ms
         if not shares:
             document["share"] = False

@@ -7,11 +7,11 @@ import pytest
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.errors import GroupMigrated, ZooKeeperUnavailable
+from zkconsumer.errors import ConsumerIdInUse, GroupMigrated, ZooKeeperUnavailable
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
 from zkconsumer.group.zookeeper.registration import MemberRegistration
 from zkconsumer.operate.migrate.migrationmark import remove_mark, write_mark
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, SessionNode
 from zkconsumer.zookeeper.session import ZkSession
 
 MARK = "/consumers/g/zkconsumer/migrated"
@@ -104,3 +104,16 @@ def test_the_lease_is_by_the_shorter_of_the_announced_and_the_negotiated_timeout
 def test_registration_leaves_no_mark(server, session):
     register(session)
     assert MARK not in server.nodes
+
+
+def test_a_killed_member_is_waited_for_as_long_as_its_own_session_lasts(server, session):
+    """Its servers granted more than this member's do: the id is free only when that session has ended."""
+    with closing(session_in_memory(server)) as killed:
+        register(killed)
+        ours, node = session.negotiated_timeout, f"/consumers/g/zkconsumer/members/g_c@{killed.session_id:016x}"
+        server.nodes[node].data = SessionNode.encode("range", session_ms=round(10 * ours * 1000))
+        waits = []
+        again = MemberRegistration(session, "g", "g_c", "range", lambda: 5, lambda: 0.0)
+        with pytest.raises(ConsumerIdInUse):
+            again.register(Subscription.static({"t": 1}), lambda *_: None, waits.append)
+        assert waits == [pytest.approx(15 * ours)]
