@@ -259,16 +259,25 @@ def brokergroup(
     help="Records of 100 bytes to read, and a sixth as many of 1 KiB.",
 )
 @_partitions("whose batches are planned")
+@click.option(
+    "--workers", type=click.IntRange(0), default=0, help="Measure streams alone, on a cluster of so many workers."
+)
 @click.option("--long", "long_stream", is_flag=True, help="Also stream ten times the records, on a few GB of disk.")
 @_markdown
 @_json
 def spark(
-    rounds: int, records: int, partitions: tuple[int, ...], long_stream: bool, as_markdown: bool, as_json: bool
+    rounds: int,
+    records: int,
+    partitions: tuple[int, ...],
+    workers: int,
+    long_stream: bool,
+    as_markdown: bool,
+    as_json: bool,
 ) -> None:
     """Read with the Spark source, compared with Spark's own Kafka source and a source that reads nothing."""
     from benchmarks.spark import SparkSizes, run_spark_contests
 
-    sizes = SparkSizes(rounds, records, partitions, long_stream)
+    sizes = SparkSizes(rounds, records, partitions, long_stream, workers)
     _run(partial(run_spark_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

@@ -59,12 +59,14 @@ class SparkSizes:
         records: number of records of 100 bytes to read; a sixth of it for records of 1 KiB.
         partitions: numbers of partitions of the topics whose batches are planned.
         long: whether to also read ten times as many records in one stream.
+        workers: of a cluster, on which only streams are measured; 0 for all contests on one machine.
     """
 
     rounds: int = 5
     records: int = 3_000_000
     partitions: tuple[int, ...] = (1000, 5000)
     long: bool = False
+    workers: int = 0
 
     def small(self) -> Load:
         """Records of 100 bytes."""
@@ -86,8 +88,10 @@ def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -
     Raises:
         SandboxError: a server or Spark did not start, or a contestant did not read all records.
     """
-    with spark_field(directory, progress) as field:
+    with spark_field(directory, progress, sizes.workers) as field:
         turns = _Turns(field, sizes.rounds, progress)
+        if sizes.workers:
+            return [turns.streaming(_fill(field, sizes.small(), progress), sizes.workers)]
         small, large = _fill(field, sizes.small(), progress), _fill(field, sizes.large(), progress)
         contests = [*_read_in_batch(turns, small), *turns.batch({large: "at least 2"})]
         contests.append(beside(contests[-1], CEILING, _BESIDE_CEILING))
@@ -172,6 +176,13 @@ class _Turns:
         cap = -(-reading.records // _CAPPED_BATCHES)
         contest = Contest(f"AvailableNow over {_described(reading)}, {cap:,} a batch", "s", SPARK, "at most 0.77")
         return self._take(contest, _EVERYBODY, lambda name: self._field.read_stream(name, reading, cap))
+
+    def streaming(self, reading: Reading, workers: int) -> Contest:
+        """Batches of a query of ten on a cluster, without its start and its first batch."""
+        cap = -(-reading.records // _CAPPED_BATCHES)
+        title = f"Stream of {_described(reading)}, {cap:,} a batch, {workers} workers"
+        contest = Contest(title, "rows/s", SPARK_TUNED, "at least 3")
+        return self._take(contest, _EVERYBODY, lambda name: self._field.stream_rate(name, reading, cap))
 
     def trickle(self) -> Contest:
         """Batches of a few rows; each round is a query, measured by the median of its batches.

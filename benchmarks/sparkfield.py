@@ -143,7 +143,17 @@ class SparkField:
         return reading.records / (time.perf_counter() - began)
 
     def read_stream(self, name: str, reading: Reading, limit: int | None = None) -> float:
-        """Seconds from ``start()`` of an AvailableNow query to its end.
+        """Seconds from ``start()`` of an AvailableNow query to its end; raises as :meth:`_run_stream`."""
+        return self._run_stream(name, reading, limit)[0]
+
+    def stream_rate(self, name: str, reading: Reading, limit: int) -> float:
+        """Rows per second of the batches of an AvailableNow query after the first; raises as :meth:`_run_stream`."""
+        batches = [one for one in self._run_stream(name, reading, limit)[1] if one["numInputRows"]][1:]
+        seconds: float = sum(one["durationMs"]["triggerExecution"] for one in batches) / 1000
+        return float(sum(one["numInputRows"] for one in batches)) / seconds
+
+    def _run_stream(self, name: str, reading: Reading, limit: int | None) -> tuple[float, list[Mapping[str, Any]]]:
+        """Seconds from ``start()`` of an AvailableNow query to its end, and the progress of its batches.
 
         Raises:
             SandboxError: it did not end, or its batches did not have all rows.
@@ -157,8 +167,9 @@ class SparkField:
         if not ended:
             query.stop()
             raise SandboxError(f"{name} did not read {reading.topic} within {_QUERY_TIMEOUT_S} s")
-        _require_all(name, sum(progress["numInputRows"] for progress in _progresses(query)), reading)
-        return seconds
+        progresses = list(_progresses(query))
+        _require_all(name, sum(progress["numInputRows"] for progress in progresses), reading)
+        return seconds, progresses
 
     def trickle(self, name: str, topic: str, partitions: int) -> float:
         """Median duration in ms of batches with a few rows of one partition, each appended after the previous batch.
@@ -200,9 +211,9 @@ class SparkField:
 
 
 @contextmanager
-def spark_field(directory: Path, progress: Progress) -> Iterator[SparkField]:
-    """Start the servers and Spark."""
-    with bench_servers(progress) as (sandbox, session), spark_session(directory, progress) as spark:
+def spark_field(directory: Path, progress: Progress, workers: int = 0) -> Iterator[SparkField]:
+    """Start the servers and Spark, with so many workers of its own or none."""
+    with bench_servers(progress) as (sandbox, session), spark_session(directory, progress, workers) as spark:
         yield SparkField(sandbox, session, spark, directory)
 
 

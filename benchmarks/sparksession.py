@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 CORES: Final = 2
 _STOP_TIMEOUT_S: Final = 30
+_WORKER_MIB: Final = 1024
+_ROOT: Final = Path(__file__).parents[1]
 
 
 @contextmanager
-def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]:
-    """Start Spark ``local[2]`` with its defaults; at the end its JVM is stopped.
+def spark_session(directory: Path, progress: Progress, workers: int = 0) -> Iterator[SparkSession]:
+    """Start Spark with its defaults; at the end its JVM is stopped.
+
+    It is ``local[2]``, or with ``workers`` a standalone cluster (``local-cluster``): so many workers, each with an
+    executor of one core, a JVM of its own that starts Python workers.
 
     The logs of Spark and the sources' processes go to ``spark.log``. The environment of this process is changed: only
     for programs that do nothing else.
@@ -30,6 +35,7 @@ def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]
     Args:
         directory: directory for logs and temporary files.
         progress: reports the steps.
+        workers: as above.
 
     Raises:
         SandboxError: Java or the jars are missing and cannot be fetched.
@@ -44,8 +50,14 @@ def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(variable, None)  # use the Spark of this Python, with its default settings
-    conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("zkconsumer-bench")
+    master = f"local[{CORES}]"
+    if workers:
+        os.environ["SPARK_HOME"] = str(_own_home(directory))
+        master = f"local-cluster[{workers},1,{_WORKER_MIB}]"
+    conf = SparkConf().setMaster(master).setAppName("zkconsumer-bench")
     conf.setAll([*_settings(directory), ("spark.jars", ",".join(map(str, jars)))])
+    if workers:
+        conf.setAll([("spark.executor.memory", f"{_WORKER_MIB}m"), ("spark.executorEnv.PYTHONPATH", str(_ROOT))])
     with (directory / "spark.log").open("wb") as log, progress.step("starting Spark"):
         gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         context = SparkContext(conf=conf, gateway=gateway)
@@ -57,6 +69,17 @@ def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]
     finally:
         session.stop()
         _end(gateway)
+
+
+def _own_home(directory: Path) -> Path:
+    """Spark's files at a place where workers may write: they work in a directory below their home."""
+    import pyspark
+
+    home = directory / "home"
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (home / path.name).symlink_to(path)
+    return home
 
 
 def _settings(directory: Path) -> list[tuple[str, str]]:
