@@ -184,6 +184,7 @@ def test_a_driver_that_is_killed_and_started_on_another_host(cluster, group, top
     assert job.delivered().total() - len(produced) <= 40, "at most the batch in flight"
 
 
+@BOTH_PROTOCOLS
 def test_speculative_tasks_write_each_row_once(cluster, group, topic, start_job, tmp_path):
     from pyarrow import parquet
 
