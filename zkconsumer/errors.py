@@ -53,9 +53,10 @@
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
 
-The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``. What does
-not depend on a membership or session, such as a read, may also be repeated after its end: :data:`TRANSIENT`. What
-repeats until an operator acts is raised after some attempts: :data:`NEEDS_AN_OPERATOR`.
+The type of an error shows whether the operation may be repeated: ``isinstance(error, RetriableError)``. An operation
+that depends on no membership or session, such as a read, may also be repeated after their end:
+``zkconsumer.errors.TRANSIENT``. An error that is repeated until an operator acts is raised after some attempts:
+``zkconsumer.errors.NEEDS_AN_OPERATOR``.
 """
 
 import itertools
