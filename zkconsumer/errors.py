@@ -53,9 +53,10 @@
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
 
-The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``. What does
-not depend on a membership or session, such as a read, may also be repeated after its end: :data:`TRANSIENT`. What
-repeats until an operator acts is raised after some attempts: :data:`NEEDS_AN_OPERATOR`.
+The type of an error shows whether the operation may be repeated: ``isinstance(error, RetriableError)``. An operation
+that depends on no membership or session, such as a read, may also be repeated after their end:
+``zkconsumer.errors.TRANSIENT``. An error that is repeated until an operator acts is raised after some attempts:
+``zkconsumer.errors.NEEDS_AN_OPERATOR``.
 """
 
 import itertools
@@ -239,14 +240,11 @@ class ZooKeeperRefused(ZkConsumerError):
 
 
 class ChrootMissing(ZkConsumerError):
-    """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it (as the JVM's).
-
-    See jvm-consumer.md#zookeeper-layout.
-    """
+    """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it, like the JVM's."""
 
 
 class ConsumerIdInUse(ZkConsumerError):
-    """Another live session has registered the same consumer id in this group (jvm-consumer.md#conflicts)."""
+    """Another live session has registered the same consumer id in this group."""
 
 
 class InstanceIdInUse(ZkConsumerError):
@@ -257,7 +255,7 @@ class InstanceIdInUse(ZkConsumerError):
 
 
 class GroupMissing(ZkConsumerError):
-    """A group that a tool was asked for does not exist where the tool looked for it."""
+    """The group that a command names does not exist in the store that the command reads."""
 
 
 class GroupMigrated(ZkConsumerError):
@@ -366,7 +364,7 @@ class CorruptRecord(ZkConsumerError):
     """Bytes received from a broker fail their checksum or contradict themselves.
 
     ``resume_at`` is the first offset after the corrupt batch, None if unknown. ``doubtful`` is True if only a second
-    answer proves it: a broker's answer may be older than the records in it (adr/0028).
+    answer proves it: a broker's answer may be older than the records in it.
     """
 
     def __init__(self, message: str, resume_at: int | None = None, *, doubtful: bool = False) -> None:

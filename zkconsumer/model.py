@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerThreadId(NamedTuple):
-    """Identity of one consumer thread, that is one stream, inside its group (jvm-consumer.md#identifiers).
+    """Identity of one consumer thread, that is one stream, inside its group.
 
     Its text is what an owner znode holds. Order among thread ids is that of the *text*, as Java compares
     strings; do not rely on the tuple order.

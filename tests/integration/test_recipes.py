@@ -1,7 +1,9 @@
 """The code of docs/recipes.md, with the packages that it names, on a real cluster."""
 
 import json
+import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,7 +67,7 @@ def click_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("clicks.Click"))
 
 
-def test_values_in_protobuf(recipe, registry, produce, capsys):
+def test_values_in_protobuf(recipe, registry, produce, capsys, monkeypatch):
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
@@ -74,7 +76,8 @@ def test_values_in_protobuf(recipe, registry, produce, capsys):
     settings = {"use.deprecated.format": False}
     serializer = ProtobufSerializer(click, SchemaRegistryClient({"url": registry}), settings)
     produce(topic, serialized(serializer, topic, [click(user=f"u{n}") for n in range(COUNT)]))
-    page.run([code], lambda: None, Click=click)
+    monkeypatch.setitem(sys.modules, "clicks_pb2", SimpleNamespace(Click=click))
+    page.run([code], lambda: None)
     printed = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
     assert sorted(printed) == sorted(f"u{n}" for n in range(COUNT))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 
 from tests.reference.compatibility import compatibility_reference
@@ -33,7 +34,7 @@ def configuration_reference() -> str:
 
 
 def _row(row: Property, default: object) -> str:
-    meaning = row.doc
+    meaning = re.sub(r"docs/(\w+)(\.md)", r"[\1](\1\2)", row.doc)
     if isinstance(row.kind, tuple):
         meaning += f" One of {', '.join(f'`{value}`' for value in row.kind)}."
     if row.minimum is not None:

@@ -82,8 +82,8 @@ class ConsumerProperties:
     )
     queued_max_message_chunks: int = declare(
         2,
-        "Chunks of one partition that may wait in a consumer thread's queue. Fetchers request more when the chunks of "
-        "all its partitions are at most half of what they may be together.",
+        "Chunks of one partition that may wait in a consumer thread's queue. Fetchers request more data when the "
+        "queue holds at most half of the chunks that its partitions may have together.",
         minimum=1,
     )
     auto_commit_enable: bool = declare(True, "Commit offsets by timer, at a rebalance and at shutdown.")
@@ -105,30 +105,31 @@ class ConsumerProperties:
     group_protocol: str = declare(
         "zookeeper",
         "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
-        "consumer does. coordinator: an elected member assigns all partitions, and only those that move are stopped. "
-        "Members of both kinds, and JVM consumers, may be in one group. kafka: the group is one of Kafka's own, which "
-        "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper. "
-        "consumer: the same with the protocol of Kafka 4, in which the broker assigns (KIP-848).",
+        "consumer does. coordinator: an elected member, the elected coordinator, assigns all partitions, and a "
+        "rebalance stops only those that move. Members of both kinds, and JVM consumers, may be in one group. kafka: "
+        "brokers coordinate the group, which may have members of Kafka's newer clients; it needs bootstrap.servers, "
+        "and no ZooKeeper. consumer: the same with the protocol of Kafka 4, in which the broker assigns (KIP-848).",
         ("zookeeper", "coordinator", "kafka", "consumer"),
         ours=True,
     )
     partition_assignment_strategy: str = declare(
         "range",
-        "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
-        "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
-        "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky, cooperative-sticky, "
-        "and zkconsumer, which only members of zkconsumer have and which gives a member as much as its number of "
-        "streams; partitions that stay are kept over a rebalance if all of them are cooperative, as the last two are. "
-        "With group.protocol coordinator and kafka also module:object, an assignor of your own (docs/operations.md).",
+        "Assignor; all members of a group must use the same one: range, roundrobin, or, in groups without JVM "
+        "members, roundrobin-natural. The JVM consumer lacks roundrobin-natural, which assigns in the order of "
+        "Kafka's newer clients. With group.protocol=kafka: one or more names, separated by commas, preferred ones "
+        "first. Also allowed are sticky, cooperative-sticky and zkconsumer. zkconsumer assigns in proportion to the "
+        "number of streams of a member, and only zkconsumer members support it. If all names are cooperative "
+        "(cooperative-sticky, zkconsumer), members keep the partitions that do not move during a rebalance. With "
+        "group.protocol coordinator and kafka also module:object, an assignor of your own (docs/operations.md).",
         STRATEGIES,
         many=True,
         objects=True,
-        default_text="range; zkconsumer,cooperative-sticky where group.protocol is kafka",
+        default_text="range; zkconsumer,cooperative-sticky if group.protocol is kafka",
     )
     group_remote_assignor: str | None = declare(
         None,
-        "With group.protocol=consumer, the assignor that the broker is to use: uniform or range, or another one of its "
-        "group.consumer.assignors. The assignor that most members name is used.",
+        "With group.protocol=consumer, the assignor that the broker should use: uniform, range, or another one of its "
+        "group.consumer.assignors. The broker uses the assignor that most members name.",
         ours=True,
         default_text="none: the broker chooses",
     )
@@ -141,15 +142,16 @@ class ConsumerProperties:
     )
     group_share: bool = declare(
         True,
-        "false, for Spark queries only: the query has to be the only member of its group. It joins no group that has "
-        "members, and ends when it has to share the partitions.",
+        "For Spark queries only. If false, the query must be the only member of its group: it does not join a group "
+        "that has members, and it ends if another member is assigned partitions.",
         ours=True,
     )
     session_timeout_ms: int = declare(
         45_000,
-        "With group.protocol=kafka, time without a heartbeat after which the coordinator removes a member, in ms. With "
-        "consumer, that time is the broker's group.consumer.session.timeout.ms, which the consumer reads; this one is "
-        "used, and must not be longer, where it may not (operation DescribeConfigs on the group).",
+        "With group.protocol=kafka, time without a heartbeat after which the group coordinator removes a member, in "
+        "ms. With group.protocol=consumer the broker's group.consumer.session.timeout.ms applies, and the consumer "
+        "reads it. Without the permission DescribeConfigs on the group it cannot; then this value is used, and it "
+        "must not exceed the broker's.",
         minimum=1,
         ours=True,
     )
@@ -164,26 +166,27 @@ class ConsumerProperties:
     max_poll_interval_ms: int = declare(
         300_000,
         "With group.protocol kafka or consumer, how long the group waits for a member that has to release partitions "
-        "in a rebalance, in ms, and the default of max.stream.idle.ms. Where a stream may be idle without a limit, a "
-        "warning names a stream that was not read for so long although data is available.",
+        "in a rebalance, in ms, and the default of max.stream.idle.ms. If max.stream.idle.ms sets no limit, a warning "
+        "names each stream that was not read for this time although data is available.",
         minimum=1,
         ours=True,
     )
     coordinator_min_session_ms: int = declare(
         0,
-        "With group.protocol=coordinator, the least session timeout of a member in ms, as the servers granted it: the "
-        "coordinator refuses a member with a smaller one, which would lose its partitions in a short pause. That of "
-        "the member that leads counts.",
+        "With group.protocol=coordinator, the minimum session timeout of a member in ms, as the servers granted it: "
+        "the elected coordinator refuses a member with a smaller one, which would lose its partitions in a short "
+        "pause. The value of the elected coordinator applies.",
         minimum=0,
         ours=True,
     )
     coordinator_evict_slow_ms: int | None = declare(
         None,
-        "With group.protocol=coordinator, how long a member may take to release a partition that another one is to "
-        "own, or to claim one that it was given, in ms, before the coordinator takes all its partitions; at least two "
-        "thirds of a session timeout. 0: for ever. A member that hangs in a rebalance listener or before_commit is "
-        "fenced by this, hands out nothing a session timeout later, and commits nothing of what it has handed out "
-        "since its last commit. That of the member that leads counts.",
+        "With group.protocol=coordinator, how long a member may take to release a partition that another member will "
+        "own, or to claim one that it was assigned, in ms, before the elected coordinator takes all its partitions; "
+        "at least two thirds of a session timeout. 0: no limit. The elected coordinator thereby fences a member that "
+        "hangs in a rebalance listener or before_commit: a session timeout later the member hands out no more records, "
+        "and it cannot commit those that it has handed out since its last commit. The value of the elected coordinator "
+        "applies.",
         minimum=0,
         ours=True,
         default_text="the larger of 30000 and two session timeouts",
@@ -192,12 +195,12 @@ class ConsumerProperties:
         None,
         "Where offsets are committed.",
         ("zookeeper", "kafka"),
-        default_text="zookeeper; kafka where group.protocol is kafka or consumer",
+        default_text="zookeeper; kafka if group.protocol is kafka or consumer",
     )
     dual_commit_enabled: bool = declare(
         None,
         "With offsets.storage=kafka, commit to ZooKeeper too.",
-        default_text="true where offsets.storage is kafka and group.protocol is neither kafka nor consumer",
+        default_text="true if offsets.storage is kafka and group.protocol is neither kafka nor consumer",
     )
     offsets_channel_backoff_ms: int = declare(
         1000, "Pause before the offset coordinator is asked again, in ms.", minimum=0
@@ -221,7 +224,8 @@ class ConsumerProperties:
     )
     zookeeper_digest: str | None = declare(
         None,
-        "Both in one, as user:password; not as an option of a Spark query, where Spark would show it.",
+        "User and password in one value, user:password. Refused as an option of a Spark query, since Spark would show "
+        "it.",
         ours=True,
         secret=True,
         default_text="zookeeper.digest.username:zookeeper.digest.password",
@@ -251,21 +255,23 @@ class ConsumerProperties:
         "next",
         "Which records commits by timer, at a rebalance and at shutdown cover. next: those that the application "
         "released by requesting the next record; delivery: all that were handed out, as in the JVM; done: those that "
-        "the application has declared done, with stream.done(), in each partition up to the first one that is not done "
-        "(docs/delivery.md).",
+        "the application has declared done, with stream.done(), in each partition before the first one that is not "
+        "done (docs/delivery.md).",
         ("next", "delivery", "done"),
         ours=True,
     )
     max_unfinished_records: int = declare(
         10_000,
-        "With commit.on=done, how many records of one partition may be handed out and not done: then its next records "
-        "wait until half of them are done, and other partitions continue. A batch is not divided for it.",
+        "With commit.on=done, how many records of one partition may be handed out and not done. At this number the "
+        "partition pauses until half of them are done; other partitions continue. A batch is never split to meet the "
+        "limit.",
         minimum=1,
         ours=True,
     )
     dual_read: str = declare(
         "max",
-        "With dual commit, whose offset is used; max, the larger one, is the JVM's rule, so a rewind must lower both.",
+        "With dual commit, the store whose offset is used. max, the larger of the two offsets, is the JVM's rule: to "
+        "rewind, lower both.",
         ("max", "zookeeper", "kafka"),
         ours=True,
     )
@@ -281,7 +287,7 @@ class ConsumerProperties:
         "although data is available, so that a stuck reader does not hold partitions forever; 0 or negative: never. "
         "A stream that waits for records is not idle. Spark queries are exempt.",
         ours=True,
-        default_text="max.poll.interval.ms where group.protocol is kafka or consumer; -1 elsewhere",
+        default_text="max.poll.interval.ms if group.protocol is kafka or consumer; -1 otherwise",
     )
     metrics_port: int = declare(
         -1,
@@ -292,9 +298,9 @@ class ConsumerProperties:
     metrics_host: str = declare("127.0.0.1", "Address on which metrics are served; 0.0.0.0: all addresses.", ours=True)
     bootstrap_servers: str | None = declare(
         None,
-        "Brokers to begin with, host:port,host:port. Brokers, topics and partitions are then asked for from the "
-        "brokers, and zookeeper.connect is for the group only: needed for Kafka 4, which does not use ZooKeeper "
-        "(docs/migration.md).",
+        "Brokers for the first connection, host:port,host:port. If set, the consumer reads brokers, topics and "
+        "partitions from these brokers, and uses zookeeper.connect for the group only. Required for Kafka 4, which "
+        "does not use ZooKeeper (docs/migration.md).",
         ours=True,
         default_text="none: brokers and topics are read from ZooKeeper",
     )
@@ -313,10 +319,10 @@ class ConsumerProperties:
     )
     client_rack: str | None = declare(
         None,
-        "Rack of this consumer, as brokers name theirs in broker.rack: partitions are fetched from a replica in it, if "
-        "the brokers (since 2.4) have a replica.selector.class that names one (KIP-392). The leader is asked again "
-        "after metadata.max.age.ms, and at once if that replica cannot be fetched from. With "
-        "group.protocol=consumer the coordinator learns it, too.",
+        "Rack of this consumer, as brokers name theirs in broker.rack: partitions are fetched from a replica in it, "
+        "if the brokers (since 2.4) have a replica.selector.class that names one (KIP-392). The leader is asked again "
+        "after metadata.max.age.ms, and at once if that replica cannot be fetched from. With group.protocol=consumer "
+        "the rack is sent to the group coordinator, too.",
         ours=True,
         default_text="none: from the leaders",
     )
@@ -383,14 +389,15 @@ class ConsumerProperties:
     )
     queued_max_bytes: int = declare(
         33_554_432,
-        "Bytes that may wait in one consumer thread's queue. Fetchers request more when at most half of them wait.",
+        "Bytes that may wait in one consumer thread's queue. Fetchers request more data when the queue holds at most "
+        "half of this.",
         minimum=1,
         ours=True,
     )
     decode_threads: int = declare(
         -1,
         "Threads that decode ahead of the streams, for all streams of the consumer together. 0: none, each stream's "
-        "thread decodes what it takes; negative: one per free CPU, at most 4, and none on two CPUs or fewer.",
+        "thread decodes its own records; negative: one per free CPU, at most 4, and none on two CPUs or fewer.",
         maximum=64,
         ours=True,
     )

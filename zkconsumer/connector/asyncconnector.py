@@ -49,12 +49,12 @@ class AsyncConsumerConnector:
     """As :class:`ConsumerConnector`, for the tasks of one event loop; an asynchronous context manager.
 
     ``async with`` connects, and shuts down on exit. Methods that wait for servers are coroutines; the others return at
-    once. If a task is cancelled while it awaits one of them, what was begun is finished without it: a commit may have
-    been stored, and a consumer that was joining leaves at :meth:`shutdown`.
+    once. Cancelling a task that awaits one of them does not stop the operation: a commit may still be stored; a join
+    may still succeed, and the consumer then leaves the group at :meth:`shutdown`.
 
     Args:
         config: the consumer's properties. ``decode.threads`` is at least 1: nothing is decoded on the loop's thread.
-        before_commit: as of :class:`ConsumerConnector`, a coroutine function that runs on the loop.
+        before_commit: as for :class:`ConsumerConnector`, but a coroutine function, which runs on the event loop.
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], Awaitable[None]] | None = None) -> None:

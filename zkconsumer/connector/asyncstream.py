@@ -50,14 +50,14 @@ class AsyncMessageStream(Generic[M]):
     """As :class:`MessageStream`, for one task of an event loop; ``async for`` reads it record by record.
 
     ``async for`` ends, and raises, as iterating a :class:`MessageStream` does, and the stream can be read again after
-    the same errors. Cancelling a task that waits for the stream skips no record and hands none out twice. What a task
-    has returned that nobody awaited counts as handed out.
+    the same errors. Cancelling a task that waits for the stream skips no record and hands none out twice. A record
+    that a task has returned counts as handed out, even if no task awaits it.
 
-    Asking for the next record or batch releases the one before. While records are ready they come without a trip
-    through the event loop, except for one every 5 ms, so that other tasks run.
+    A request for the next record or batch releases the previous one. While records are ready, they are returned without
+    yielding to the event loop, except once every 5 ms, so that other tasks run.
 
-    One task reads a stream at a time, all on the event loop in which the connector was opened. A second one that asks
-    while the first waits gets a UsageError.
+    One task reads a stream at a time, all on the event loop in which the connector was opened. A request of a second
+    task raises UsageError while the first one waits.
     """
 
     def __init__(self, stream: ReadyStream[M], timeout_ms: int = -1) -> None:

@@ -143,7 +143,7 @@ class ConsumerConnector:
 
         Args:
             topics: topic to number of streams; the topics need not exist yet.
-            key_decoder: converts a key's bytes to an object, see :class:`~zkconsumer.connector.decoder.DecodedMessage`.
+            key_decoder: converts a key's bytes to an object, see :class:`~zkconsumer.DecodedMessage`.
             value_decoder: the same for the values. Batches are not decoded.
 
         Returns:
@@ -226,15 +226,15 @@ class ConsumerConnector:
         return stream
 
     def subscribe(self, topics: Collection[str] | TopicFilter) -> None:
-        """Consume other topics from now on; streams of topics that stay are not disturbed.
+        """Consume other topics from now on; topics that are kept are not disturbed.
 
         For streams of :meth:`create_message_streams_by_filter`: they carry the records of the new topics, too. Returns
-        when the change is noted. It is carried out by the next rebalance, which begins at once, and is tried again
-        until it succeeds. Records of topics that go may arrive until then; what was handed out of them is committed
-        as in every rebalance. Any thread may call it, also a rebalance listener.
+        before the change takes effect, and starts a rebalance, which is repeated until it succeeds. Until then records
+        of removed topics may arrive; their offsets are committed as in every rebalance. Any thread and a rebalance
+        listener may call it.
 
         Args:
-            topics: names, which need not exist yet, or a filter. They replace the former topics.
+            topics: names, which need not exist yet, or a filter. They replace the previous topics.
 
         Raises:
             ConfigError: a topic name is illegal.
@@ -278,7 +278,7 @@ class ConsumerConnector:
         """Stop fetching and handing out these partitions until :meth:`resume`; the others continue.
 
         Positions stay, and commits cover these partitions as before. A partition that this consumer loses in a
-        rebalance is not paused any more, also if it is assigned again later; one that stays remains paused.
+        rebalance is not paused any more, even if it is assigned again later; one that it keeps remains paused.
 
         Raises:
             NotOwner: this consumer does not own one of them; then none is paused.
@@ -331,7 +331,7 @@ class ConsumerConnector:
         return states
 
     def metrics(self) -> list[Sample]:
-        """Present values of the metrics; their names and meanings are in docs/metrics.md."""
+        """Present values of the metrics; the page "Metrics" of the documentation lists their names and meanings."""
         self._owner.require(self._name())
         return self._metrics.samples()
 

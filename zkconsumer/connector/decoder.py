@@ -19,8 +19,8 @@ class DecodedMessage(Message):
 
     Each access to ``key`` or ``value`` calls the decoder, in the accessing thread; keep the result if it is needed
     twice. A null is None, without a call of the decoder. An exception of a decoder is raised by the access: it does not
-    affect the stream, and the record counts as handed out (jvm-consumer.md#messages). The tuple holds the bytes, as in
-    every message; they are compared and pickled.
+    affect the stream, and the record counts as handed out. The tuple holds the bytes, as in every message; they are
+    compared and pickled.
     """
 
     __slots__ = ()

@@ -55,9 +55,10 @@ def run(
 
     An exception of the handler is retried, and then given to ``dead_letter``; after that the record counts as handled.
     Without ``dead_letter``, or if that raises too, the run ends with the exception, and nothing is skipped: the record
-    is not committed, and it is read again. So does an exception that is no ``Exception``, and an error of the consumer.
+    is not committed, and it is read again. The run also ends with any other exception of the handler, such as
+    KeyboardInterrupt, and with an error of the consumer.
 
-    A record may be handled more than once: after a crash, and where a rebalance gives its partition to another member.
+    A record may be handled more than once: after a crash, and if a rebalance gives its partition to another member.
 
     Args:
         handler: is called by several threads. When it returns, the record's effects must be durable.
@@ -66,12 +67,12 @@ def run(
         topics: names, or a filter.
         workers: number of threads that call the handler.
         ordered_by: ``partition``: the records of a partition are handled one by one, in their order; ``key``: only
-            those of the same key are, so that one partition keeps several workers busy. Records without a key then
-            have no order.
+            records with the same key are, so that several workers can work on one partition. Records without a key
+            then have no order.
         retry: how often the handler is called again after an exception. A stop ends the pauses; the record is not done
             then.
         dead_letter: is called by several threads with a record and the last exception of its handler. When it returns,
-            the record must be stored where it will be looked at.
+            the record must be stored durably.
 
     Raises:
         UsageError: an argument is wrong.

@@ -66,15 +66,15 @@ class MessageStream(Generic[M]):
 
     A stream that owns partitions of a topic which brokers keep refusing to serve raises TopicUnreadable, usually its
     subclass TopicAuthorizationFailed, once, and again only if the topic could be read in between. If offsets are stored
-    in Kafka and a permission on the group is missing, every stream raises GroupAuthorizationFailed, likewise once; and
-    ZooKeeperRefused or MemberRefused if ZooKeeper, or the group's coordinator, keeps refusing this member. The
-    stream can be iterated again: refused requests are repeated meanwhile, and other topics continue (docs/streams.md).
+    in Kafka and a permission on the group is missing, every stream raises GroupAuthorizationFailed once. Every stream
+    raises ZooKeeperRefused or MemberRefused once if ZooKeeper, or the coordinator of the group, keeps refusing this
+    member. The stream can be iterated again: refused requests are repeated meanwhile, and other topics continue.
 
-    Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,
-    delivery.md#what-a-commit-covers). With ``commit.on=done`` they cover what :meth:`done` declares done.
+    A request for the next record or batch releases the previous one: from then on automatic commits cover it, as
+    ``commit.on`` specifies. With ``commit.on=done`` they cover the records that :meth:`done` declares done.
 
     Only one thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked
-    child every request raises UsageError, also with an iterator that was created before the fork.
+    child every request raises UsageError, even with an iterator that was created before the fork.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class MessageStream(Generic[M]):
             max_rows: largest number of records in one batch; None for all that were fetched together.
             max_bytes: largest size of the data of one batch, that is of its keys, values and headers; a record that is
                 larger comes alone. Batches that were fetched together share that memory: it is freed with the last.
-            headers: add the column ``headers`` (list of structs of key and value, null where there are none).
+            headers: add the column ``headers`` (list of structs of key and value, null if a record has none).
 
         Raises:
             UsageError: a limit is below 1, or another thread uses this stream.
@@ -195,10 +195,10 @@ class MessageStream(Generic[M]):
         """The next batch; None if no record arrives in time, or once after ``wakeup`` of the connector.
 
         Args:
-            timeout: as of :meth:`next_message`.
-            max_rows: as of :meth:`batches`.
-            max_bytes: likewise.
-            headers: likewise.
+            timeout: as for :meth:`next_message`.
+            max_rows: as for :meth:`batches`.
+            max_bytes: as for :meth:`batches`.
+            headers: include the column ``headers``. The default differs from that of :meth:`batches`.
 
         Raises:
             ConsumerClosed, UsageError, ZkConsumerError: as :meth:`next_message`; UsageError also for a limit below 1.
@@ -216,7 +216,7 @@ class MessageStream(Generic[M]):
         raise self._closed()
 
     def release(self) -> None:
-        """Release everything that was handed out, without requesting more; to be called by the reading thread."""
+        """Release everything that was handed out, without a request for more; for the reading thread."""
         self._owner.require(f"stream {self.name}")
         self.queue.finish()
 

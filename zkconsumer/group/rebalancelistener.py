@@ -12,18 +12,19 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 class ConsumerRebalanceListener:
     """Override the methods that are needed. The rebalance thread calls both; an exception fails the attempt.
 
-    They may commit, also by asking another thread to do it and waiting for that, and they may call ``shutdown``, which
-    then takes place when they have returned. They must not wait for another rebalance. If they wait for a thread that
+    They may commit, and may wait for another thread that commits. They may call ``shutdown``, which then takes place
+    when they have returned. They must not wait for another rebalance. If they wait for a thread that
     calls ``shutdown``, the consumer leaves after a session timeout, without its last commit.
     """
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
         """Fetching has stopped and automatic commits are done; the partitions in ``owned`` are released next.
 
-        With a coordinator these are the partitions that leave; the others are fetched all the time.
+        If ``group.protocol`` is not ``zookeeper``, ``owned`` has only the partitions that this member gives up; the
+        others are fetched all the time.
 
         Called with an empty set when nothing is released: at the start, after a failed attempt or a lost session, and
-        with a coordinator also when partitions are only added.
+        if ``group.protocol`` is not ``zookeeper``, also when partitions are only added.
         """
 
     def before_starting_fetchers(
@@ -33,8 +34,8 @@ class ConsumerRebalanceListener:
 
         Args:
             consumer_id: id of this member.
-            assignment: the partitions of all members as this member computed them; with a coordinator, which alone
-                knows the others, those of this member.
+            assignment: the partitions of all members, as this member computed them; if ``group.protocol`` is not
+                ``zookeeper``, only those of this member.
 
         Returns:
             Offsets to start from instead of the stored ones, for some of this member's partitions; None for none.

@@ -41,24 +41,24 @@ def read(
         config = ConsumerConfig.without_group(bootstrap_servers="h1:9092")
         table = polars.from_arrow(zkconsumer.read("clicks", config, start=datetime(2026, 11, 1, tzinfo=UTC)))
 
-    The end is fixed at the call: records that are written later are not read, and the reader ends. What is fetched
-    ahead is bounded, so a topic may be larger than the memory. A reader that is not read to its end fetches until no
-    reference to it is left, since Arrow does not pass its ``close`` on. With ``isolation.level=read_committed`` the end
-    is the first record of an open transaction.
+    The end is fixed at the call: records that are written later are not read, and the reader ends. The amount that is
+    fetched ahead is bounded, so a topic may be larger than the memory. A reader that is not read to its end fetches
+    until no reference to it is left, since Arrow does not pass its ``close`` on. With
+    ``isolation.level=read_committed`` the end is the first record of an open transaction.
 
     Args:
         topic: its name.
         config: where the cluster is, and how brokers are reached; one of a consumer, or
             :meth:`.ConsumerConfig.without_group`. The group's offsets are neither read nor written.
         start: where to start: ``earliest``, ``latest``, a time, or offsets of the partitions to read, by number.
-        end: where to end, likewise; an offset is that after the last record.
-        columns: names of columns of ``decode/schema.py``, in this order; None for all: key, value, topic, partition,
-            offset, timestamp, timestampType, headers.
+        end: where to end, in the same forms; an offset is the one after the last record.
+        columns: names of columns, in the order of the batches; None for all: key, value, topic, partition, offset,
+            timestamp, timestampType, headers.
 
     Returns:
         A reader of batches, each with records of one partition, in the order of offsets within a partition. Its
-        methods raise a ZkConsumerError, such as OffsetOutOfRange where the log has lost records of the range since the
-        call; through Arrow's C interface (polars, DuckDB) the text of that.
+        methods raise a ZkConsumerError, such as OffsetOutOfRange if the log has lost records of the range since the
+        call. polars and DuckDB, which read through Arrow's C interface, raise an error of their own with the same text.
 
     Raises:
         UsageError: the topic, a partition or a column does not exist, or a position is none.

@@ -91,14 +91,14 @@ class Sandbox:
 
     @property
     def ensemble(self) -> ZooKeeperEnsemble:
-        """All ZooKeeper servers, also where there is one, or none. Raises UsageError before `start`."""
+        """All ZooKeeper servers: one, several or none. Raises UsageError before `start`."""
         if self._ensemble is None:
             raise UsageError("the sandbox is not running; use it in a with block")
         return self._ensemble
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
-        """The first ZooKeeper server. Raises UsageError before `start`, and where there is none."""
+        """The first ZooKeeper server. Raises UsageError before `start`, and if there is none."""
         if not self.ensemble.members:
             raise UsageError("this sandbox has no ZooKeeper")
         return self.ensemble.members[0]

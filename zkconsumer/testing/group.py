@@ -47,7 +47,7 @@ class ConsumerGroup:
         self._proxies: dict[ConsumerConnector, list[TcpProxy]] = {}
 
     def consumer(self, **properties: Any) -> ConsumerConnector:
-        """Make a consumer; ``properties`` are those of :class:`~zkconsumer.config.consumerconfig.ConsumerConfig`.
+        """Make a consumer; ``properties`` are those of :class:`~zkconsumer.ConsumerConfig`.
 
         Raises:
             ZooKeeperUnavailable: no server answered.

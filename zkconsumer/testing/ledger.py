@@ -89,7 +89,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A member stopped to be the owner of a partition; the attributes are those of its claim, ``zxid`` is the end's.
+    """A member ceased to be the owner of a partition. ``zxid`` is that of the end; the rest is as in :class:`Claimed`.
 
     Attributes:
         expired: True if the end of the session ended the ownership.

@@ -14,7 +14,7 @@ SUFFIX = ".ledger.jsonl"
 class LedgerFile:
     """Appends records to one file; for any thread.
 
-    A record is in the file when :meth:`append` returns, also if the process is killed then: each line is one call of
+    A record is in the file when :meth:`append` returns, even if the process is killed then: each line is one call of
     the operating system, and nothing is buffered.
 
     Args:

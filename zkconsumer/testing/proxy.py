@@ -72,7 +72,7 @@ class TcpProxy:
         """Forward the next bytes of a client that contain ``part``, and :meth:`cut` before the server answers them.
 
         Returns:
-            Set when that has happened. :meth:`heal` before it takes the order back.
+            An event that is set when this has happened. :meth:`heal` before that cancels the cut.
         """
         met = threading.Event()
         self._cut_at = (part, met)
@@ -94,11 +94,11 @@ class TcpProxy:
         self._do(self._half_close())
 
     def delay(self, seconds: float) -> None:
-        """Forward everything so much later, in both directions."""
+        """Forward everything later by this time, in both directions."""
         self._delay_s = seconds
 
     def throttle(self, bytes_per_s: float) -> None:
-        """Forward at most so many bytes per second on each connection and direction; 0 is no limit."""
+        """Forward at most this number of bytes per second on each connection and direction; 0 is no limit."""
         self._bytes_per_s = bytes_per_s
 
     def heal(self) -> None:
