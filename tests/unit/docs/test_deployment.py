@@ -74,8 +74,8 @@ def test_commands_and_properties_of_the_manifest_exist(tmp_path):
 
 def test_memory_and_rates_are_those_of_the_benchmarks():
     benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    waiting, reading, slow = (
-        [float(cell.split()[0]) for cell in row[1:] if cell != "-"] for row in table(PAGE, "Sizing")
+    waiting, reading, behind, slow = (
+        [float(cell.split()[-2]) for cell in row[1:] if cell != "-"] for row in table(PAGE, "Sizing")
     )
     (highest,) = re.findall(r"slow reader \|.* ([\d.]+) \| MiB", benchmarks)
     assert slow == [float(f"{float(highest):.0f}")]
@@ -87,6 +87,11 @@ def test_memory_and_rates_are_those_of_the_benchmarks():
     assert reading == [
         float(re.search(rf"\d+ to (\d+)(?: MiB)? for {kind}", benchmarks.replace("\n", " "))[1])
         for kind in ("records", "batches")
+    ]
+    (old_logs,) = re.findall(r"### Large appends to old logs(.*?)###", benchmarks, re.S)
+    assert behind == [
+        max(float(peak) for peak in re.findall(rf"\| zkconsumer, {kind} \|.* (\d+) \|\n", old_logs))
+        for kind in ("records", "Arrow batches")
     ]
 
 
