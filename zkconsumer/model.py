@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -80,6 +81,30 @@ class TopicIdentity(NamedTuple):
         if self.topic_id is None or other.topic_id is None:
             return self.czxid is None or other.czxid is None or self.czxid == other.czxid
         return self.topic_id == other.topic_id
+
+
+def recreated_topics(recorded: Mapping[str, str | int | None], now: Mapping[str, TopicIdentity]) -> set[str]:
+    """The topics that exist, and were created, or created again, since their identities were recorded.
+
+    Args:
+        recorded: by name of topic; see :attr:`TopicIdentity.recorded`. None if the topic did not exist then.
+        now: identities of the topics that exist.
+    """
+    return {
+        topic
+        for topic, identity in now.items()
+        if topic in recorded and ((then := recorded[topic]) is None or not identity.is_recorded_as(then))
+    }
+
+
+def replaced_topics(before: Mapping[str, TopicIdentity], now: Mapping[str, TopicIdentity]) -> set[str]:
+    """The topics that exist, and are not the ones that existed before under the same names.
+
+    Args:
+        before: identities of the topics that existed.
+        now: identities of the topics that exist.
+    """
+    return {topic for topic, identity in now.items() if topic in before and not identity.is_same_topic(before[topic])}
 
 
 class Topic(NamedTuple):

@@ -1,6 +1,6 @@
 import pytest
 
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition, recreated_topics, replaced_topics
 
 
 def test_thread_id_is_cut_at_the_last_hyphen():
@@ -51,3 +51,17 @@ def test_a_topic_is_recognised_by_what_was_recorded(identity, recorded, expected
 def test_topics_are_the_same_unless_an_identity_differs(one, other, expected):
     assert one.is_same_topic(other) is expected
     assert other.is_same_topic(one) is expected
+
+
+def test_topics_that_were_created_again():
+    now = {"same": TopicIdentity("a", None), "again": TopicIdentity("b", None), "new": TopicIdentity("c", None)}
+    recorded = {"same": "a", "again": "x", "new": None, "gone": "d"}
+    assert recreated_topics(recorded, now) == {"again", "new"}
+    assert recreated_topics({}, now) == set(), "what was not recorded cannot be compared"
+
+
+def test_topics_that_replaced_others():
+    before = {"same": TopicIdentity("a", 1), "upgraded": TopicIdentity(None, 2), "other": TopicIdentity(None, 3)}
+    now = {"same": TopicIdentity("a", None), "upgraded": TopicIdentity("b", 2), "other": TopicIdentity("c", 4)}
+    assert replaced_topics({**before, "gone": TopicIdentity(None, 5)}, now) == {"other"}
+    assert replaced_topics({}, now) == set()

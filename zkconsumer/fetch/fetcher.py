@@ -32,7 +32,7 @@ from zkconsumer.wire.fetchmessages import FetchedPartition
 from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import Verdict, next_size, resume_at
-from zkconsumer.wire.rules.readreplica import NO_REPLICA
+from zkconsumer.wire.rules.readreplica import names_another
 
 _log = logging.getLogger(__name__)
 
@@ -178,8 +178,7 @@ class FetcherThread(threading.Thread):
             answer = PartitionAnswer(self._table[partition], asked, fetched, is_first)
             if asked.leader_epoch != answer.info.leader_epoch:
                 continue  # requested before it returned from the finder with another epoch
-            is_lost = verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self._follows(answer.info)
-            if is_lost and self._has(answer.info):
+            if self._verdict_on(answer.info, fetched.error) is Verdict.OUT_OF_RANGE and self._has(answer.info):
                 self._positions.add_lost(answer.info)
             # A look-up needs a free connection.
             if answer.fetched.is_last and not (self._positions or self._conversation.muted):
@@ -278,7 +277,7 @@ class FetcherThread(threading.Thread):
         if coming is None or coming.info not in wanted:
             return wanted
         info, fetched = coming.info, coming.fetched
-        if self._is_elsewhere(fetched):
+        if names_another(fetched.read_replica, self.broker.id):
             del wanted[info]
         if not (fetched.error or fetched.records):
             return wanted
@@ -327,15 +326,15 @@ class FetcherThread(threading.Thread):
         info, asked, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
-        verdict = verdict_on(fetched.error)
-        if verdict is Verdict.OUT_OF_RANGE and not self._follows(info):
+        verdict = self._verdict_on(info, fetched.error)
+        if verdict is Verdict.OUT_OF_RANGE:
             return  # looked up before the next request
         if verdict is not Verdict.SERVED:
             self._refused(info, fetched.error, READ)
             return
         info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
-        if self._is_elsewhere(fetched):
+        if names_another(fetched.read_replica, self.broker.id):
             info.read_replica = info.read_replica.named(fetched.read_replica, time.monotonic(), self._max_age_s)
             _log.debug("%s: %s is fetched from broker %d", self.name, info.partition, fetched.read_replica)
             self._return(info)
@@ -372,7 +371,7 @@ class FetcherThread(threading.Thread):
     def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
         """Handle an error code of a partition: another broker may serve it, or this one later."""
         info.fenced = code == ErrorCode.FENCED_LEADER_EPOCH
-        if verdict_on(code) is Verdict.REFUSED:
+        if self._verdict_on(info, code) is Verdict.REFUSED:
             security = BrokerSecurity.from_config(self._config)
             error = topic_refused(info.partition.topic, code, operation, self.broker, security)
             info.deny(error, self._config.refresh_leader_backoff_ms / 1000)
@@ -502,13 +501,13 @@ class FetcherThread(threading.Thread):
         """False for a partition that was released, or that a rebalance assigned again after it was requested."""
         return self._table.get(info.partition) is info
 
-    def _is_elsewhere(self, fetched: FetchedPartition) -> bool:
-        """True if the leader has sent no records, but the id of a follower that has them."""
-        return fetched.read_replica not in (NO_REPLICA, self.broker.id)
-
     def _follows(self, info: PartitionInfo) -> bool:
         """True if this broker is not the partition's leader, but the follower that the leader has named."""
         return info.read_replica.follower == self.broker.id
+
+    def _verdict_on(self, info: PartitionInfo, code: int) -> Verdict:
+        """What an error code of a partition means in an answer of this broker."""
+        return verdict_on(code, of_follower=self._follows(info))
 
     def _fail_follower(self, info: PartitionInfo) -> None:
         """Let the leader send the records, if this is a follower: it could not, whatever the reason is."""

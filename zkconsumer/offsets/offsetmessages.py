@@ -14,7 +14,7 @@ from uuid import UUID
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.commitfence import NO_MEMBER, CommitIdentity
-from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
+from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, usable_offset
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fields import by_topic
 from zkconsumer.wire.kafkapython import load_kafka_python
@@ -159,10 +159,8 @@ def fetch_offsets(
     for topic in answer.topics:
         for partition_answer in topic.partitions:
             partition = TopicPartition(topic.name, partition_answer.partition_index)
-            there = partition_answer.committed_offset >= 0
-            stored.found[partition] = (
-                StoredOffset(partition_answer.committed_offset, partition_answer.metadata) if there else NO_OFFSET
-            )
+            offset = usable_offset(partition_answer.committed_offset)
+            stored.found[partition] = NO_OFFSET if offset is None else StoredOffset(offset, partition_answer.metadata)
             if partition_answer.error_code:
                 stored.errors[partition] = partition_answer.error_code
     if not stored.error:

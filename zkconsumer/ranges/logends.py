@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from zkconsumer.cluster.brokercatalog import CatalogAnswer, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, TopicPartition, recreated_topics
+from zkconsumer.offsets.rules.lag import AFTER_LOG, outside_log
 from zkconsumer.ranges.rules.batchsizes import bytes_per_offset
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -20,6 +21,7 @@ from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.wire.listoffsetsmessages import Offsets
 from zkconsumer.wire.refusals import DESCRIBE, topic_refused
 from zkconsumer.wire.rules.denials import PATIENCE, pause_s
+from zkconsumer.wire.rules.leaderepochs import must_ask
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ class SeenEnd(NamedTuple):
 
         Of an offset after this end it is not known that it was in this epoch's log.
         """
-        return self.epoch < epoch and 0 < offset <= self.end
+        return must_ask(self.epoch, epoch) and 0 < offset <= self.end
 
 
 class LogEnds:
@@ -182,14 +184,11 @@ class LogEnds:
         """
 
         def denied(answer: CatalogAnswer) -> set[str]:
-            described = answer.snapshot.described
             if answer.snapshot.asked_for is None:
                 return set()
-            return {
-                topic
-                for topic in known.keys() - answer.snapshot.undescribed
-                if topic not in described or not described[topic].identity.is_recorded_as(known[topic])
-            }
+            identities = {name: topic.identity for name, topic in answer.snapshot.described.items()}
+            absent = known.keys() - identities.keys() - answer.snapshot.undescribed
+            return absent | recreated_topics(known, identities)
 
         return denied(self._catalog.ask(frozenset(known), denied))
 
@@ -262,7 +261,7 @@ def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition,
 
 def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """Partitions with a log end below an offset that the log is known to have reached."""
-    return sorted(partition for partition, end in ends.items() if end < at_least.get(partition, end))
+    return sorted(p for p, end in ends.items() if outside_log(at_least.get(p), None, end) == AFTER_LOG)
 
 
 def backoffs_s(config: ConsumerConfig) -> list[float]:

@@ -28,6 +28,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, outside_log
 from zkconsumer.ranges.fetchedqueue import Fetched, FetchedQueue
 from zkconsumer.ranges.leaderconnections import PooledConnection
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST
@@ -41,8 +42,8 @@ from zkconsumer.wire.fetchmessages import FetchedPartition
 from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict, next_size, resume_at
-from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
-from zkconsumer.wire.rules.readreplica import NO_REPLICA
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH, must_ask
+from zkconsumer.wire.rules.readreplica import names_another
 
 _log = logging.getLogger(__name__)
 
@@ -65,17 +66,17 @@ class RangeEpochs(NamedTuple):
     """Leader epochs of a range (KIP-320).
 
     Attributes:
-        planned: the epoch in whose log its end was seen; None if unknown.
+        planned: the epoch in whose log its end was seen; UNKNOWN_EPOCH if unknown.
         leader: the epoch of the leader that is asked.
     """
 
-    planned: int | None = None
+    planned: int = UNKNOWN_EPOCH
     leader: int = UNKNOWN_EPOCH
 
     @property
     def needs_leader(self) -> bool:
         """True if the leader has to be asked whether its log has the range."""
-        return self.planned is not None and self.planned < self.leader
+        return must_ask(self.planned, self.leader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class RangeFetcher(threading.Thread):
         questions = {
             partition: EpochQuestion(epochs.leader, epochs.planned)
             for partition, epochs in self._epochs.items()
-            if epochs.planned is not None and epochs.needs_leader
+            if epochs.needs_leader
         }
         answer = epoch_ends(self.pooled.connection, questions) if questions else EpochEnds()
         for partition, code in answer.errors.items():
@@ -269,7 +270,7 @@ class RangeFetcher(threading.Thread):
         before = dict(self._left)
         out_of_range = []
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
-            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and not self.follows:
+            if verdict_on(fetched.error, of_follower=self.follows) is Verdict.OUT_OF_RANGE:
                 out_of_range.append(partition)
             # To look up log ends no request may be in flight.
             if fetched.is_last and not out_of_range and not self._conversation.muted:
@@ -302,7 +303,7 @@ class RangeFetcher(threading.Thread):
         if foreseen > position:
             moves = True
             self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
-        stays = not last.error and last.read_replica in (NO_REPLICA, self.broker.id)
+        stays = not last.error and not names_another(last.read_replica, self.broker.id)
         if stays and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
             wanted[partition] = foreseen
         if wanted and moves:
@@ -312,17 +313,14 @@ class RangeFetcher(threading.Thread):
         self, partition: TopicPartition, fetched: FetchedPartition, asked: int, *, is_first: bool
     ) -> tuple[Fetched, int] | None:
         """Move the position; returns the received part with its size in bytes, None if it is empty."""
-        if fetched.read_replica not in (NO_REPLICA, self.broker.id):
+        if names_another(fetched.read_replica, self.broker.id):
             self.named[partition] = fetched.read_replica
             self._moves(partition, fetched.error)
             return None
-        match verdict_on(fetched.error):
-            case Verdict.OUT_OF_RANGE if not self.follows:
+        match verdict_on(fetched.error, of_follower=self.follows):
+            case Verdict.OUT_OF_RANGE:
                 return None  # looked up before the next request
-            case _ if fetched.error and self.follows:
-                self._moves(partition, fetched.error)  # the leader decides what it means
-                return None
-            case Verdict.LEADER_MOVED | Verdict.FAILED:
+            case Verdict.LEADER_MOVED | Verdict.FAILED | Verdict.LEADER_DECIDES:
                 self._moves(partition, fetched.error)
                 return None
             case Verdict.REFUSED:
@@ -397,9 +395,10 @@ class RangeFetcher(threading.Thread):
         end = None if first is None else self._ask(partition, LATEST)
         if first is None or end is None:
             return
-        if self._left[partition].start > end:
+        outside = outside_log(self._left[partition].start, first, end)
+        if outside == AFTER_LOG:
             self._end_at(partition, end, "its log")
-        if partition not in self._left or self._left[partition].start >= first:
+        if outside != BEFORE_LOG:
             return
         position, until = self._left.pop(partition)
         loss = f"{partition} has lost offsets {position} to {min(first, until)}: its log begins at {first}"
@@ -416,7 +415,7 @@ class RangeFetcher(threading.Thread):
             BrokerUnavailable: the broker does not return the log end.
         """
         end = self._ask(partition, LATEST)
-        if end is not None and end < self._left[partition].until:
+        if end is not None and outside_log(self._left[partition].until, None, end) == AFTER_LOG:
             self._end_at(partition, end, "its log")
 
     def _end_at(self, partition: TopicPartition, end: int, log: str) -> None:

@@ -166,7 +166,8 @@ class RangeReading:
                 self._left(ranges, error, follows=source.follows)
 
     def _epochs_of(self, partition: TopicPartition) -> RangeEpochs:
-        return RangeEpochs(self._epochs.get(partition), self._connections.epochs.get(partition, UNKNOWN_EPOCH))
+        leaders = self._connections.epochs
+        return RangeEpochs(self._epochs.get(partition, UNKNOWN_EPOCH), leaders.get(partition, UNKNOWN_EPOCH))
 
     def _start_fetcher(self, source: Source, ranges: dict[TopicPartition, Span], response_bytes: int) -> None:
         connection = self._connections.take_connection(source.broker)

@@ -74,10 +74,17 @@ LEADER_MOVED = frozenset(
 """Codes of normal operation: another broker leads the partition now, or no broker does for a moment."""
 
 
-def verdict_on(code: int) -> Verdict:
-    """What the error code of a partition means in the answer to a request for records or offsets."""
+def verdict_on(code: int, *, of_follower: bool = False) -> Verdict:
+    """What the error code of a partition means in the answer to a request for records or offsets.
+
+    Args:
+        code: the error code.
+        of_follower: True if the broker is not the leader, but a follower that the leader has named (KIP-392).
+    """
     if code == ErrorCode.NONE:
         return Verdict.SERVED
+    if of_follower:
+        return Verdict.LEADER_DECIDES
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Verdict.OUT_OF_RANGE
     if code in LEADER_MOVED:

@@ -115,6 +115,18 @@ def test_after_an_error_of_the_follower_the_leader_sends_the_records(cluster, co
     assert (cluster.leader.racks[0], cluster.leader.racks[-1]) == ("r1", "")
 
 
+def test_a_denial_of_a_follower_is_left_to_the_leader(cluster, caplog):
+    """A permission may not have reached the follower yet."""
+    caplog.set_level(logging.DEBUG)
+    cluster.write(10)
+    cluster.follower.fetch_errors[P] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    cluster.start()
+    assert cluster.read(10) == [*range(10)]
+    assert "looking for its leader again" in caplog.text
+    assert "trying again" not in caplog.text, "it is no denial of the leader"
+    assert cluster.leader.racks[-1] == ""
+
+
 def test_a_follower_that_is_gone_costs_no_record(cluster, caplog):
     caplog.set_level(logging.INFO)
     cluster.write(10)

@@ -86,9 +86,9 @@ def test_a_commit_to_a_moved_coordinator_is_an_error():
 
 
 def test_offsets_in_kafka_are_those_of_all_requested_partitions():
-    broker = ScriptedBroker({A0: (0, 5), A1: (0, -1)}, error=0)
-    stored = OffsetCoordinator(broker, "g").fetch([A0, A1])
-    assert stored.found == {A0: StoredOffset(5, "written at 5"), A1: StoredOffset(None)}
+    broker = ScriptedBroker({A0: (0, 0), A1: (0, -1), B0: (0, -7)}, error=0)
+    stored = OffsetCoordinator(broker, "g").fetch([A0, A1, B0])
+    assert stored.found == {A0: StoredOffset(0, "written at 0"), A1: StoredOffset(None), B0: StoredOffset(None)}
     assert broker.versions[1:] == [("OffsetFetchRequest", 1, 5)]
 
 

@@ -24,6 +24,7 @@ from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode
+from zkconsumer.wire.rules.leaderepochs import UNKNOWN_EPOCH
 
 LONG_S = 30.0
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -359,14 +360,16 @@ def test_a_lost_range_fails_the_task(read):
 
 
 @pytest.mark.usefixtures("log")
-@pytest.mark.parametrize(("epochs", "until"), [({"planned": 1}, 35), ({"planned": None}, 35), ({"planned": 0}, 10)])
+@pytest.mark.parametrize(
+    ("epochs", "until"), [({"planned": 1}, 35), ({"planned": UNKNOWN_EPOCH}, 35), ({"planned": 0}, 10)]
+)
 def test_a_range_that_the_log_contains_is_read(read, epochs, until):
     assert read_in_epochs(read, 5, until, **epochs, leader=1, fail_on_data_loss=True)[0] == list(range(5, until))
 
 
 @pytest.mark.usefixtures("log")
 @pytest.mark.parametrize(("named", "fenced"), [(0, {T0}), (2, set())])
-@pytest.mark.parametrize("planned", [None, 0])
+@pytest.mark.parametrize("planned", [UNKNOWN_EPOCH, 0])
 def test_a_leader_of_another_epoch_reads_nothing(read, named, fenced, planned):
     offsets, ended = read_in_epochs(read, 5, 30, planned=planned, leader=named, fail_on_data_loss=True)
     assert (offsets, ended.left, ended.fetcher.fenced) == ([], {T0: Span(5, 30)}, fenced)

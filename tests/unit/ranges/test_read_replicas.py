@@ -103,7 +103,10 @@ def test_an_offset_that_the_leader_has_lost_is_an_error(cluster):
         cluster.read({T0: Span(0, 10)})
 
 
-@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TOPIC_AUTHORIZATION_FAILED],
+)
 def test_after_an_error_of_the_follower_the_leader_sends_the_records(cluster, code):
     cluster.follower.fetch_errors[T0] = code
     assert cluster.read({T0: Span(0, 10), T1: Span(0, 10)}) == sorted([*range(10)] * 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from zkconsumer.errors import ShareChanged, name_some
-from zkconsumer.model import TopicIdentity
+from zkconsumer.model import TopicIdentity, replaced_topics
 
 
 class FetchedTopics:
@@ -45,8 +45,5 @@ class FetchedTopics:
         Args:
             now: the present identities; None for a topic that does not exist.
         """
-        return {
-            topic
-            for topic, identity in now.items()
-            if identity is not None and topic in self._fetched and not identity.is_same_topic(self._fetched[topic])
-        }
+        existing = {topic: identity for topic, identity in now.items() if identity is not None}
+        return replaced_topics(self._fetched, existing)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.java.javastring import java_order
-from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition, replaced_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,8 @@ class GroupView:
 
     def recreated_since(self, before: GroupView, topics: Iterable[str]) -> set[str]:
         """Those of ``topics`` that were deleted and created again after ``before`` was read."""
-        return {
-            topic
-            for topic in topics
-            if topic in before.identities
-            and topic in self.identities
-            and not self.identities[topic].is_same_topic(before.identities[topic])
-        }
+        existing = {topic: self.identities[topic] for topic in topics if topic in self.identities}
+        return replaced_topics(before.identities, existing)
 
     def threads_by_topic(self, *, exclude_internal: bool) -> dict[str, list[ConsumerThreadId]]:
         """Topic to all consumer threads of the group that subscribe to it, in the JVM's order.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
-from zkconsumer.model import TopicIdentity
+from zkconsumer.model import TopicIdentity, recreated_topics
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, TopicRecord, next_record, origin
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, is_node_name
@@ -45,13 +45,12 @@ class _KnownRecords(NamedTuple):
 
     def replaced(self, identities: Mapping[str, TopicIdentity]) -> set[str]:
         """The topics of which the group has consumed an earlier one, and not the present one yet."""
-        return {
-            topic
+        recorded = {
+            topic: record.topic
             for topic, (record, _) in self.records.items()
-            if record is not None
-            and record.ensemble == self.ensemble
-            and not identities[topic].is_recorded_as(record.topic)
+            if record is not None and record.ensemble == self.ensemble
         }
+        return recreated_topics(recorded, identities)
 
 
 def read_origins(session: ZkSession, group: str, identities: Mapping[str, TopicIdentity]) -> dict[str, TopicOrigin]:

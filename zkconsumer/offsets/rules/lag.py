@@ -69,3 +69,12 @@ def outside_log(
     if position < (log_start or 0):
         return BEFORE_LOG
     return AFTER_LOG if log_end is not None and position > log_end else None
+
+
+def clamp_to_log(offset: int, log_start: int, log_end: int) -> int:
+    """The nearest offset at which the log can be read: the offset itself unless it is outside the log.
+
+    >>> clamp_to_log(4, 5, 9), clamp_to_log(10, 5, 9), clamp_to_log(7, 5, 9), clamp_to_log(9, 5, 9)
+    (5, 9, 7, 9)
+    """
+    return min(max(offset, log_start), log_end)

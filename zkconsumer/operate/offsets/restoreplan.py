@@ -10,13 +10,13 @@ from typing import Final, Literal
 from zkconsumer.config.serveraddresses import server_addresses
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.topicrecords import former_origins
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
-from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs, recreated_topics
+from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 from zkconsumer.operate.offsets.snapshot import (
     GroupChange,
@@ -200,7 +200,7 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     try:
         known = known_identities(cluster.open_reader(session), topics)
         identities = {topic: one for topic, one in known.items() if one is not None}
-        recreated = recreated_topics(how.recorded, identities)
+        recreated = frozenset(recreated_topics(how.recorded, identities))
         outdated = _outdated(session, change, identities)
         existing = cluster.partitions(topics)
         deleted = frozenset(topics - {partition.topic for partition in existing})

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import clamp_to_log
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -140,7 +141,7 @@ def locate(
             continue
         first, end = earliest[partition], latest[partition]
         at = ends[offset][partition] if offset in ends else offset
-        offsets[partition] = min(max(at, first), end)
+        offsets[partition] = clamp_to_log(at, first, end)
         if offsets[partition] != at:
             lost[partition] = Loss(offset, first, end)
     return Located(offsets, lost)

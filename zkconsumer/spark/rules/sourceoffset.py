@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkconsumer.model import Stamp, Topic, TopicPartition
+from zkconsumer.model import Stamp, Topic, TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.ranges.rules.spans import Span
 
@@ -63,11 +63,8 @@ class SourceOffset:
 
     def recreated(self, topics: Mapping[str, Topic]) -> set[str]:
         """The topics that were deleted and created again since this query first recorded them."""
-        return {
-            name
-            for name, topic in topics.items()
-            if name in self.known and not topic.identity.is_recorded_as(self.known[name].identity)
-        }
+        recorded = {name: topic.identity for name, topic in self.known.items()}
+        return recreated_topics(recorded, {name: topic.identity for name, topic in topics.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Verdict(Enum):
     """The broker repeats this until an operator removes the cause, such as a missing permission."""
     FAILED = "failed"
     """Any other error, after which a retry may help."""
+    LEADER_DECIDES = "the leader decides"
+    """Any error of a follower, which may lag behind its leader: the leader has to be asked what it means."""
 
 
 def next_size(

@@ -93,6 +93,19 @@ class KnownEpochs:
         return known.epoch
 
 
+def must_ask(seen: int, leader: int) -> bool:
+    """True if a leader must be asked if its log contains what was seen in the log of an earlier leader (KIP-320).
+
+    Args:
+        seen: epoch of the leader in whose log it was seen; :data:`UNKNOWN_EPOCH` if unknown.
+        leader: epoch of the leader that will be asked. If it is older, the topic was created again.
+
+    >>> must_ask(5, 6), must_ask(5, 5), must_ask(5, 4), must_ask(UNKNOWN_EPOCH, 6), must_ask(5, UNKNOWN_EPOCH)
+    (True, False, False, False, False)
+    """
+    return UNKNOWN_EPOCH < seen < leader
+
+
 class PositionEpochs(NamedTuple):
     """The epochs of the offset to fetch next.
 
@@ -108,14 +121,14 @@ class PositionEpochs(NamedTuple):
         """The epoch whose end the leader must be asked for before records are fetched; UNKNOWN_EPOCH: no need to ask.
 
         Args:
-            leader: epoch of the leader that will be asked. If it is older, the topic was created again.
+            leader: epoch of the leader that will be asked.
 
         >>> PositionEpochs(5, 3).to_check(6), PositionEpochs(5).to_check(6)
         (3, 5)
         >>> PositionEpochs(5, 3).to_check(5), PositionEpochs().to_check(6), PositionEpochs(5, 3).to_check(-1)
         (-1, -1, -1)
         """
-        if self.leader == UNKNOWN_EPOCH or leader <= self.leader:
+        if not must_ask(self.leader, leader):
             return UNKNOWN_EPOCH
         return self.leader if self.record == UNKNOWN_EPOCH else self.record
 

@@ -16,6 +16,19 @@ NO_REPLICA: Final = -1
 """What a broker names if records are to be fetched from itself."""
 
 
+def names_another(named: int, broker: int) -> bool:
+    """True if a broker has sent no records of a partition, but the id of another broker to fetch them from.
+
+    Args:
+        named: the id in the answer, or :data:`NO_REPLICA`.
+        broker: id of the broker that has answered.
+
+    >>> names_another(2, 1), names_another(1, 1), names_another(NO_REPLICA, 1)
+    (True, False, False)
+    """
+    return named not in (NO_REPLICA, broker)
+
+
 class ReadReplica(NamedTuple):
     """Where one partition is fetched from.
 

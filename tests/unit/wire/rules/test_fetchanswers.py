@@ -30,6 +30,11 @@ def size(received, *, asked=100, is_first=True):
     return next_size(P, 5, received, asked, 350, is_first=is_first)
 
 
+def test_the_leader_decides_what_an_error_of_a_follower_means():
+    assert verdict_on(ErrorCode.NONE, of_follower=True) is Verdict.SERVED
+    assert {verdict_on(code, of_follower=True) for code in range(1, 120)} == {Verdict.LEADER_DECIDES}
+
+
 def test_a_record_that_was_cut_off_is_requested_with_twice_the_bytes():
     assert (size(100), size(100, is_first=False), size(400)) == (200, 200, 200)
     assert size(200, asked=200) == 350, "not more than fetch.max.bytes"

@@ -1,6 +1,9 @@
+import doctest
+
 import pytest
 
 from zkconsumer.model import Broker
+from zkconsumer.wire.rules import readreplica
 from zkconsumer.wire.rules.readreplica import AT_LEADER, ReadReplica
 
 LEADER, FOLLOWER = Broker(0, "h", 1), Broker(1, "h", 2)
@@ -10,6 +13,10 @@ NAMED = AT_LEADER.named(1, 100.0, 30.0)
 
 def choose(replica, now=110.0, brokers=BROKERS, *, needs_leader=False):
     return replica.broker(LEADER, brokers, now, 30.0, needs_leader=needs_leader)
+
+
+def test_examples_hold():
+    assert doctest.testmod(readreplica).failed == 0
 
 
 def test_a_partition_is_fetched_from_its_leader_until_that_names_another_broker():

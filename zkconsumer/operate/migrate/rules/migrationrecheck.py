@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from zkconsumer.errors import name_some
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.lag import signed_lag
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.offsets.rules.topicorigins import NOT_STORED, WrittenFor, that_are
@@ -19,7 +19,6 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     plan_of_existing,
 )
 from zkconsumer.operate.migrate.rules.planfile import is_mark_of
-from zkconsumer.operate.offsets.rules.offsetguards import recreated_topics
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -183,7 +182,7 @@ def _changed_topics(plan: MigrationPlan, now: Observation, *, is_written: bool) 
         yield f"partitions were added since the plan was made: {name_some(added)}; plan again"
     if not is_written and (gone := sorted(planned.keys() - now.logs.keys())):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
-    recreated = {*recreated_topics(plan.identities, now.identities)}
+    recreated = recreated_topics(plan.identities, now.identities)
     recreated |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
     if recreated:
         yield f"topics were deleted and created again, or truncated: {name_some(sorted(recreated))}; plan again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
 
@@ -48,22 +48,6 @@ def _own_log(
     """The offsets at which what was stored of a partition can continue; None if the log is unknown."""
     log = logs.get(partition)
     return LogRange(log.start, log.start) if log is not None and partition.topic in recreated else log
-
-
-def recreated_topics(
-    recorded: Mapping[str, str | int | None], identities: Mapping[str, TopicIdentity]
-) -> frozenset[str]:
-    """The topics that exist, and are others than when their identities were recorded.
-
-    Args:
-        recorded: by name of topic; None if the topic did not exist then.
-        identities: of the topics that exist now.
-    """
-    return frozenset(
-        topic
-        for topic, identity in identities.items()
-        if topic in recorded and ((then := recorded[topic]) is None or not identity.is_recorded_as(then))
-    )
 
 
 def moving_back(

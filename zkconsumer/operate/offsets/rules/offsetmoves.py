@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import clamp_to_log
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 
 
@@ -17,9 +18,7 @@ class LogRange(NamedTuple):
 
     def clamp(self, offset: int) -> int:
         """The nearest offset at which the log can be read."""
-        if offset > self.end:
-            return self.end
-        return max(offset, self.start)
+        return clamp_to_log(offset, self.start, self.end)
 
 
 def how_far(read: Iterable[int | None], new: int | None, log: LogRange | None) -> int | None:

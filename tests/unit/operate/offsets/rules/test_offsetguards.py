@@ -2,8 +2,8 @@
 
 import pytest
 
-from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.operate.offsets.rules.offsetguards import moving_back, nearest_in_log, outside_logs, recreated_topics
+from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.rules.offsetguards import moving_back, nearest_in_log, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -63,10 +63,3 @@ def test_partitions_are_sorted():
 
 def test_one_record_again_is_a_move_back():
     assert moving_back({P0: 49}, {P0: 50}, {P0: LOG}) == [P0]
-
-
-def test_topics_that_were_created_again():
-    now = {"same": TopicIdentity("a", None), "again": TopicIdentity("b", None), "new": TopicIdentity("c", None)}
-    recorded = {"same": "a", "again": "x", "new": None, "gone": "d"}
-    assert recreated_topics(recorded, now) == {"again", "new"}
-    assert recreated_topics({}, now) == frozenset(), "what was not recorded cannot be compared"
