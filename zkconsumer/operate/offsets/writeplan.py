@@ -109,6 +109,15 @@ class WritePlan:
         return not self.refusals and all(group.is_empty for group in self.groups)
 
     @property
+    def to_hold(self) -> tuple[GroupPlan, ...]:
+        """The groups that are held: those of which something is written; if nothing is, all that ``still_refused`` is of.
+
+        A plan that finds everything as it should be is stale, too, if a client begins before the hold.
+        """
+        written = tuple(group for group in self.groups if not group.is_empty)
+        return written or (() if self.still_refused is _nothing_else else self.groups)
+
+    @property
     def refusals(self) -> tuple[str, ...]:
         """Why the guards refuse to write, of all groups."""
         return tuple(reason for group in self.groups for reason in group.refusals)
