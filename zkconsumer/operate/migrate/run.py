@@ -254,7 +254,9 @@ def _still_refused(
 ) -> list[str]:
     """Why the ends are not as they were planned, or written; also partitions that need not be written are looked at.
 
-    ``has_all``: nothing is written, since the target has all. 1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
+    1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
+
+    ``has_all``: nothing is written, since the target has everything.
     """
     partitions = _all_of(plan)
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)

@@ -110,9 +110,9 @@ class WritePlan:
 
     @property
     def to_hold(self) -> tuple[GroupPlan, ...]:
-        """The groups that are held: those of which something is written; if nothing is, all that ``still_refused`` is of.
+        """The groups that are held: those of which something is written, else all if there is a ``still_refused``.
 
-        A plan that finds everything as it should be is stale, too, if a client begins before the hold.
+        1. A plan finds everything as it should be; 2. a client begins, and commits. So that is asked under the hold.
         """
         written = tuple(group for group in self.groups if not group.is_empty)
         return written or (() if self.still_refused is _nothing_else else self.groups)
@@ -196,9 +196,9 @@ class Guards:
     def warn_of_mark(self, group: str, *, unless: str | None = None) -> None:
         """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper."""
         path = GroupPaths(group).migrated
-        if (node := self.session.get(path)) is not None and (
-            mark := MigratedNode.decode(path, node.data)
-        ).where != unless:
+        node = self.session.get(path)
+        mark = None if node is None else MigratedNode.decode(path, node.data)
+        if mark is not None and (unless is None or not mark.may_be_of(unless)):
             self.warnings.append(describe_mark(group, mark))
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:
