@@ -32,7 +32,7 @@ from zkconsumer.cli.migrationtables import plan_lines, run_document, verified_ro
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import refuse
-from zkconsumer.errors import WriteRefused, name_some
+from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.rules.migrationend import End
@@ -141,22 +141,19 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
 
     The exit code is 3 unless source and target have the planned offset of every partition. Once consumers of the
     target have committed, they differ. Partitions that PLAN does not have are shown with a warning, such as those of
-    topics that began after it.
+    topics that began after it; those of topics that were deleted since are not compared.
     """
-    from zkconsumer.operate.migrate.rules.migrationplan import beyond_plan
+    from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_of_scope
 
     plan = read_plan(plan_file)
     with planned_ends(connection, plan) as ends, progress("reading"):
         rows = ends.verify(plan)
     if as_json:
-        click.echo(
-            json.dumps({"equal": all(row.is_equal for row in rows), "partitions": list(map(verified_row, rows))})
-        )
+        click.echo(json.dumps({"equal": is_verified(rows), "partitions": list(map(verified_row, rows))}))
     else:
         echo_lines(verify_lines(rows))
-    if beyond := beyond_plan(plan, (row.partition for row in rows)):
-        warn([f"the plan does not have {name_some(beyond)}; `migrate mirror` and `migrate reverse` take them along"])
-    if not all(row.is_equal for row in rows):
+    warn(warn_of_scope(plan, rows))
+    if not is_verified(rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
         click.echo(escaped(f"next: start the consumers of {plan.target}"), err=True)

@@ -241,7 +241,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
         end = "written" if is_of_migration else f"written; `{restore}` undoes it"
         for line in done:
             click.echo(escaped(line))
-        click.echo("nothing had to be written" if report.snapshot is None else escaped(end), err=True)
+        click.echo(escaped(end) if report.written else "nothing had to be written", err=True)
         return
     for fault in report.faults:
         click.echo(escaped(f"error: {fault}"), err=True)

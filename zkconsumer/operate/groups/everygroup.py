@@ -124,7 +124,7 @@ class GroupInBoth:
         A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
         """
         mark = self.in_znodes.mark
-        continues_here = mark is not None and mark.target in ("", f"kafka:{self.group}")
+        continues_here = mark is not None and mark.may_be_of(f"kafka:{self.group}")
         return None if continues_here and is_migrated(self.in_znodes) and self.at_brokers.live else mark
 
     @property

@@ -13,6 +13,7 @@ from zkconsumer.operate.migrate.fleetfiles import Job
 from zkconsumer.operate.migrate.fleetsteps import Step, StepResult
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.mirror import Mirror
+from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.mirrorplan import ends_mirror, pause_before_copy
 from zkconsumer.operate.offsets.groupinuse import live_members
 from zkconsumer.operate.offsets.snapshot import exclusive
@@ -21,13 +22,18 @@ Part = tuple[Connect, Sequence[Job]]
 """How a cluster is reached, and its groups."""
 
 
+def _mirror_of(job: Job, plan: MigrationPlan, **options: bool) -> Mirror:
+    """The mirror of a group, which knows what an earlier way back has left, as the state of the group does."""
+    return Mirror(plan, job.files.plan_file, earlier=(job.files.back(), job.files.back_state()), **options)
+
+
 def due_step(*, rewind: bool = False) -> Step:
     """Decides what a copy would write now; ``rewind`` as of :class:`FleetMirror`."""
 
     def decide(ends: MigrationEnds, job: Job) -> StepResult:
         plan = job.files.required_plan()
         with exclusive(job.files.plan_file, plan):
-            copy = Mirror(plan, job.files.plan_file, rewind=rewind).decide(ends)
+            copy = _mirror_of(job, plan, rewind=rewind).decide(ends)
         return StepResult(len(copy.due), copy.warnings)
 
     return decide
@@ -56,7 +62,7 @@ class FleetMirror:
             plan = job.files.required_plan()
             with ExitStack() as lock:
                 lock.enter_context(exclusive(job.files.plan_file, plan))
-                self._mirrors[job.name] = Mirror(plan, job.files.plan_file, **self._options)
+                self._mirrors[job.name] = _mirror_of(job, plan, **self._options)
                 self._locks[job.name] = lock.pop_all()
         return self._mirrors[job.name]
 

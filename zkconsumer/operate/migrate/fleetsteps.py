@@ -16,6 +16,7 @@ from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, rol
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
 from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
+from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_of_scope
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -128,7 +129,9 @@ def verify_step(ends: MigrationEnds, job: Job) -> StepResult:
                 f"{name_some(other)}; they do once consumers have committed"
             ]
         )
-    return StepResult(len(rows))
+    if not is_verified(rows):
+        raise WriteRefused([f"no partition of its plan exists: check which cluster {job.fleet.name} is"])
+    return StepResult(len(rows), tuple(warn_of_scope(plan, rows)))
 
 
 def rollback_step(*, execute: bool, long_hold: bool = False) -> Step:

@@ -291,6 +291,12 @@ class MigrationEnds:
         """The target alone, with its conditions, such as that it has no members; raises as :meth:`observe`."""
         return self._target.as_target(partitions)
 
+    def guards_beside_hold(self) -> list[Guard]:
+        """Conditions of the target that a hold of the group in ZooKeeper does not keep; raises as :meth:`observe`."""
+        if self.target.kind != "kafka":
+            return []
+        return [_empty_in_kafka(self.target.group, self.cluster.describe(self.target.group))]
+
     def offsets_of_source(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The source's offsets now, by partition; those without one are absent."""
         return self._source.offsets(partitions, with_others=False)

@@ -164,7 +164,7 @@ class MarkedWrite:
     def _present(self) -> MigrationMark | None:
         """The mark, unless it is one that this write leaves as it is."""
         mark = mark_of(self._session, self._plan)
-        is_other = mark is not None and not self._marks_first and mark.target not in ("", self._target)
+        is_other = mark is not None and not self._marks_first and not mark.may_be_of(self._target)
         return None if is_other else mark
 
     def restore(self) -> None:

@@ -28,6 +28,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
     pause_before_copy,
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.migrate.rules.waysback import known_at_source
 from zkconsumer.operate.offsets.groupinuse import live_members
 from zkconsumer.operate.offsets.groupstores import partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
@@ -109,19 +110,29 @@ class Mirror:
         plan_file: the file of its runs is beside it, and the mirror's own file, which has what each znode may hold.
         long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
         rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
+        earlier: plan and state of an earlier way back; see :func:`known_at_source`.
 
     Raises:
         ZkConsumerError: a file beside the plan is of something else.
         OSError: a file cannot be read.
     """
 
-    def __init__(self, plan: MigrationPlan, plan_file: Path, *, long_hold: bool = False, rewind: bool = False) -> None:
+    def __init__(
+        self,
+        plan: MigrationPlan,
+        plan_file: Path,
+        *,
+        long_hold: bool = False,
+        rewind: bool = False,
+        earlier: tuple[MigrationPlan | None, WriteState | None] = (None, None),
+    ) -> None:
         self._plan = plan
         self._paths = GroupPaths(plan.source.group)
         self._file = snapshot_of_plan(plan, plan_file, "mirror")
         self._run = snapshot_of_plan(plan, plan_file).state
         self._long_hold = long_hold
         self._rewind = rewind
+        self._earlier = earlier
 
     @property
     def group(self) -> str:
@@ -153,7 +164,7 @@ class Mirror:
         rows = [CopiedOffset(p, in_kafka.get(p), nodes.offset(p), p in outdated) for p in sorted(existing)]
         copy = decide_copy(
             self._plan,
-            mirrored(self._file),
+            known_at_source(mirrored(self._file), *self._earlier),
             ends.place(),
             rows,
             guards,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
 from zkconsumer.operate.migrate.mirror import mirrored
-from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
+from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -47,28 +49,42 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     partitions = [row.partition for row in plan.partitions]
     topics = ends.cluster.existing({partition.topic for partition in partitions}).found
     gone = {partition for partition in partitions if not topics.may_exist(partition)}
-    if plan.source.kind in ("zookeeper", "kafka"):
-        source = ends.offsets_of_source(partitions)
-    else:  # nothing writes there, and it may be on other servers
-        source = {row.partition: row.source for row in plan.partitions if row.source is not None}
-    target = ends.offsets_of_target(partitions, with_others=True)
-    refusals = decide_rollback(
-        plan,
-        ends.place(),
-        target,
-        source,
-        ends.observe_target(partitions).guards,
-        run.state,
-        {} if run.snapshot is None else run.snapshot.beyond,
-        gone,
-    )
+    refusals = _why_refused(ends, plan, run, run.state, gone, lambda: ends.observe_target(partitions).guards)
     if run.snapshot is None or undo is None or refusals:
         raise WriteRefused(refusals)
     command = f"rollback of {run.snapshot.command}"
     changes = tuple(group.change for group in undo.groups)
     # It names the plan, so that `offsets restore` refuses it: the plan's file would not know of what that writes.
     snapshot = replace(run.snapshot, command=command, created_ms=int(time.time() * 1000), groups=changes)
-    return replace(undo, command=command, snapshot=snapshot, resume="roll back again")
+
+    def still_refused(is_written: bool, /) -> tuple[str, ...]:
+        state = WriteState.UNDOING if is_written else run.state
+        return _why_refused(ends, plan, run, state, gone, ends.guards_beside_hold)
+
+    return replace(undo, command=command, snapshot=snapshot, still_refused=still_refused, resume="roll back again")
+
+
+def _why_refused(
+    ends: MigrationEnds,
+    plan: MigrationPlan,
+    run: SnapshotFile,
+    state: WriteState | None,
+    gone: Collection[TopicPartition],
+    guards: Callable[[], Iterable[Guard]],
+) -> tuple[str, ...]:
+    """What :func:`decide_rollback` returns of both ends as they are now; ``state`` is how far ``run`` has come.
+
+    1. The guards are checked; 2. a consumer commits a partition that need not be written, or joins; 3. the hold is
+    taken. So it is asked again under the hold, and after the last write.
+    """
+    partitions = [row.partition for row in plan.partitions]
+    if plan.source.kind in ("zookeeper", "kafka"):
+        source = ends.offsets_of_source(partitions)
+    else:  # nothing writes there, and it may be on other servers
+        source = {row.partition: row.source for row in plan.partitions if row.source is not None}
+    target = ends.offsets_of_target(partitions, with_others=True)
+    beyond = {} if run.snapshot is None else run.snapshot.beyond
+    return decide_rollback(plan, ends.place(), target, source, guards(), state, beyond, gone)
 
 
 def plan_reverse(

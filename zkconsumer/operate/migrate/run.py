@@ -100,13 +100,14 @@ def run_plan(
                 return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
             check = _recheck(plan, now, file)
             found = _found(plan, file, check)
-            left = None if len(found) == len(plan.partitions) else _plan_writes(ends, plan, file)
-            if left is None or left.is_empty:  # a mirror, or another client, may just have written the same
-                if file.state is None:
-                    file.begin(_whole(ends, plan, file.snapshot))
+            has_all = len(found) == len(plan.partitions)
+            if has_all and (check.later or file.state is WriteState.COMPLETE):  # a run has asked under its hold
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
-                return RunReport(found=_all_of(plan), warnings=_warnings(plan, check))
+                return RunReport(found=found, warnings=_warnings(plan, check))
+            left = _plan_writes(ends, plan, file)
+            if has_all or left.is_empty:  # a mirror, or another client, may just have written the same
+                left, found = _without_writes(ends, plan, left, file), _all_of(plan)
             before = file.state
             lost = name_some([row.partition for row in check.todo]) if file.state is WriteState.COMPLETE else ""
             writes = replace(left, begins=marked.begin)
@@ -118,7 +119,7 @@ def run_plan(
                 # continued after a run that was killed.
                 file.restore(before)
     return RunReport(
-        snapshot=None if plan.target.kind == "spark-options" or file.snapshot is None else report.snapshot,
+        snapshot=None if plan.target.kind == "spark-options" or marked.is_void or left.is_empty else report.snapshot,
         written=_written(plan, report),
         found=found,
         faults=report.faults,
@@ -195,6 +196,17 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
     )
 
 
+def _without_writes(ends: MigrationEnds, plan: MigrationPlan, left: WritePlan, file: SnapshotFile) -> WritePlan:
+    """The target has all already, and must have it under the hold."""
+    groups = (replace(group, change=replace(group.change, nodes=(), kafka=()), file=None) for group in left.groups)
+    return replace(
+        left,
+        groups=tuple(groups),
+        snapshot=file.snapshot or left.snapshot,
+        still_refused=lambda _: _still_refused(ends, plan, file.state, is_written=False, has_all=True),
+    )
+
+
 def _whole(ends: MigrationEnds, plan: MigrationPlan, former: Snapshot | None) -> Snapshot:
     """All that the plan changes, also what is written already; ``former`` is what its file has."""
     if former is None or former.state.is_rolled_back:
@@ -237,14 +249,18 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     return (GroupChange(group, nodes, kafka).holding(plan.held_group),)
 
 
-def _still_refused(ends: MigrationEnds, plan: MigrationPlan, run: WriteState | None, *, is_written: bool) -> list[str]:
+def _still_refused(
+    ends: MigrationEnds, plan: MigrationPlan, run: WriteState | None, *, is_written: bool, has_all: bool = False
+) -> list[str]:
     """Why the ends are not as they were planned, or written; also partitions that need not be written are looked at.
 
     1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
+
+    ``has_all``: nothing is written, since the target has everything.
     """
     partitions = _all_of(plan)
     source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
-    at_source, at_target = moved(plan, source, target, run, is_written=is_written)
+    at_source, at_target = moved(plan, source, target, run, is_written=is_written or has_all)
     names = sorted([f"{p} in {plan.source}" for p in at_source] + [f"{p} in {plan.target}" for p in at_target])
     reasons = []
     if names and is_written:

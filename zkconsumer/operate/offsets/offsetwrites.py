@@ -56,7 +56,7 @@ def execute(
     """
     if plan.refusals:
         raise WriteRefused(plan.refusals)
-    groups = [group for group in plan.groups if not group.is_empty]
+    groups = plan.to_hold
     report = WriteReport()
     if not groups:
         return report

@@ -109,6 +109,15 @@ class WritePlan:
         return not self.refusals and all(group.is_empty for group in self.groups)
 
     @property
+    def to_hold(self) -> tuple[GroupPlan, ...]:
+        """The groups that are held: those of which something is written, else all if there is a ``still_refused``.
+
+        1. A plan finds everything as it should be; 2. a client begins, and commits. So that is asked under the hold.
+        """
+        written = tuple(group for group in self.groups if not group.is_empty)
+        return written or (() if self.still_refused is _nothing_else else self.groups)
+
+    @property
     def refusals(self) -> tuple[str, ...]:
         """Why the guards refuse to write, of all groups."""
         return tuple(reason for group in self.groups for reason in group.refusals)
@@ -187,9 +196,9 @@ class Guards:
     def warn_of_mark(self, group: str, *, unless: str | None = None) -> None:
         """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper."""
         path = GroupPaths(group).migrated
-        if (node := self.session.get(path)) is not None and (
-            mark := MigratedNode.decode(path, node.data)
-        ).where != unless:
+        node = self.session.get(path)
+        mark = None if node is None else MigratedNode.decode(path, node.data)
+        if mark is not None and (unless is None or not mark.may_be_of(unless)):
             self.warnings.append(describe_mark(group, mark))
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:

@@ -200,6 +200,10 @@ class MigrationMark(NamedTuple):
         """The target as text; a mark that cannot be read has none."""
         return self.target or "another store"
 
+    def may_be_of(self, target: str) -> bool:
+        """True if it may be that of a migration to ``target``; one that cannot be read may be of any."""
+        return self.target in ("", target)
+
 
 class MigratedNode:
     """``/consumers/G/zkconsumer/migrated``: persistent, ours (adr/0037)."""

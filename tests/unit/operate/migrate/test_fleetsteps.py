@@ -12,8 +12,9 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailabl
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate import fleetfiles, fleetsteps, run
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
+from zkconsumer.operate.migrate.fleetmirror import FleetMirror, due_step
 from zkconsumer.operate.migrate.fleetstatus import read_status
-from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step
+from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step, verify_step
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
@@ -368,6 +369,30 @@ def test_a_second_way_back_that_was_killed_does_not_close_the_first(servers, job
     assert status(do).state is FleetState.CONSUMED
     do(reverse_step(execute=True), TO_ZOOKEEPER)
     assert servers.stored()[PARTITIONS[0]] == (42 if is_rolled_back else 41)
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_a_mirror_knows_what_the_way_back_wrote_whose_repetition_was_killed(servers, do, monkeypatch, is_dry):
+    """The group is consumed, as its status shows."""
+    do(reverse_step(execute=True), TO_ZOOKEEPER)
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 41})
+    kill_way_back(do, monkeypatch, "write_whole", fleetfiles)
+    assert (status(do).state, status(do).judged.only) == (FleetState.CONSUMED, None)
+    if is_dry:
+        assert do(due_step(), TO_ZOOKEEPER).offsets == 1
+        return
+    with closing(FleetMirror([do.job])) as mirror:
+        assert do(mirror.copy, TO_ZOOKEEPER).offsets == 1
+    assert servers.stored()[PARTITIONS[0]] == 41
+
+
+def test_a_fleet_is_verified_although_a_topic_was_deleted(servers, do, deleted):
+    deleted("nothing", {})
+    verified = do(verify_step, TO_KAFKA)
+    assert (verified.offsets, verified.warnings) == (5, ("u-0 does not exist any more, and is not compared",))
+    servers.brokers.logs.clear()
+    with pytest.raises(WriteRefused, match="no partition of its plan exists"):
+        do(verify_step, TO_KAFKA)
 
 
 def test_a_killed_way_back_is_completed_although_a_topic_was_deleted_before_it(servers, do, deleted, monkeypatch):

@@ -40,6 +40,14 @@ def test_a_source_that_was_migrated_elsewhere_is_a_warning(servers, target, warn
     assert any("was migrated to kafka:g" in warning for warning in servers.plan.warnings) is warned
 
 
+def test_a_mark_that_cannot_be_read_may_be_that_of_the_plan(servers):
+    """The way back removes it, so the way there does not warn of another store."""
+    servers.write("/consumers/g/zkconsumer/migrated", b"no JSON")
+    servers.begin(*TO_KAFKA)
+    assert servers.plan.warnings == ()
+    assert servers.run().faults == []
+
+
 @pytest.fixture
 def recreated(servers):
     """1. A member consumes the topic and commits; 2. the topic is deleted and created again."""

@@ -477,3 +477,58 @@ def test_what_a_consumer_commits_while_a_rollback_is_planned_is_not_undone(serve
     monkeypatch.setattr(rollback, "plan_restore", plan_late)
     with pytest.raises(WriteRefused, match="have moved since the migration: t-0"):
         servers.roll_back()
+
+
+# -- under the hold ---------------------------------------------------------------------------------------------------
+
+
+def commit(servers, offsets):
+    """Consumers of the target have come to these offsets."""
+    now = {**at_target(servers), **offsets}
+    servers.brokers.store("g", now) if servers.plan.target.kind == "kafka" else servers.store(now)
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("former", [{**OFFSETS, PARTITIONS[0]: 3}, OFFSETS], ids=["one to write", "nothing to write"])
+def test_a_commit_before_the_hold_refuses_the_rollback_as_a_whole(servers, ends, former):
+    """A consumer commits a partition that is not written, and ends; it may have read records of others, too."""
+    begin(servers, ends, former)
+    servers.run()
+    before = (servers.mark(), WriteState.COMPLETE)
+    with pytest.raises(WriteRefused, match="have moved since the migration: t-1; consumers have continued"):
+        servers.roll_back(before_hold=lambda: commit(servers, {PARTITIONS[1]: 60}))
+    assert at_target(servers) == {**OFFSETS, PARTITIONS[1]: 60}
+    assert (servers.mark(), servers.state()) == before
+
+
+@pytest.mark.parametrize("former", [FORMER, OFFSETS], ids=["some to write", "nothing to write"])
+def test_consumers_in_kafka_that_join_before_the_hold_refuse_the_rollback(servers, former):
+    """Old consumers are started after it, and both would read the same records."""
+    begin(servers, TO_KAFKA, former)
+    servers.run()
+    with pytest.raises(WriteRefused, match="group g lives in Kafka"):
+        servers.roll_back(before_hold=lambda: servers.brokers.live.add("g"))
+    assert (servers.brokers.stored("g"), servers.mark(), servers.state()) == (OFFSETS, "migrated", WriteState.COMPLETE)
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_rollback_that_has_nothing_to_write_holds_the_group(servers, ends):
+    begin(servers, ends, OFFSETS)
+    servers.run()
+    with pytest.raises(WriteRefused, match="g_member"):
+        servers.roll_back(before_hold=servers.register)
+    assert servers.state() is WriteState.COMPLETE
+    servers.member.close()
+    report = servers.roll_back()
+    assert (report.written, report.faults, report.is_complete) == ([], [], True)
+    assert (servers.mark(), servers.state(), servers.left_over()) == (None, WriteState.UNDONE, ["/consumers/g/ids"])
+
+
+def test_a_commit_during_a_rollback_is_reported(servers):
+    """Of a partition that the rollback does not write, after the offsets were read under the hold."""
+    begin(servers, TO_KAFKA, {**OFFSETS, PARTITIONS[0]: 3})
+    servers.run()
+    servers.brokers.before_commit = lambda _group: commit(servers, {PARTITIONS[1]: 60})
+    (fault,) = servers.roll_back().faults
+    assert "have moved since the migration: t-1" in fault
+    assert (servers.mark(), servers.state()) == ("undoing", WriteState.UNDOING)

@@ -290,6 +290,40 @@ def test_a_run_whose_rest_a_mirror_writes_meanwhile_is_recorded_as_complete(serv
     assert servers.run().is_complete, "it can be repeated"
 
 
+@pytest.mark.parametrize("moves", ["target", "source", "member", "consumer"])
+def test_a_run_that_has_nothing_to_write_holds_the_group(servers, moves):
+    """A way back after a mirror: all znodes have the offsets, and a client begins after the guards were checked."""
+    servers.store(OFFSETS)
+    servers.begin(*TO_ZOOKEEPER)
+    later = {**OFFSETS, PARTITIONS[0]: 11}
+    move, reason = {
+        "target": (lambda: servers.store(later), "have moved since they were checked: t-0 in zookeeper:g"),
+        "source": (lambda: servers.brokers.store("g", later), "have moved since they were checked: t-0 in kafka:g"),
+        "member": (servers.register, "g_member"),
+        "consumer": (lambda: servers.brokers.live.add("g"), "consumers of kafka:g were started"),
+    }[moves]
+    with pytest.raises(WriteRefused, match=reason):
+        servers.run(before_hold=move)
+    assert servers.state() is None
+
+
+def test_a_member_that_registers_while_nothing_is_written_is_reported(servers, monkeypatch):
+    """It has read the records of a file of Spark that has the offsets already."""
+    file = servers.file.with_name("starting.json")
+    file.write_text(json.dumps({"t": {str(p.partition): OFFSETS[p] for p in PARTITIONS}}))
+    servers.begin("zookeeper:g", f"spark-options:{file}")
+    refused = hold.GroupHold.refuse_members
+
+    def late(taken):
+        refused(taken)
+        servers.register()
+
+    monkeypatch.setattr(hold.GroupHold, "refuse_members", late)
+    report = servers.run()
+    assert "consumers of zookeeper:g were started during the migration (g_member)" in report.faults[0]
+    assert (report.is_complete, servers.state()) == (False, None)
+
+
 def test_a_partition_that_need_not_be_written_is_looked_at_under_the_hold(servers):
     servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
     servers.begin(*TO_ZOOKEEPER)

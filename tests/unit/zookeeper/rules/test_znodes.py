@@ -254,6 +254,8 @@ def test_a_mark_is_read_as_it_was_written():
 def test_a_mark_that_cannot_be_read_is_that_of_a_migrated_group(data):
     mark = MigratedNode.decode("/m", data)
     assert (mark, mark.where) == (MigrationMark("migrated", "", 0), "another store")
+    assert mark.may_be_of("kafka:g")
+    assert [MigrationMark("migrated", "kafka:g", 0).may_be_of(f"kafka:{name}") for name in "gh"] == [True, False]
 
 
 @pytest.mark.parametrize(

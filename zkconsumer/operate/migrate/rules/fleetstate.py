@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.storedoffsets import unmarked, usable_offset
+from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.offsets.rules.topicorigins import judge_offsets
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged, Verb, wrong
 from zkconsumer.operate.migrate.rules.fleetwritten import judge_written, moved_since_run
@@ -18,6 +18,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observ
 from zkconsumer.operate.migrate.rules.migrationrecheck import lacks_mark_alone, moved, recheck
 from zkconsumer.operate.migrate.rules.planfile import is_mark_of
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, moved_at_target
+from zkconsumer.operate.offsets.rules.offsetmoves import how_far
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
@@ -29,7 +30,7 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.plan is not None and facts.target not in (None, facts.plan.target):
         return _aimed_elsewhere(facts, facts.plan)
     target = facts.target if facts.plan is None else facts.plan.target
-    if facts.mark is not None and target is not None and facts.mark.target not in ("", str(target)):
+    if facts.mark is not None and target is not None and not facts.mark.may_be_of(str(target)):
         return Judged(FleetState.WRONG, _marked_elsewhere(facts.mark, target), frozenset())
     if facts.plan is None:
         return _without_plan(facts)
@@ -197,7 +198,7 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
         known = [records for records in moved_on.values() if records is not None]
         reason = (
             f"{how}, and consumers of {plan.target} have continued since: {name_some(sorted(moved_on))}; "
-            f"{f'{sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
+            f"{f'at most {sum(known)} ' if len(known) == len(moved_on) else ''}records are read by both"
         )
         if facts.back is None or moved_since_run(facts, plan):
             return wrong(f"{reason}, until the old consumers have come as far; to migrate it, plan it again", "plan")
@@ -206,9 +207,10 @@ def _back_again(facts: FleetFacts, plan: MigrationPlan, state: FleetState, how: 
 
 
 def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, int | None]:
-    """How many records consumers in Kafka have read beyond ZooKeeper's offsets, since the group came back.
+    """How many records consumers in Kafka have read beyond ZooKeeper's offsets at most, since the group came back.
 
-    None of a partition of which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
+    Those are fewer where the log has removed records: the facts of a fleet are without the logs. None of a partition of
+    which ZooKeeper has no offset, since its topic began later: old consumers may begin anywhere.
     """
     if facts.back_plan is None or facts.back is None:
         known = {row.partition for row in plan.partitions}
@@ -223,10 +225,10 @@ def _moved_on(facts: FleetFacts, plan: MigrationPlan) -> dict[TopicPartition, in
         now, here, row = facts.in_kafka[partition], facts.in_zookeeper.get(partition), without.get(partition)
         if row is not None and here in row.unread:  # none counts: old consumers read a new topic from its log start
             here = row.log.start if row.is_outdated and here is not None else row.new
-        here = usable_offset(here)
-        if here is not None and now > here:
-            found[partition] = now - here
-        elif here is None and partition not in known:
+        forward = how_far([now], here, None)
+        if forward is not None and forward < 0:
+            found[partition] = -forward
+        elif forward is None and partition not in known:
             found[partition] = None
     return found
 

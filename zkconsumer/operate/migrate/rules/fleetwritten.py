@@ -67,7 +67,7 @@ def _not_planned(added: Sequence[TopicPartition]) -> str:
 
 
 def moved_since_run(facts: FleetFacts, plan: MigrationPlan) -> list[TopicPartition]:
-    """As mirror and reverse ask it: also of topics that began since, if consumers have read them in Kafka."""
+    """As mirror and reverse of a fleet ask: also of topics that began since, if consumers have read them in Kafka."""
     topics = {p.topic for p in (*(row.partition for row in plan.partitions), *facts.in_kafka)}
     known = known_at_source(facts.mirrored, facts.back_plan, facts.back)
     return moved_since(plan, known, {p: offset for p, offset in facts.in_zookeeper.items() if p.topic in topics})

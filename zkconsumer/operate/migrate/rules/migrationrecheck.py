@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zkconsumer.errors import name_some
@@ -227,8 +227,8 @@ class VerifiedPartition(NamedTuple):
 
 
 def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
-    """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
-    planned = {row.partition: row.new for row in plan.partitions}
+    """Compare both ends, for each partition of a plan that exists, and for others of which an end has an offset."""
+    planned = {row.partition: row.new for row in plan_of_existing(plan, now.logs).partitions}
     beyond = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
     return tuple(
         VerifiedPartition(
@@ -240,3 +240,21 @@ def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ..
         )
         for partition in (*planned, *beyond)
     )
+
+
+def is_verified(rows: Collection[VerifiedPartition]) -> bool:
+    """True if both ends are equal; not if no partition of the plan exists, which may be of another cluster."""
+    return any(row.planned is not None for row in rows) and all(row.is_equal for row in rows)
+
+
+def warn_of_scope(plan: MigrationPlan, rows: Collection[VerifiedPartition]) -> list[str]:
+    """In which partitions a plan and its verification differ, one sentence each."""
+    verified = {row.partition for row in rows}
+    warnings = []
+    if gone := [row.partition for row in plan.partitions if row.partition not in verified]:
+        warnings.append(f"{name_some(gone)} does not exist any more, and is not compared")
+    if beyond := beyond_plan(plan, verified):
+        warnings.append(
+            f"the plan does not have {name_some(beyond)}; `migrate mirror` and `migrate reverse` take them along"
+        )
+    return warnings

@@ -198,7 +198,7 @@ STATES = [
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 9, T1: 9}, in_zookeeper=LATER),
         FleetState.WRONG,
-        "have continued since: t-0, t-1; 6 records are read by both, unless you reverse it again",
+        "have continued since: t-0, t-1; at most 6 records are read by both, unless you reverse it again",
     ),
     (
         facts(
@@ -209,31 +209,35 @@ STATES = [
             in_zookeeper={**LATER, BEYOND: 1},
         ),
         FleetState.WRONG,
-        "t-0, t-1; 6 records are read by both, until",
+        "t-0, t-1; at most 6 records are read by both, until",
     ),
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 9}),
         FleetState.WRONG,
-        "2 records are read by both, until the old consumers have come as far",
+        "at most 2 records are read by both, until the old consumers have come as far",
     ),
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T1: 11}, in_zookeeper={T1: 11}),
         FleetState.CAME_BACK,
         "reversed",
     ),
-    (facts(WriteState.UNDONE, mark=None, in_kafka=LATER), FleetState.WRONG, "1 records are read by both, until"),
+    (
+        facts(WriteState.UNDONE, mark=None, in_kafka=LATER),
+        FleetState.WRONG,
+        "at most 1 records are read by both, until",
+    ),
     (facts(WriteState.UNDONE, mark=None, in_zookeeper={T0: 1, T1: 2}), FleetState.ROLLED_BACK, "rolled back"),
     (
         facts(
             WriteState.UNDONE, mark=None, plan=PLAN_OF_EARLIER, in_kafka={T0: 3, T1: 8}, in_zookeeper={T0: 5000, T1: 7}
         ),
         FleetState.WRONG,
-        "have continued since: t-0, t-1; 4 records are read by both",
+        "have continued since: t-0, t-1; at most 4 records are read by both",
     ),
     (
         facts(WriteState.UNDONE, mark=None, plan=PLAN_OF_EARLIER, in_kafka={T0: 3}, in_zookeeper={T0: 2, T1: 7}),
         FleetState.WRONG,
-        "have continued since: t-0; 1 records are read by both",
+        "have continued since: t-0; at most 1 records are read by both",
     ),
     (
         facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}),
@@ -244,7 +248,7 @@ STATES = [
     (
         facts(WriteState.UNDONE, mark=None, in_kafka={BEYOND: 8}, in_zookeeper={**OFFSETS, BEYOND: 6}),
         FleetState.WRONG,
-        "new-0; 2 records are read by both, until",
+        "new-0; at most 2 records are read by both, until",
     ),
     (
         facts(back=WriteState.COMPLETE, mark=None, back_plan=BACK, in_kafka={T0: 4, T1: 9, BEYOND: 8}, **ZK),

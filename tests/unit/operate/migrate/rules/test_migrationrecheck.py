@@ -16,7 +16,14 @@ from zkconsumer.operate.migrate.rules.migrationplan import (
     Observation,
     make_plan,
 )
-from zkconsumer.operate.migrate.rules.migrationrecheck import continued, lacks_mark_alone, recheck, verify
+from zkconsumer.operate.migrate.rules.migrationrecheck import (
+    continued,
+    is_verified,
+    lacks_mark_alone,
+    recheck,
+    verify,
+    warn_of_scope,
+)
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -210,6 +217,22 @@ def with_offset(offsets, partition, offset):
 
 def test_a_source_that_continued_is_not_equal():
     assert not verify(plan(), see(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal
+
+
+def test_a_topic_that_was_deleted_since_the_plan_is_not_verified():
+    """Brokers have deleted its offsets; those in ZooKeeper stay."""
+    made = plan()
+    rows = verify(made, see(written(SEEN, P0), logs={P0: LOG}))
+    assert ([row.partition for row in rows], is_verified(rows)) == ([P0], True)
+    assert warn_of_scope(made, rows) == ["t-1 does not exist any more, and is not compared"]
+    assert not is_verified(verify(made, see(SEEN, logs={}, source={}, target={}))), "nothing shows that it was migrated"
+
+
+def test_partitions_that_the_plan_does_not_have_are_a_warning():
+    new = TopicPartition("new", 0)
+    now = see(written(SEEN, P0, P1), logs={**SEEN.logs, new: LOG})
+    (warning,) = warn_of_scope(plan(), verify(plan(), see(now, target=with_offset(now.target, new, 7))))
+    assert warning == "the plan does not have new-0; `migrate mirror` and `migrate reverse` take them along"
 
 
 DONE = written(SEEN, P0, P1)
