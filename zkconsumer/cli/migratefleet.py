@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleetstatus import FleetRow
     from zkconsumer.operate.migrate.fleetsteps import Step
     from zkconsumer.operate.migrate.rules.fleetfacts import Verb
+    from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
 
 
 @click.group()
@@ -75,17 +76,23 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     if Path(name).name != name:
         raise click.UsageError(f"--name {name}: it becomes the name of a file in {directory}")
     file = directory / f"{name}.toml"
-    present = parse_fleet(name, file.read_bytes()).groups if file.exists() else ()
-    known = {group.group for group in present}
+
+    def read_present() -> tuple[bytes | None, dict[str, FleetGroup]]:
+        content = file.read_bytes() if file.exists() else None
+        return content, {one.group: one for one in (() if content is None else parse_fleet(name, content).groups)}
+
+    _, known = read_present()
     config = connection.config()
     failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
         names = [group for group in matching_groups(session, pattern) if group not in known]
         facts = read_survey_facts(session, config, names, failures=failures)
-    found = _found(map(survey, facts))
     directory.mkdir(parents=True, exist_ok=True)
-    if file.exists():
-        write_whole(file, file.read_text().rstrip("\n") + "\n" + format_groups(found, wave_size, present))
+    # The survey takes minutes, in which another command, or an editor, may have written the file.
+    content, known = read_present()
+    found = [one for one in _found(map(survey, facts)) if one.group not in known]
+    if content is not None:
+        write_whole(file, content.decode().rstrip("\n") + "\n" + format_groups(found, wave_size, known.values()))
     else:
         cluster = {
             "zookeeper": config.zookeeper_connect or "",
@@ -261,6 +268,7 @@ def reverse_command(
     """
     from zkconsumer.operate.migrate.fleetsteps import reverse_step
 
+    need_no_reader()  # also without --execute it writes the plans
     step = reverse_step(execute=execute, long_hold=long_hold, missing=missing, rewind=rewind)
     verb = "written back" if execute else "planned"
     given = [*(() if missing == "fail" else ("--missing", missing)), *(("--rewind",) if rewind else ())]

@@ -38,6 +38,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     """
     from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.groupznodes import read_group
+    from zkconsumer.operate.groups.observedgroup import may_exist
     from zkconsumer.operate.migrate.guidewatch import GroupWatch, watch_group
     from zkconsumer.operate.migrate.rules.guidance import Stage, guide
     from zkconsumer.operate.offsets.groupstores import Cluster
@@ -49,7 +50,7 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
         znodes = read_group(session, open_group_reader(session, config), name)
         if znodes.mark is not None:
             refuse(connection.completed([describe_mark(name, znodes.mark)]))
-        partitions = [partition for partition in znodes.partitions if znodes.may_exist(partition)]
+        partitions = [partition for partition in znodes.partitions if may_exist(znodes, partition)]
         with (
             closing(Cluster.of(session, config)) as cluster,
             closing(GroupWatch(session, cluster, name, partitions)) as watched,

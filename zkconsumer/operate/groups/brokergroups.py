@@ -32,6 +32,7 @@ from zkconsumer.operate.groups.observedgroup import (
     DescribedGroupMember,
     GroupsLook,
     Layout,
+    may_exist,
     missing_topics,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
@@ -126,10 +127,6 @@ class ObservedBrokerGroup:
     def is_live(self, partition: TopicPartition) -> bool:
         """True if a member has the partition: a coordinator forgets those that are gone."""
         return partition in self.owners
-
-    def may_exist(self, partition: TopicPartition) -> bool:
-        """True if the cluster has the partition, or brokers do not describe its topic."""
-        return partition.topic in self.undescribed or partition.partition in self.existing.get(partition.topic, ())
 
     def in_zookeeper(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - as that of a group in ZooKeeper
         """None."""
@@ -323,7 +320,7 @@ class BrokerGroups:
         self, groups: Collection[ObservedBrokerGroup], *, with_starts: bool = True
     ) -> tuple[Logs, tuple[str, ...]]:
         """The logs of all partitions of groups, and what is unknown of them."""
-        partitions = {partition for group in groups for partition in group.partitions if group.may_exist(partition)}
+        partitions = {partition for group in groups for partition in group.partitions if may_exist(group, partition)}
         answer = self.asked.logs(partitions, with_starts=with_starts)
         return answer.found, answer.problems
 

@@ -26,6 +26,7 @@ from zkconsumer.operate.groups.groupdescription import (
     without_offset,
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, StoredOffsetNode
+from zkconsumer.operate.groups.observedgroup import may_exist
 from zkconsumer.operate.groups.replicas import ReplicaReport, describe_replicas
 from zkconsumer.operate.groups.rules.clusterznodes import (
     CONTROLLER,
@@ -222,7 +223,7 @@ def read_broker_facts(
         BrokerUnavailable: no broker answers.
     """
     problems: list[str] = []
-    partitions = [partition for partition in group.partitions if group.may_exist(partition)]
+    partitions = [partition for partition in group.partitions if may_exist(group, partition)]
     of_topics = [TopicPartition(topic, n) for topic, numbers in group.existing.items() for n in numbers]
     before = _ask_for_replicas(config, asked.client, of_topics, [])
     logs = asked.logs(partitions)

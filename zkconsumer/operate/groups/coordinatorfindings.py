@@ -11,6 +11,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.observedgroup import may_exist
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
 
@@ -52,7 +53,7 @@ def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
                 f"the coordinator lets it own nothing: {command.refused}",
                 "remove that cause; the member joins again by itself, or when it is started again",
             )
-        missing = sorted(p for p in command.share if znodes.may_exist(p) and p not in znodes.owners)
+        missing = sorted(p for p in command.share if may_exist(znodes, p) and p not in znodes.owners)
         if missing:
             yield Finding(
                 "command-not-obeyed",

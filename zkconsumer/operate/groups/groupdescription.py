@@ -25,7 +25,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
 )
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, count_as_none, without_copies
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
-from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, is_migrated, missing_topics
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, is_migrated, may_exist, missing_topics
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs, unread_commits
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
@@ -159,7 +159,7 @@ def existing_partitions(
         in_kafka: their offsets in Kafka, which has none of topics that do not exist.
     """
     known = {p for znodes in groups for p in znodes.partitions}
-    existing = {p for znodes in groups for p in znodes.partitions if znodes.may_exist(p)}
+    existing = {p for znodes in groups for p in znodes.partitions if may_exist(znodes, p)}
     return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 

@@ -135,10 +135,6 @@ class GroupZnodes:
         """True if the partition has an owner that is a registered member."""
         return PartitionOwnerNode.consumer_of(self.owners.get(partition)) in self.live
 
-    def may_exist(self, partition: TopicPartition) -> bool:
-        """True if the cluster has the partition, or nothing describes its topic."""
-        return partition.topic in self.undescribed or partition.partition in self.existing.get(partition.topic, ())
-
     def in_zookeeper(self, partition: TopicPartition) -> int | None:
         """The offset that is stored; None if there is none, it is of an earlier topic, or it cannot be read."""
         return self.judged(partition).counting

@@ -237,6 +237,11 @@ def is_migrated(group: ObservedGroup) -> bool:
     return group.mark is not None and mark_verdict(group.mark, has_members=bool(group.live)) == "done"
 
 
+def may_exist(group: ObservedGroup, partition: TopicPartition) -> bool:
+    """True if the cluster has a partition of the group, or nothing describes its topic."""
+    return partition.topic in group.undescribed or partition.partition in group.existing.get(partition.topic, ())
+
+
 def missing_topics(group: ObservedGroup) -> list[str]:
     """Why the log ends of topics are unknown that do not exist, in a sentence if there are such topics."""
     missing = sorted(group.absent)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
-from zkconsumer.operate.offsets.wholefiles import sync, write_whole
+from zkconsumer.operate.offsets.wholefiles import prepared, sync
 from zkconsumer.operate.offsets.writeplan import WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport, name_in_kafka
 
@@ -55,7 +56,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
     """
     files = job.files
     if not files.plan_file.exists():
-        return _planned(_write_plan(ends, job))
+        return _planned(_write_plan(ends, job, is_first=True))
     with exclusive(files.plan_file):  # a run of the former plan would not find its file any more
         try:
             run, back = files.run_state(), files.back_state()
@@ -73,15 +74,37 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
         if plan.refusals:
             raise WriteRefused(plan.refusals)
         files.put_away()
-        return _planned(_write_plan(ends, job, plan))
+        return _planned(_write_plan(ends, job, plan, is_first=True))
 
 
-def _write_plan(ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None) -> MigrationPlan:
+def _write_plan(
+    ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None, *, is_first: bool = False
+) -> MigrationPlan:
+    """Make a plan, unless it is given, and write its file, which is locked unless this is the group's first one."""
     plan = plan or ends.plan(missing=job.group.missing, rewind=job.group.rewind)
     job.files.directory.mkdir(parents=True, exist_ok=True)
     sync(job.files.directory.parent)  # also that an earlier directory has another name
-    write_whole(job.files.plan_file, encode_plan(plan))
+    file = job.files.plan_file
+    with prepared(file, encode_plan(plan)) as put, _created(file) if is_first else nullcontext():
+        put()
     return plan
+
+
+@contextmanager
+def _created(plan_file: Path) -> Iterator[None]:
+    """The file of a plan, empty and locked.
+
+    1. A command finds no file, and plans; 2. another one plans, too, and its plan is run; 3. the first one would
+    replace it.
+    """
+    try:
+        plan_file.touch(exist_ok=False)
+    except FileExistsError:
+        raise WriteRefused(
+            f"{plan_file} was written by another command meanwhile; look at it, and repeat the command"
+        ) from None
+    with exclusive(plan_file):
+        yield
 
 
 def _planned(plan: MigrationPlan) -> StepResult:

@@ -29,6 +29,7 @@ from zkconsumer.operate.offsets.snapshot import (
 from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan
 from zkconsumer.operate.offsets.writereport import name_in_kafka
 from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -137,8 +138,11 @@ def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[Group
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
-    unwritten = [node for node in change.nodes if not how.complete and _is_unwritten(node, nodes[node.path])]
+    unwritten = [node for node in change.nodes if not how.complete and node.is_former(nodes[node.path])]
     kept = {node.path for node in unwritten}
+    if not how.complete and (used := _used_parents(session, change)):
+        kept |= used
+        guards.warnings.append(f"not deleted, since other clients have created znodes below: {name_some(sorted(used))}")
     changes, foreign, rows = _node_changes([one for one in change.nodes if one.path not in kept], nodes, logs, how)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
     rows += [
@@ -164,6 +168,28 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         tuple(guards.refusals),
         tuple(guards.warnings),
     )
+
+
+def _used_parents(session: ZkSession, change: GroupChange) -> set[str]:
+    """Parents that the write created, and below which there is now what it has not written.
+
+    The parent of registrations does not count: while it has a child, the whole deletion of a group is to fail. What a
+    killed hold has left does not count either, since the release removes it.
+    """
+    created = {node.path for node in change.nodes if node.before is None}
+    parents = {path for path in created if partition_of(path) is None}
+    if not parents:
+        return set()
+    paths = GroupPaths(change.group)
+    held = [paths.ours, paths.owners, *map(paths.owner_topic, session.children(paths.owners) or ())]
+    children = session.children_of({*parents, *held}).names
+    used: set[str] = set()
+    deleted = {*created, *held}
+    for path in sorted(children, key=lambda path: path.count("/"), reverse=True):
+        if path != paths.ids and any(f"{path}/{name}" not in deleted for name in children[path] or ()):
+            used.add(path)
+            deleted.remove(path)
+    return used & parents
 
 
 def _node_changes(
@@ -271,11 +297,6 @@ def _wanted(node: NodeChange, logs: _Logs, how: _How) -> NodeState | None:
     return None if is_removed else former
 
 
-def _is_unwritten(node: NodeChange, now: Znode | None) -> bool:
-    """True if the znode is the former one: neither the command has written it, nor another client."""
-    return node.before is not None and now is not None and now.mzxid == node.before.mzxid
-
-
 def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:
     """The state with the nearest offset that the log has."""
     partition, offset = partition_of(path), stored_offset(path, wanted)
@@ -309,8 +330,7 @@ def _new_change(node: NodeChange, now: Znode | None, wanted: NodeState | None, *
     """
     if now is None:
         return None if wanted is None else NodeChange(node.path, None, NodeState(wanted.data, access=wanted.access))
-    is_left = again and node.before is not None and node.before.mzxid == now.mzxid
-    if wanted is not None and wanted.data == now.data and not is_left:
+    if wanted is not None and wanted.data == now.data and not (again and node.is_former(now)):
         return None
     before = NodeState(now.data, now.version, now.mzxid)
     return NodeChange(node.path, before, None if wanted is None else NodeState(wanted.data))
@@ -346,7 +366,7 @@ def _kafka(
         if by_others and not (stored.offset is None and offset.partition.topic in logs.recreated):  # deleted with it
             foreign.append(name_in_kafka(offset.partition))
         # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
-        is_left = how.complete and stored.mark == offset.former not in ("", offset.metadata)
+        is_left = how.complete and offset.is_former(stored)
         if stored.offset != wanted or is_left or (how.commits_again and wanted is not None):
             metadata = offset.metadata if how.commits_again else _fresh(offset, how, logs)
             changes.append(KafkaChange(offset.partition, stored.offset, wanted, metadata, str(stored.mark or "")))

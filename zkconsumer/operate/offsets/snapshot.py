@@ -22,11 +22,13 @@ from typing import Any, Final, NamedTuple
 
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, plan_digest
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared, sync
 from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
 
 _VERSION: Final = 2
@@ -54,6 +56,10 @@ class NodeChange(NamedTuple):
     before: NodeState | None
     after: NodeState | None
 
+    def is_former(self, now: Znode | None) -> bool:
+        """True if the znode is the one of before: neither the command has written it since, nor another client."""
+        return self.before is not None and now is not None and now.mzxid == self.before.mzxid
+
 
 class KafkaChange(NamedTuple):
     """What happens to one offset in Kafka; None stands for no offset.
@@ -67,6 +73,10 @@ class KafkaChange(NamedTuple):
     after: int | None
     metadata: str = ""
     former: str = ""
+
+    def is_former(self, stored: StoredOffset) -> bool:
+        """True if what is stored is known to be the commit of before, even if the new offset is equal to it."""
+        return stored.mark == self.former not in ("", self.metadata)
 
 
 @dataclass(frozen=True, slots=True)

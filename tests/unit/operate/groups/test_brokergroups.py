@@ -10,6 +10,7 @@ from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup, describe_group
+from zkconsumer.operate.groups.observedgroup import may_exist
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics, Logs, why_undescribed
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 
@@ -121,6 +122,6 @@ def test_a_topic_that_is_not_described_is_unknown_for_its_own_groups_alone(monke
         monkeypatch.setattr(asking.asked, "existing", lambda _: answer)
         x, y = asking._with_existing(groups).values()
     assert (x.existing, x.absent, x.problems) == ({}, frozenset(), answer.problems)
-    assert x.may_exist(TopicPartition("secret", 0)), "how many partitions the topic has is unknown"
+    assert may_exist(x, TopicPartition("secret", 0)), "how many partitions the topic has is unknown"
     assert (y.existing, y.absent) == ({"t": (0,)}, {"deleted"})
     assert y.problems == ("log ends of deleted are unknown: no such topic",)

@@ -15,6 +15,7 @@ from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetmirror import FleetMirror, due_step
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step, verify_step
+from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
@@ -421,6 +422,24 @@ def not_run(servers, job, do):
 
 
 FORMER = {partition: offset + 30 for partition, offset in OFFSETS.items()}
+
+
+def test_a_plan_that_was_made_and_run_while_it_was_planned_is_not_replaced(servers, job, do, not_run, monkeypatch):
+    not_run(rewind=True)
+    job.files.plan_file.unlink()
+    plan = MigrationEnds.plan
+
+    def meanwhile(ends, **options):
+        monkeypatch.undo()
+        made = plan(ends, **options)
+        do(plan_step, TO_KAFKA)
+        do(RUN, TO_KAFKA)
+        return made
+
+    monkeypatch.setattr(MigrationEnds, "plan", meanwhile)
+    with pytest.raises(WriteRefused, match="was written by another command meanwhile"):
+        do(plan_step, TO_KAFKA)
+    assert job.files.run_state() is WriteState.COMPLETE
 
 
 def test_consumers_at_the_former_offsets_have_continued_after_a_complete_run(servers, do, not_run):

@@ -336,3 +336,56 @@ def test_a_topic_that_is_created_between_a_deletion_and_its_restore_is_noticed(s
     servers.write("/brokers/topics/t", description)
     assert deleted.identities == {"t": None}
     assert "are those of earlier topics" in plan_restore(session, servers.brokers, deleted).refusals[0]
+
+
+@pytest.fixture
+def topic_u(servers):
+    """A topic beside t."""
+    servers.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    servers.brokers.logs[TopicPartition("u", 0)] = log()
+
+
+def create_by_reset(session, servers, topic):
+    return plan_reset(session, servers.brokers, "n", {topic: None}, RESET, store="zookeeper", create=True)
+
+
+def nodes_of_n(servers):
+    return sorted(path.removeprefix("/consumers/n") for path in servers.server.nodes if path.startswith("/consumers/n"))
+
+
+def test_an_undo_leaves_the_parents_that_others_use(servers, session, write, topic_u):
+    """1. A reset creates a group; 2. another one adds a topic to it; 3. the first one is undone."""
+    created = write(create_by_reset(session, servers, "t"))
+    added = write(create_by_reset(session, servers, "u"))
+    undo = plan_restore(session, servers.brokers, created)
+    (warning,) = undo.warnings
+    assert warning.endswith("have created znodes below: /consumers/n, /consumers/n/offsets")
+    write(undo)
+    assert nodes_of_n(servers) == ["", "/offsets", "/offsets/u", "/offsets/u/0"]
+    assert plan_restore(session, servers.brokers, created).is_empty
+    write(plan_restore(session, servers.brokers, added))
+    write(plan_restore(session, servers.brokers, created))
+    assert nodes_of_n(servers) == []
+
+
+def test_an_undo_deletes_the_parents_that_a_killed_hold_has_left(servers, session, write):
+    created = write(create_by_reset(session, servers, "t"))
+    for path in ("zkconsumer", "owners/t"):
+        session.ensure_path(f"/consumers/n/{path}", None)
+    write(plan_restore(session, servers.brokers, created))
+    assert nodes_of_n(servers) == []
+
+
+def test_an_undo_is_refused_as_a_whole_by_a_member_whose_registration_is_to_be_deleted(
+    servers, session, write, tmp_path
+):
+    """The parent of the registrations is in the transaction of the offsets, so that it cannot be deleted with them."""
+    session.ensure_path("/consumers/g/ids", None)
+    restored_group = write(
+        plan_restore(session, servers.brokers, write(plan_delete(session, servers.brokers, ["g"], None)))
+    )
+    servers.register()
+    undo = plan_restore(session, servers.brokers, restored_group, live=True)
+    report = execute(session, servers.brokers, undo, SnapshotFile(tmp_path / "undo"))
+    assert "/consumers/g/ids was not written" in report.faults[0]
+    assert servers.stored() == OFFSETS

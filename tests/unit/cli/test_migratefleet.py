@@ -1,0 +1,93 @@
+"""Commands of a fleet whose reader ends, or that another command overtakes."""
+
+import os
+import sys
+from contextlib import contextmanager, suppress
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, TO_KAFKA
+from zkconsumer.cli import migratefleet, migratefleetgroups
+from zkconsumer.cli.main import EXIT_PROBLEM, command, main
+from zkconsumer.operate.migrate import survey
+from zkconsumer.operate.migrate.fleetfiles import GroupFiles, read_fleets
+
+NEW = '[groups."{}"]\nwave = {}\nowner = "them"\ntarget = "kafka:{}"\n'
+
+
+@pytest.fixture
+def fleet(servers, tmp_path, monkeypatch):
+    """A directory for the fleet of the servers in memory, whose group g has offsets in ZooKeeper."""
+
+    @contextmanager
+    def connected(_connection):
+        session = session_in_memory(servers.server)
+        try:
+            yield session, servers.brokers
+        finally:
+            servers.server.end_session(session.session_id)
+            session.close()
+
+    @contextmanager
+    def tool_session(_config):
+        with connected(None) as (session, _):
+            yield session
+
+    monkeypatch.setattr(migratefleetgroups, "connected", connected)
+    monkeypatch.setattr(migratefleet, "tool_session", tool_session)
+    servers.store(OFFSETS)
+    directory = tmp_path / "fleet"
+    directory.mkdir()
+    return directory
+
+
+def file_of(fleet, *groups):
+    """The file of a cluster that has these groups, in waves of their numbers."""
+    named = (NEW.format(group, wave, group) for wave, group in enumerate(groups, 1))
+    text = "\n".join(['[cluster]\nzookeeper = "h:2181"\n', *named])
+    (fleet / "c.toml").write_text(text)
+    return text
+
+
+def test_a_way_back_is_planned_although_its_reader_has_ended(servers, fleet, monkeypatch):
+    """`fleet reverse | head -1` would otherwise plan a part, with exit code 0."""
+    file_of(fleet, "g")
+    files = GroupFiles(fleet / "c" / "g")
+    files.directory.mkdir(parents=True)
+    servers.file = files.plan_file
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
+    servers.register()
+    monkeypatch.setattr(sys, "argv", ["zkconsumer", "migrate", "fleet", "reverse", str(fleet), "--wave", "1"])
+    reader, writer = os.pipe()
+    os.close(reader)
+    with suppress(BrokenPipeError), os.fdopen(writer, "w") as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+    assert ended.value.code == EXIT_PROBLEM, "a member is registered in ZooKeeper, which refuses the way back"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_groups_that_another_command_has_added_meanwhile_are_not_added_again(fleet, monkeypatch, exists):
+    """1. A survey takes minutes; 2. another `fleet init` completes, and its file is edited."""
+    if exists:
+        file_of(fleet, "h")
+    edited = []
+
+    def read_meanwhile(session, config, names, **options):
+        facts = read(session, config, names, **options)
+        edited.append(file_of(fleet, *(["h"] if exists else []), "g"))
+        return facts
+
+    read = survey.read_survey_facts
+    monkeypatch.setattr(survey, "read_survey_facts", read_meanwhile)
+    words = ["migrate", "fleet", "init", str(fleet), "--name", "c", "--zookeeper", "h:2181"]
+    done = CliRunner().invoke(command, words)
+    assert (done.exit_code, "no new groups" in done.stdout) == (0, True), (done.output, done.exception)
+    (read_again,) = read_fleets(fleet)
+    assert [group.group for group in read_again.groups] == (["h", "g"] if exists else ["g"])
+    assert (fleet / "c.toml").read_text().strip() == edited[0].strip()
