@@ -167,7 +167,9 @@ class GroupHold:
             if not self._live:
                 owner_topics = [self._paths.owner_topic(topic) for topic in self._topics()]
                 if not (self._create_parents([self._paths.owners]) and self._create_parents(owner_topics)):
-                    raise ZkConsumerError(f"{self._paths.owners} was deleted by another client; try again")
+                    raise ZkConsumerError(
+                        f"{self._paths.owners}/... cannot be created: its parent was deleted; try again"
+                    )
                 self._claim()
                 self.refuse_members()
             elif not self.members() and (owned := why_owned(self._session, self._paths, self._written)):
