@@ -271,13 +271,16 @@ def _note_release(released: HoldEnd, under: UnderHold) -> None:
         )
         return
     if released.unread:
-        unknown = "whether {} is unknown: {}; {}".format
         if source:  # the next run refuses, should there be any
-            started = f"consumers of {source} were started during the migration"
-            report.faults.append(unknown(started, released.unread, under.plan.resume))
+            report.faults.append(
+                f"whether consumers of {source} were started during the migration is unknown: {released.unread}; "
+                f"{under.plan.resume}"
+            )
         else:
-            registered = f"members of group {under.group} registered meanwhile"
-            report.warnings.append(unknown(registered, released.unread, "restart those that own nothing"))
+            report.warnings.append(
+                f"whether members of group {under.group} registered meanwhile is unknown: {released.unread}; restart "
+                "those that own nothing"
+            )
     if released.nudged:
         report.warnings.append(f"members registered meanwhile, and continue now: {name_some(released.nudged)}")
     if released.gave_up:
