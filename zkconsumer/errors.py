@@ -224,14 +224,22 @@ TRANSIENT: Final = (RetriableError, MembershipLost)
 """Errors after which a call that depends on no membership or session may succeed later: another one follows."""
 
 
+class HoldReason(str):
+    """Why a write is refused: a tool holds the group. Its hold ends with its session at the latest, also if it died."""
+
+    __slots__ = ()
+
+
 class WriteRefused(ZkConsumerError):
     """A guard of a tool that writes offsets refuses: members live, or another client is at work; nothing was written.
 
-    ``reasons`` holds one sentence for each.
+    ``reasons`` holds one sentence for each. ``is_held`` is True if all are a :class:`HoldReason`: the same call may
+    succeed later.
     """
 
     def __init__(self, reasons: str | Sequence[str]) -> None:
         self.reasons: tuple[str, ...] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
+        self.is_held = bool(self.reasons) and all(isinstance(reason, HoldReason) for reason in self.reasons)
         super().__init__("; ".join(self.reasons))
 
 

@@ -128,7 +128,7 @@ def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, c
 
 @pytest.mark.slow
 def test_what_a_lost_zookeeper_may_have_written_is_listed_apart(server, written, monkeypatch):
-    monkeypatch.setattr("zkconsumer.operate.offsets.znodewrites._RECONNECT_S", 0.5)
+    monkeypatch.setattr("zkconsumer.operate.offsets.patience._RECONNECT_S", 0.5)
     every = sorted(map(written.path, range(COUNT)))
     written.before_offsets(2, server.kill)
     report = written.write()

@@ -19,6 +19,7 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, d
 from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetnodes import stored_offset, why_unreadable
+from zkconsumer.operate.offsets.patience import Patience
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 _WAIT_MS: Final = 1000
 """How long a broker waits for a commit before it answers that there is none."""
-_PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = 30.0
 """How long the leader of the partition of ``__consumer_offsets``, or ZooKeeper, may be away."""
 
@@ -38,17 +38,7 @@ def _patiently(question: Callable[[], T], failed: Callable[[], None] = lambda: N
 
     A watch only reads, and what it compares (owners, offsets and their transactions) does not depend on its session.
     """
-    deadline: float | None = None
-    while True:
-        try:
-            return question()
-        except (NotLeader, *TRANSIENT):
-            failed()
-            now = time.monotonic()
-            deadline = now + _PATIENCE_S if deadline is None else deadline
-            if now > deadline:
-                raise
-            time.sleep(_PAUSE_S)  # brokers do not announce a new leader
+    return Patience(_PATIENCE_S).ask(question, (NotLeader, *TRANSIENT), failed)
 
 
 class CommitTail:

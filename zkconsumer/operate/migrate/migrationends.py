@@ -100,8 +100,10 @@ class _GroupInZooKeeper:
         group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
         checked = Guards(self._session, forceable=False, own=own)
         checked.check_group(group, partitions_to_hold(self._session, self._cluster, group, nodes.nodes), nodes)
-        text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
-        guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
+        guards = [Guard("zookeeper", False, reason) for reason in checked.refusals]
+        if not guards:
+            guards = [Guard("zookeeper", True, f"group {group} in ZooKeeper has no members")]
+        guards.append(_readable(nodes))
         offsets = _judged(self._session, self._cluster, group, topics, nodes.stored())
         return SeenEnd(topics, offsets, guards, tuple(checked.warnings))
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
@@ -18,7 +19,8 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
 
-_ANY_NODE = "/"
+_ANY_NODE: Final = "/"
+_ATTEMPTS: Final = 5
 
 
 def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
@@ -40,10 +42,14 @@ def write_mark(session: ZkSession, group: str, mark: MigrationMark) -> None:
     """
     paths = GroupPaths(group)
     data = MigratedNode.encode(mark)
-    session.ensure_path(paths.ours, b"", open_to_all=True)
-    done = session.transact(_ANY_NODE, [Operation("create", paths.migrated, data)])
-    if done.get(paths.migrated) == "exists":
-        session.transact(_ANY_NODE, [Operation("set", paths.migrated, data)])
+    for _ in range(_ATTEMPTS):  # a tool that ends may remove the parent, and another one the mark
+        session.ensure_path(paths.ours, b"", open_to_all=True)
+        for write in (Operation("create", paths.migrated, data), Operation("set", paths.migrated, data)):
+            if session.transact(_ANY_NODE, [write]).get(paths.migrated) == "done":
+                return
+    raise ZkConsumerError(
+        f"{paths.migrated} cannot be written: other clients keep deleting it, or its parent; stop them, and try again"
+    )
 
 
 def remove_mark(session: ZkSession, group: str) -> None:

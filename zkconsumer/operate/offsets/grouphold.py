@@ -13,12 +13,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import HoldReason, WriteRefused, ZkConsumerError, ZooKeeperUnavailable, name_some
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.operate.offsets.groupinuse import how_owners_end, live_members, registered_members, why_held, why_owned
+from zkconsumer.operate.offsets.groupinuse import (
+    are_of_holds,
+    holder_name,
+    how_owners_end,
+    live_members,
+    registered_members,
+    why_held,
+    why_owned,
+)
+from zkconsumer.operate.offsets.patience import Patience, until_reconnected
 from zkconsumer.operate.offsets.snapshot import NodeState
 from zkconsumer.zookeeper.access import Access
-from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions
+from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions, lost_fence
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
 from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
 from zkconsumer.zookeeper.session import ZkSession
@@ -33,6 +42,7 @@ _GIVES_UP_AFTER_MS: Final = 6000
 _ATTEMPT_S: Final = 1.0
 """How long a JVM member may take from reading offsets to claiming; LONGEST_S and this are less than its patience."""
 _OPEN: Final[Access] = ((31, "world", "anyone"),)
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +54,13 @@ class HoldEnd:
         nudged: the other members that were registered at the release. They were made to rebalance, unless members
             gave up: a JVM member without streams would own partitions then, and the others try again by themselves.
         problems: what could not be removed, one sentence each.
+        unread: why it is unknown which members were registered; empty if it is known.
     """
 
     nudged: tuple[str, ...] = ()
     gave_up: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    unread: str = ""
 
 
 class GroupHold:
@@ -89,6 +101,7 @@ class GroupHold:
         self._clock = clock
         self._created: list[str] = []
         self._claimed: list[str] = []
+        self._given_back: list[str] = []
         self._held = False
         self._is_to_release = False
         self._began = 0.0
@@ -146,21 +159,17 @@ class GroupHold:
         """
         session_id = self._session.session_id
         self.fence = self._paths.hold(session_id)
-        self._name = f"{self._paths.group}_zkconsumer-hold-{session_id:016x}"
+        self._name = holder_name(self._paths.group, session_id)
         self._is_to_release = True
         try:
-            self._create_parents([CONSUMERS])
-            self._group_access = self._session.access([self._paths.root]).get(self._paths.root)
-            self._create_parents([self._paths.root])
-            self._create_parents([self._paths.ours])
-            self._held = True  # the node may exist, though its answer is lost or an interrupt comes
-            if not self._session.create_ephemerals([(self.fence, b'{"version":1,"client":"zkconsumer"}')]):
-                self._held = False
-                raise WriteRefused(f"{self.fence} exists: this session holds group {self._paths.group} already")
+            self._create_fence()
             self._refuse_others()
             if not self._live:
-                self._create_parents([self._paths.owners])
-                self._create_parents([self._paths.owner_topic(topic) for topic in self._topics()])
+                owner_topics = [self._paths.owner_topic(topic) for topic in self._topics()]
+                if not (self._create_parents([self._paths.owners]) and self._create_parents(owner_topics)):
+                    raise ZkConsumerError(
+                        f"{self._paths.owners}/... cannot be created: its parent was deleted; try again"
+                    )
                 self._claim()
                 self.refuse_members()
             elif not self.members() and (owned := why_owned(self._session, self._paths, self._written)):
@@ -169,11 +178,31 @@ class GroupHold:
             self._give_back()
             raise
 
+    def _create_fence(self) -> None:
+        """Create the hold's own node. Another hold that ends meanwhile removes the parents that it has created."""
+        self._group_access = self._session.access([self._paths.root]).get(self._paths.root)
+        change = Operation("create-ephemeral", self.fence, b'{"version":1,"client":"zkconsumer"}', access=_OPEN)
+        for _ in range(_ATTEMPTS):
+            if not all(self._create_parents([path]) for path in (CONSUMERS, self._paths.root, self._paths.ours)):
+                continue
+            self._held = True  # the node may exist, though its answer is lost or an interrupt comes
+            conflict = self._session.commit_changes("/", [change])
+            if conflict is None:
+                return
+            self._held = False
+            if conflict.refusal is not None:
+                raise conflict.refusal
+            if conflict.outcome == "exists":
+                raise WriteRefused(
+                    HoldReason(f"{self.fence} exists: this session holds group {self._paths.group} already")
+                )
+        raise ZkConsumerError(f"{self.fence} cannot be created: other clients keep deleting its parent; stop them")
+
     def _topics(self) -> list[str]:
         return sorted({partition.topic for partition in self._partitions})
 
-    def _create_parents(self, paths: Sequence[str]) -> None:
-        """Create those that are missing, and note them for the release."""
+    def _create_parents(self, paths: Sequence[str]) -> bool:
+        """Create those that are missing, and note them for the release; False if the parent of one is missing."""
         nodes = self._session.get_many(paths)
         for part in in_transactions(self._parent(path) for path in paths if nodes[path] is None):
             left = list(part)
@@ -183,8 +212,11 @@ class GroupHold:
                     self._created += [change.path for change in left]
                     break
                 if self._session.get(conflict.operation.path) is None:
+                    if conflict.outcome == "missing":
+                        return False
                     raise ZkConsumerError(f"{conflict.operation.path} cannot be created: {conflict.reason}")
                 left.remove(conflict.operation)  # another client has created it since it was read
+        return True
 
     def _parent(self, path: str) -> Operation:
         """Members of the group must be able to write below it, should it stay; so its access is the group's."""
@@ -215,7 +247,8 @@ class GroupHold:
         if node is None:
             return f"{path} cannot be claimed: {conflict.reason}"
         owner = PartitionOwnerNode.decode(path, node.data)
-        return f"{path} is owned by {owner} of group {self._paths.group}; {how_owners_end({path: node})}"
+        reason = f"{path} is owned by {owner} of group {self._paths.group}; {how_owners_end({path: node})}"
+        return HoldReason(reason) if are_of_holds(self._paths, {path: node}) else reason
 
     def members(self) -> list[str]:
         """Ids of the members that are registered now."""
@@ -249,37 +282,46 @@ class GroupHold:
                 none. What is left of them is for the caller to read.
 
         Returns:
-            How it ended. An error is in ``problems``: what is ephemeral ends with the session, parents stay.
+            How it ended. Each step is repeated while ZooKeeper is away for a moment. After that an error is in
+            ``problems``: what is ephemeral ends with the session, parents stay.
         """
+        if not self._is_to_release:
+            return HoldEnd()
         problems: list[str] = []
         members: list[str] = []
         gave_up: list[str] = []
-        if not self._is_to_release:
-            return HoldEnd()
+        unread = ""
+        patience = until_reconnected()
+        failure = _failure_of(patience, lambda: self._release_claims(problems))
         try:
-            self._release_claims(problems)
-            members = self.members()
-            gave_up = self._gave_up(members)
+            members, gave_up = patience.ask(self._waiting)  # also if the session has ended, by the next one
+        except ZkConsumerError as error:
+            unread = str(error)
+            failure = failure or error
+        if failure is None:
             if members and not gave_up:
                 self._nudge()
-            self._release_node(closing if self._live or not members else (), problems)
-            if closing and members and not self._live:
+            may_close = self._live or not members
+            if closing and not may_close:
                 problems.append(f"{self._paths.root} stays: {name_some(members)} registered meanwhile")
-        except ZkConsumerError as error:
-            problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")
+            failure = _failure_of(patience, lambda: self._release_node(closing if may_close else (), problems))
+        if failure is not None:
+            problems.append(f"the hold of group {self._paths.group} ends with its session: {failure}")
             self._remove_parents()
         self._is_to_release = False
-        return HoldEnd(tuple(member for member in members if member not in gave_up), tuple(gave_up), tuple(problems))
+        nudged = tuple(member for member in members if member not in gave_up)
+        return HoldEnd(nudged, tuple(gave_up), tuple(problems), unread)
 
     def _release_claims(self, problems: list[str]) -> None:
         """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
-        nodes, session_id = self._session.get_many([self.fence, *self._claimed]), self._session.session_id
-        is_held = nodes.pop(self.fence) is not None
+        paths = [self.fence, *self._claimed, *self._given_back]
+        nodes, session_id = self._session.get_many(paths), self._session.session_id
+        if nodes.pop(self.fence) is None and self._held:
+            raise lost_fence(self.fence)
         own_paths = [path for path, node in nodes.items() if node is not None and node.owner_session == session_id]
-        lost = sorted(nodes.keys() - set(own_paths))
-        if lost and is_held:  # otherwise they have ended with the session, which is reported by what follows
+        if lost := sorted(set(self._claimed) - set(own_paths)):
             problems.append(f"{name_some(lost)} was deleted by another client; check who owns the partition")
-        self._claimed = []
+        self._given_back, self._claimed = own_paths, []  # their deletion may be done although its answer is lost
         parts = list(in_transactions(Operation("delete", path) for path in own_paths))
         for part, conflict in zip(parts, self._session.commit_independent(self.fence, parts), strict=True):
             if conflict is not None:
@@ -296,7 +338,7 @@ class GroupHold:
             created += [self._paths.ours, self._paths.owners, *map(self._paths.owner_topic, self._topics())]
         parents = [Operation("delete", path) for path in dict.fromkeys(created) if path not in kept]
         if self._held:
-            problems += self._delete(self.fence, [Operation("delete", self.fence)])
+            problems += self._delete("/", [Operation("delete", self.fence)])  # again, if its answer was lost
             self._held = False
         deepest_first = sorted([*closing, *parents], key=lambda change: change.path.count("/"), reverse=True)
         problems += self._delete("/", deepest_first)
@@ -326,6 +368,11 @@ class GroupHold:
     def _server_now(self) -> int:
         return self._server_ms + int(self.age * 1000)
 
+    def _waiting(self) -> tuple[list[str], list[str]]:
+        """The members that are registered now, and those of them that gave up."""
+        members = self.members()
+        return members, self._gave_up(members)
+
     def _gave_up(self, members: Sequence[str]) -> list[str]:
         """Members that tried for as long as they do; a short hold lasts so long, too, if an answer was late."""
         if self._live:
@@ -341,11 +388,11 @@ class GroupHold:
     def _give_back(self) -> None:
         """After a failure or an interrupt: as :meth:`release`, without what is for members."""
         problems: list[str] = []
-        try:
-            self._release_claims(problems)
-            self._release_node((), problems)
-        except ZkConsumerError as error:
-            _log.warning("group %s: the hold ends with this session: %s", self._paths.group, error)
+        patience = until_reconnected()
+        failure = _failure_of(patience, lambda: self._release_claims(problems))
+        failure = failure or _failure_of(patience, lambda: self._release_node((), problems))
+        if failure is not None:
+            _log.warning("group %s: the hold ends with this session: %s", self._paths.group, failure)
             self._remove_parents()
         self._is_to_release = False
 
@@ -356,6 +403,15 @@ class GroupHold:
             self._delete("/", parents)
         except ZkConsumerError as error:
             _log.warning("group %s: %s may be left empty: %s", self._paths.group, name_some(self._created), error)
+
+
+def _failure_of(patience: Patience, step: Callable[[], None]) -> ZkConsumerError | None:
+    """Why a step of a release fails, if it does: the session has ended, for example, which waiting does not cure."""
+    try:
+        patience.ask(step, (ZooKeeperUnavailable,))
+    except ZkConsumerError as error:
+        return error
+    return None
 
 
 class NoHold:

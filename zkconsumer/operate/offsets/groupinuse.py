@@ -6,13 +6,16 @@ Asked before a hold is taken, and under it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from zkconsumer.errors import name_some
+from zkconsumer.errors import HoldReason, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import HOLD, GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
+
+_HOLDER: Final = "_zkconsumer-hold-"
 
 
 def registered_members(session: ZkSession, paths: GroupPaths) -> list[str]:
@@ -27,13 +30,29 @@ def groups_with_members(session: ZkSession, groups: Iterable[str]) -> frozenset[
 
 
 def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
-    """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none."""
+    """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none.
+
+    A hold whose session has not expired yet is one, and so are the owner znodes of one: a :class:`.HoldReason`.
+    """
     others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]
     if not others:
         return ""
-    return (
+    return HoldReason(
         f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))}); try again when it has "
         "ended"
+    )
+
+
+def holder_name(group: str, session_id: int) -> str:
+    """The consumer as which a hold of this session owns partitions."""
+    return f"{group}{_HOLDER}{session_id:016x}"
+
+
+def are_of_holds(paths: GroupPaths, owners: Mapping[str, Znode]) -> bool:
+    """True if owner znodes, by path, are those of holds, which end with their sessions."""
+    return all(
+        node.owner_session and PartitionOwnerNode.decode(path, node.data).startswith(f"{paths.group}{_HOLDER}")
+        for path, node in owners.items()
     )
 
 
@@ -50,10 +69,11 @@ def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicP
     if not found:
         return ""
     owners = name_some([f"{path} by {PartitionOwnerNode.decode(path, node.data)}" for path, node in found.items()])
-    return (
+    reason = (
         f"partitions of group {paths.group} have owners although no member is registered: {owners}; "
         f"{how_owners_end(found)}"
     )
+    return HoldReason(reason) if are_of_holds(paths, found) else reason
 
 
 def how_owners_end(owners: Mapping[str, Znode]) -> str:

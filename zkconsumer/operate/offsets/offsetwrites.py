@@ -270,6 +270,17 @@ def _note_release(released: HoldEnd, under: UnderHold) -> None:
             f"consumers of {source} were started during the migration ({name_some(members)}); stop them, and plan again"
         )
         return
+    if released.unread:
+        if source:  # the next run refuses, should there be any
+            report.faults.append(
+                f"whether consumers of {source} were started during the migration is unknown: {released.unread}; "
+                f"{under.plan.resume}"
+            )
+        else:
+            report.warnings.append(
+                f"whether members of group {under.group} registered meanwhile is unknown: {released.unread}; restart "
+                "those that own nothing"
+            )
     if released.nudged:
         report.warnings.append(f"members registered meanwhile, and continue now: {name_some(released.nudged)}")
     if released.gave_up:

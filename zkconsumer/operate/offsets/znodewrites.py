@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from zkconsumer.errors import TRANSIENT, ZkConsumerError, name_some
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.operate.offsets.patience import until_reconnected
 from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
 from zkconsumer.operate.offsets.writereport import UnderHold
 from zkconsumer.zookeeper.fencedtransaction import Operation, in_transactions
@@ -15,8 +15,6 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 _READ_BACK_ROUNDS: Final = 3
-_RECONNECT_S: Final = 10.0
-_PAUSE_S: Final = 0.2
 
 
 class ZnodeWrites:
@@ -76,16 +74,11 @@ class ZnodeWrites:
         session has expired, writes the same znode. So only a znode that is as it was before shows that it is not done.
         """
         paths, first = [change.path for change in part], part[0]
-        deadline = time.monotonic() + _RECONNECT_S
-        while True:
-            try:
-                node = self._session.get_many_synced([first.path])[first.path]
-                break
-            except ZkConsumerError as error:
-                if not isinstance(error, TRANSIENT) or time.monotonic() > deadline:
-                    self._report.leave_unknown(paths, "written", error)
-                    return
-                time.sleep(_PAUSE_S)  # kazoo reconnects by itself
+        try:
+            node = until_reconnected().ask(lambda: self._session.get_many_synced([first.path])[first.path])
+        except ZkConsumerError as error:
+            self._report.leave_unknown(paths, "written", error)
+            return
         if _is_done(first, node):
             self._report.written += paths
         elif _is_as_planned(first, node):

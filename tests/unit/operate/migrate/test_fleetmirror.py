@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, ChrootMissing, WriteRefused, ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, ChrootMissing, HoldReason, WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetmirror
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetmirror import FleetMirror, run_fleet_mirror
@@ -46,6 +46,7 @@ def copies(monkeypatch):
         (ZkConsumerError("not authorized"), 3),
         (OSError("Read-only file system"), 3),
         (WriteRefused("members live"), 1),
+        (WriteRefused(HoldReason("another tool is writing")), None),
         (BrokerUnavailable("away"), None),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
-from zkconsumer.errors import WriteRefused, ZooKeeperUnavailable
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, read_mark, remove_mark, write_mark
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import check_plan
@@ -37,6 +37,35 @@ def test_a_run_to_kafka_marks_the_group_and_a_rollback_removes_the_mark(servers)
     assert mark.at_ms > 1_700_000_000_000
     servers.roll_back()
     assert servers.mark() is None
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_group_is_marked_although_another_tool_removes_the_parent(servers, is_marked):
+    """Between the request that makes or finds the parent, or the mark, and the one that writes the mark."""
+    servers.store(FORMER)
+    if is_marked:
+        marked(servers, "undoing")
+    removes = ["set" if is_marked else "create"]
+    with closing(session_in_memory(servers.server)) as session:
+        transact = session.transact
+
+        def removing(fence, operations):
+            if operations[0].kind in removes:
+                removes.clear()
+                with closing(session_in_memory(servers.server)) as other:
+                    remove_mark(other, "g")
+            return transact(fence, operations)
+
+        session.transact = removing
+        write_mark(session, "g", MigrationMark("migrating", "kafka:g", WRITTEN_MS))
+    assert (removes, servers.mark()) == ([], "migrating")
+
+
+def test_a_mark_that_cannot_be_written_is_no_mark(servers):
+    with closing(session_in_memory(servers.server)) as session:
+        session.ensure_path = lambda *_arguments, **_options: None
+        with pytest.raises(ZkConsumerError, match="/consumers/g/zkconsumer/migrated cannot be written"):
+            write_mark(session, "g", MigrationMark("migrating", "kafka:g", WRITTEN_MS))
 
 
 def test_a_run_that_finds_everything_written_marks_the_group(servers):

@@ -11,6 +11,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate.mirror import CopyReport, Mirror, run_mirror
 from zkconsumer.operate.offsets import offsetwrites
+from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 
@@ -277,6 +278,17 @@ def test_a_copy_that_failed_is_followed_by_the_next(migrated):
     assert course.run() == ""
     assert [type(report) for report in course.seen] == [BrokerUnavailable] * 4 + [CopyReport]
     assert migrated.stored() == MOVED
+
+
+def test_a_hold_of_a_copy_whose_servers_were_away_is_waited_for(migrated):
+    """1. ZooKeeper is away while a copy holds the group; 2. it returns, and gives sessions their time again."""
+    dead = session_in_memory(migrated.server)
+    GroupHold(dead, "g", PARTITIONS).take()
+    course = Course(migrated, [], dead.close)
+    assert course.run() == ""
+    refused, copied, *_ = course.seen
+    assert "another tool is writing offsets of group g" in str(refused)
+    assert (copied.faults, migrated.stored()) == ([], MOVED)
 
 
 def test_a_failure_of_the_last_copy_is_the_result(migrated):

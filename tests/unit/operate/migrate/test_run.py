@@ -4,7 +4,7 @@ import errno
 import fcntl
 import json
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, SPOUT, TO_KAFKA, TO_ZOOKEEPER, Servers
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.migrate import run as migrationrun
@@ -22,7 +22,8 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rules.migrationplan import make_plan
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.offsets import grouphold as hold
-from zkconsumer.operate.offsets import wholefiles, znodewrites
+from zkconsumer.operate.offsets import patience, wholefiles
+from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import read_snapshot, snapshot_of_plan
 from zkconsumer.operate.offsets.wholefiles import write_whole
@@ -31,7 +32,7 @@ from zkconsumer.operate.offsets.wholefiles import write_whole
 @pytest.fixture
 def soon_lost(monkeypatch):
     """A session that was lost does not come back, so it is not waited for."""
-    monkeypatch.setattr(znodewrites, "_RECONNECT_S", 0.5)
+    monkeypatch.setattr(patience, "_RECONNECT_S", 0.5)
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
@@ -449,6 +450,47 @@ def test_a_member_of_the_source_that_starts_during_a_run_is_reported(servers):
         "consumers of zookeeper:g were started during the migration (g_member); stop them, and plan again"
     ]
     assert (report.warnings, servers.state()) == ([], WriteState.WRITING)
+
+
+@pytest.fixture
+def losing_release(monkeypatch):
+    """A function: the first request of each release is lost, and the connection comes back, or does not."""
+    release = GroupHold.release
+
+    def lose(*, reconnects):
+        def releasing(hold, *arguments):
+            hold._session._client.loses = Loss(0, request=True, reconnects=reconnects)
+            return release(hold, *arguments)
+
+        monkeypatch.setattr(GroupHold, "release", releasing)
+
+    return lose
+
+
+def test_a_member_of_the_source_is_reported_although_an_answer_was_lost(servers, losing_release):
+    losing_release(reconnects=True)
+    servers.begin(*TO_KAFKA)
+    pending = [servers.register]
+    servers.brokers.before_commit = lambda _group: pending and pending.pop()()
+    assert "consumers of zookeeper:g were started during the migration (g_member)" in servers.run().faults[0]
+    assert (servers.state(), servers.mark()) == (WriteState.WRITING, "migrating")
+
+
+@pytest.mark.usefixtures("soon_lost")
+def test_a_run_is_not_complete_while_it_is_unknown_whether_consumers_were_started(servers, losing_release, monkeypatch):
+    losing_release(reconnects=False)
+    servers.begin(*TO_KAFKA)
+    with suppress(ZooKeeperUnavailable):  # which the mark meets, too
+        report = servers.run()
+        assert "whether consumers of zookeeper:g were started during the migration is unknown" in report.faults[0]
+    assert (servers.state(), servers.mark()) == (WriteState.WRITING, "migrating")
+    monkeypatch.undo()
+    servers.register()
+    with pytest.raises(WriteRefused, match="live member: g_member"):
+        servers.run()
+    servers.member.close()
+    assert servers.run().faults == []
+    assert (servers.state(), servers.mark()) == (WriteState.COMPLETE, "migrated")
 
 
 def test_two_runs_of_one_plan_are_kept_apart(servers):

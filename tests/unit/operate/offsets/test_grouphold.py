@@ -8,6 +8,7 @@ from kazoo.protocol.states import EventType
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.interrupts import Injector, Interrupt
+from tests.fixtures.kazooinmemory import Loss
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import WriteRefused
@@ -18,7 +19,7 @@ from zkconsumer.operate.migrate import run as migrationrun
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.run import run_plan
 from zkconsumer.operate.offsets import grouphold as hold_module
-from zkconsumer.operate.offsets import kafkawrites, offsetwrites, znodewrites
+from zkconsumer.operate.offsets import kafkawrites, offsetwrites, patience, znodewrites
 from zkconsumer.operate.offsets.grouphold import GroupHold, HoldEnd
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -113,6 +114,39 @@ def test_another_hold_refuses_as_the_guards_do(group):
     with pytest.raises(WriteRefused) as refused:
         group.hold().take()
     assert list(refused.value.reasons) == guards.refusals
+    assert refused.value.is_held
+
+
+def test_owners_of_another_hold_end_by_themselves(group):
+    """Its session has not expired yet; members that run do not end so soon."""
+    GroupHold(group.others, "g", HELD).take()
+    guards = Guards(group.session)
+    guards.check_group("g", HELD, OffsetNodes({}))
+    assert (len(guards.refusals), WriteRefused(guards.refusals).is_held) == (2, True)
+    group.others.ensure_path("/consumers/g/owners/t/2", b"Receiver-0")
+    guards = Guards(group.session)
+    guards.check_group("g", {*HELD, TopicPartition("t", 2)}, OffsetNodes({}))
+    assert (len(guards.refusals), WriteRefused(guards.refusals).is_held) == (2, False)
+
+
+def test_a_parent_that_another_tool_removes_is_created_again(group):
+    """1. A hold finds the parents of another one; 2. that one ends, and removes them."""
+    group.others.ensure_path("/consumers/g/zkconsumer", None)
+    commit, removed = group.session.commit_changes, []
+
+    def removing(fence, changes):
+        if changes[0].kind == "create-ephemeral" and not removed:
+            removed.extend(Operation("delete", path) for path in ("/consumers/g/zkconsumer", "/consumers/g"))
+            assert group.others.commit_changes("/", removed) is None
+        return commit(fence, changes)
+
+    group.session.commit_changes = removing
+    hold = group.hold()
+    hold.take()
+    assert removed
+    assert hold.fence in group.server.nodes
+    hold.release()
+    assert "/consumers/g" not in group.server.nodes
 
 
 @pytest.mark.parametrize("long", [False, True])
@@ -143,6 +177,82 @@ def test_a_claim_that_another_client_deleted_is_named(group):
     assert conflict is None
     (problem,) = hold.release().problems
     assert problem.startswith("/consumers/g/owners/t/1 was deleted by another client")
+
+
+@pytest.fixture
+def soon_lost(monkeypatch):
+    """A connection that was lost comes back at once, or does not."""
+    monkeypatch.setattr(patience, "_RECONNECT_S", 0.05)
+    monkeypatch.setattr(patience, "_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("soon_lost")
+@pytest.mark.parametrize("request_lost", [False, True])
+@pytest.mark.parametrize("closing", [False, True])
+def test_an_answer_that_is_lost_changes_nothing_in_a_release(request_lost, closing):
+    """It is that of the first request, of the second one, and so on."""
+    answered = 0
+    while True:
+        group = Group()
+        hold = group.hold()
+        hold.take()
+        if not closing:
+            group.register("g_a")
+            group.register("g_b")
+        client = group.session._client
+        client.loses = Loss(answered, request=request_lost, reconnects=True)
+        end = hold.release([Operation("delete", "/consumers/g", version=0)] if closing else ())
+        assert end == (HoldEnd() if closing else HoldEnd(nudged=("g_a", "g_b")))
+        left = {path for path in group.server.nodes if path.startswith("/consumers/g/")}
+        assert left == (set() if closing else {"/consumers/g/ids", "/consumers/g/ids/g_a", "/consumers/g/ids/g_b"})
+        assert ("/consumers/g" in group.server.nodes) is not closing
+        if client.loses is not None:
+            break
+        answered += 1
+    assert answered > 5
+
+
+@pytest.mark.usefixtures("soon_lost")
+def test_members_that_cannot_be_read_are_unknown(group):
+    hold = group.hold()
+    hold.take()
+    group.register("g_a")
+    group.session._client.loses = Loss(0, request=True)
+    end = hold.release()
+    assert (end.nudged, end.gave_up) == ((), ())
+    assert "ZooKeeper did not answer" in end.unread
+
+
+@pytest.mark.usefixtures("soon_lost")
+def test_members_are_read_although_the_session_of_the_hold_has_ended(group):
+    hold = group.hold()
+    hold.take()
+    group.register("g_a")
+    group.server.end_session(group.session.session_id)
+    for _ in range(2):  # it learns that the session has expired, and gets another
+        group.session._client.connect()
+    end = hold.release()
+    assert (end.nudged, end.unread) == (("g_a",), "")
+    assert "ends with its session" in end.problems[0]
+
+
+@pytest.mark.usefixtures("soon_lost")
+def test_a_hold_that_fails_gives_back_what_it_has_in_spite_of_a_lost_answer(group):
+    own(group)
+    before = dict(group.server.nodes)
+    hold = group.hold()
+    commit = group.session.commit_independent
+
+    def losing(fence, parts):
+        answer = commit(fence, parts)
+        group.session._client.loses = Loss(1, request=True, reconnects=True)
+        return answer
+
+    group.session.commit_independent = losing
+    with pytest.raises(WriteRefused):
+        hold.take()
+    assert group.session._client.loses is None
+    assert group.server.nodes.keys() == before.keys()
 
 
 def test_no_member_gave_up_where_nothing_was_claimed(group):

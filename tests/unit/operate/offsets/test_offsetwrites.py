@@ -13,6 +13,7 @@ from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.operate.groups.groupremoval import plan_delete
 from zkconsumer.operate.offsets import grouphold as hold
+from zkconsumer.operate.offsets import patience
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
@@ -117,7 +118,8 @@ def test_what_a_silent_coordinator_may_have_stored_is_unknown(servers, session):
     assert "is unknown" in report.faults[-1]
 
 
-def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
+def test_nothing_is_committed_once_the_hold_has_ended(servers, session, monkeypatch):
+    monkeypatch.setattr(patience, "_RECONNECT_S", 0.1)
     servers.brokers.before_commit = lambda _group: servers.server.end_session(session.session_id)
     report = reset_in_kafka(servers, session)
     assert (servers.brokers.stored("g"), report.written) == (OFFSETS, [])

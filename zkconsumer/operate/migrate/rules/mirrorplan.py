@@ -185,13 +185,14 @@ def pause_before_copy(elapsed: float, interval: float, duration: float) -> float
 def ends_mirror(error: ZkConsumerError | OSError, failures: int) -> bool:
     """True if a mirror cannot continue after a copy that failed.
 
-    Servers that cannot be reached are asked again by the next copy, for as long as the mirror runs. What waiting does
-    not cure, such as a missing permission, or a file that cannot be written, ends it after a few copies.
+    Servers that cannot be reached are asked again by the next copy, for as long as the mirror runs. A group that a tool
+    holds is waited for, too: after an outage that may be the mirror's own copy, whose session has not expired yet. What
+    waiting does not cure, such as a missing permission, or a file that cannot be written, ends it after a few copies.
 
     Args:
         error: of the copy.
         failures: copies in a row that have failed, this one included.
     """
     if isinstance(error, WriteRefused):
-        return True
+        return not error.is_held
     return not isinstance(error, TRANSIENT) and failures >= _MOST_FAILURES

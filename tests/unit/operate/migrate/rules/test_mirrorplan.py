@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.judgedoffsets import judged
-from zkconsumer.errors import BrokerUnavailable, SessionExpired, WriteRefused, ZooKeeperRefused
+from zkconsumer.errors import BrokerUnavailable, HoldReason, SessionExpired, WriteRefused, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, Observation, Place, make_plan
@@ -169,6 +169,11 @@ def test_servers_that_do_not_answer_are_asked_for_ever():
     assert not ends_mirror(SessionExpired("over"), 10_000)
 
 
+def test_a_group_that_a_tool_holds_is_waited_for():
+    assert not ends_mirror(WriteRefused(HoldReason("held")), 10_000)
+
+
 def test_a_guard_ends_the_mirror_and_a_permission_after_a_few_copies():
     assert ends_mirror(WriteRefused("members"), 1)
+    assert ends_mirror(WriteRefused(["members", HoldReason("held")]), 1)
     assert [ends_mirror(ZooKeeperRefused("no permission"), count) for count in (1, 2, 3)] == [False, False, True]
