@@ -27,13 +27,16 @@ Commands that connect take `--zookeeper`, `--config` with the properties file of
 | 0 | success; also if the reader of a pipe closes it |
 | 1 | the command failed; the reason is the last line of standard error |
 | 2 | usage: options or properties that cannot be used, all of them in one message |
-| 3 | a check found a problem; or groups, or parts of them, could not be read: a line on standard error each |
+| 3 | a check found a problem; a command refused to write; or groups, or parts of them, could not be read |
 
-A command that writes completes its work although the reader of its output has ended, and its exit code is that of its
-work.
+A command that writes completes its work even if the reader of its output ends; the exit code then reports the result of
+the write.
 
-A command that reads groups shows those that it can read. If none of those that `--group` names can be read, the exit
-code is 1.
+A *hold* keeps the members of a group in ZooKeeper from owning partitions while a command writes its offsets:
+[how a write runs](offsets.md#how-a-write-runs).
+
+A command that reads groups shows those that it can read, and reports each other one on standard error. If none of those
+that `--group` names can be read, the exit code is 1.
 
 ## Records as JSON
 

@@ -79,7 +79,7 @@ def metrics_reference() -> str:
 
 def _metric_row(metric: Metric) -> str:
     labels = f"{{{', '.join(metric.labels)}}}" if metric.labels else ""
-    jvm = f"`{metric.jvm}`" if metric.jvm else "*ours*"
+    jvm = f"`{metric.jvm}`" if metric.jvm else "none"
     return f"| `{metric.name}{labels}` | {metric.kind} | {jvm} | {metric.doc} |\n"
 
 

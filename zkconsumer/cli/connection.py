@@ -32,6 +32,7 @@ _FOR_BROKERS: Final = {
 """What else may be meant without a ZooKeeper, by whether brokers are named."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., None]
 
 METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 """Environment variable with the metrics port of a process, for images whose health check must know it."""
@@ -66,13 +67,19 @@ def _check_brokers(_context: click.Context, _parameter: click.Parameter, value: 
     return value
 
 
-bootstrap_option = click.option(
-    "--bootstrap-server",
-    "bootstrap_servers",
-    callback=_check_brokers,
-    metavar="HOST:PORT[,..]",
-    help="Read brokers, topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4, and for "
-    "groups that brokers coordinate.",
+def _bootstrap_option(text: str) -> Callable[[F], F]:
+    return click.option(
+        "--bootstrap-server", "bootstrap_servers", callback=_check_brokers, metavar="HOST:PORT[,..]", help=text
+    )
+
+
+bootstrap_option = _bootstrap_option(
+    "Read brokers, topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4, and for groups "
+    "that brokers coordinate."
+)
+brokers_of_zookeeper_groups_option = _bootstrap_option(
+    "Read topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4. The groups are those in "
+    "ZooKeeper."
 )
 
 
@@ -288,11 +295,16 @@ def _is_secret(name: str) -> bool:
     return known is None or known.secret
 
 
-def tool_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name a cluster and the brokers to ask; they come as a :class:`ToolConnection`."""
+def tool_options(
+    function: Callable[..., None], *, brokers: Callable[[Command], Command] = bootstrap_option
+) -> Callable[..., None]:
+    """Add the options that name a cluster and the brokers to ask; they come as a :class:`ToolConnection`.
+
+    ``brokers`` adds ``--bootstrap-server``, with what it means for the command.
+    """
 
     @connection_options
-    @bootstrap_option
+    @brokers
     @functools.wraps(function)
     def command(
         zookeeper: str | None,

@@ -68,8 +68,8 @@ _LAST_WRITE_S = 10.0
 @click.option(
     "--group-protocol",
     type=click.Choice(_PROTOCOLS),
-    help="Who coordinates the group: its members by ZooKeeper, one of them, the brokers, or the brokers by KIP-848. "
-    "[group.protocol]",
+    help="zookeeper: each member computes its share; coordinator: an elected member assigns; kafka: a broker "
+    "coordinates; consumer: a broker assigns (KIP-848). [group.protocol]",
 )
 @click.option(
     "--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable."

@@ -53,7 +53,10 @@ _HINT: Final = (
 )
 @click.option("--members", "of_members", is_flag=True, help="A line for each member in place of each partition.")
 @click.option(
-    "--state", "of_state", is_flag=True, help="A line for each group of brokers: coordinator, strategy, state."
+    "--state",
+    "of_state",
+    is_flag=True,
+    help="A line for each group that brokers coordinate: coordinator, strategy, state.",
 )
 @click.option(
     "--unhealthy",

@@ -48,8 +48,8 @@ def explain(
     obey it (group.protocol=coordinator), offsets outside the log, unknown topics, unreachable brokers, partitions
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
     ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings. With
-    --bootstrap-server alone it is for a group that brokers coordinate: its state, members and partitions without each
-    other, offsets, topics, brokers and leaders.
+    --bootstrap-server alone it is for a group that brokers coordinate: its state, members without partitions,
+    partitions without members, offsets, topics, brokers and leaders.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 

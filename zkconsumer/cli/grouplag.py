@@ -113,11 +113,12 @@ def status(
 
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag grew and never fell),
-    UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the
-    worst of its partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. It is WARN at
-    least if it has members in ZooKeeper and at brokers, or in ZooKeeper although it was migrated. Where
-    auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, for a group without members that has lag, and if groups, offsets or log ends could not be read.
+    UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group has
+    the status of its worst partition. It is NO MEMBERS if no member is registered and no partition is worse than WARN,
+    at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper after a migration, and MIGRATED if
+    it was migrated and has no members in ZooKeeper. If auto.commit.interval.ms is longer than its default of 60 s, the
+    window has to be longer, too. The exit code is 3 from WARN up, for a group without members that has lag, and if
+    groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
@@ -185,8 +186,8 @@ def watch(
     """Watch lag, rates, owners and rebalances until Ctrl-C.
 
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
-    owner, another status, a group that cannot be read, or can again; with --json it is a JSON object. The exit code is
-    3 if groups, offsets or log ends could not be read at the end.
+    owner, another status, a group that becomes unreadable or readable again. With --json each change is a JSON object.
+    The exit code is 3 if groups, offsets or log ends could not be read at the end.
     """
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkconsumer.cli.connection import brokers_of_zookeeper_groups_option
 from zkconsumer.cli.grouplag import milliseconds
 from zkconsumer.cli.groupoptions import match_option
 from zkconsumer.cli.writing import Writing, run, writing_options
@@ -15,13 +17,14 @@ if TYPE_CHECKING:
     from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
 
+_writing_options = functools.partial(writing_options, brokers=brokers_of_zookeeper_groups_option)
 _STORE = click.option(
     "--store", type=click.Choice(["zookeeper"]), help="Accept that Kafka keeps the offsets that it stores."
 )
 
 
 @click.command()
-@writing_options
+@_writing_options
 @click.option("--group", "names", multiple=True, help="Name of a group; repeatable.")
 @click.option("--topic", help="Only what is stored of this topic; without --group, of every group without members.")
 @click.option(
@@ -52,7 +55,7 @@ def _deleted(names: tuple[str, ...], topic: str | None) -> list[str]:
 
 
 @click.command()
-@writing_options
+@_writing_options
 @click.option("--from", "source", required=True, help="Name of a group without members.")
 @click.option("--to", "destination", required=True, help="Its new name, which no group has.")
 @_STORE
@@ -67,18 +70,18 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
 
 
 @click.command()
-@writing_options
+@_writing_options
 @click.option(
     "--older-than",
     "age_ms",
     required=True,
     callback=milliseconds,
-    metavar="90d",
-    help="Nothing was written for so long, at least 1m; in s, m, h or d.",
+    metavar="DURATION",
+    help="Minimum time without a write, such as 90d, at least 1m; in s, m, h or d.",
 )
 @match_option
 def clean(writing: Writing, age_ms: int, pattern: str | None) -> None:
-    """Delete groups without members that no client has written to, joined or left for a time.
+    """Delete groups that have no members and have not changed for the time of --older-than.
 
     Offsets in Kafka stay, and so do groups with the mark of a migration.
     """

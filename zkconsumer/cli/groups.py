@@ -65,7 +65,7 @@ def list_command(
     all_chroots: bool,
     as_json: bool,
 ) -> None:
-    """List the groups that ever existed in ZooKeeper; with --bootstrap-server alone those that brokers coordinate.
+    """List the groups that have znodes in ZooKeeper; with --bootstrap-server alone, those that brokers coordinate.
 
     With --zookeeper and --bootstrap-server both kinds are in the list; a group of one name in both is one line. The
     status in the long form is that of a single look, which finds groups without members (NO MEMBERS), offsets outside
@@ -143,8 +143,8 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
 def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
     """Verify that every partition of the subscribed topics is owned by a live member.
 
-    The exit code is 3 if one is not, in any of the groups. A group without members fails, too, which the JVM's tool
-    reports as successful, unless it was migrated. One that was migrated fails if it has members.
+    The exit code is 3 if one is not, in any of the groups. A group without members fails, too, unless it was
+    migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each

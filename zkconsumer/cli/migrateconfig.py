@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     type=click.Choice(["java", "confluent", "spark", "mm2"]),
     help='KafkaConsumer; confluent-kafka; options of Spark\'s format("kafka"); MirrorMaker 2.',
 )
-@click.option("--bootstrap-server", metavar="B", help="Brokers for the next client, host:port,host:port.")
+@click.option("--bootstrap-server", metavar="B", help="Brokers for the new consumers, host:port,host:port.")
 @json_option
 def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_json: bool) -> None:
-    """Convert the properties FILE of a JVM consumer for the next client.
+    """Convert the properties FILE of a JVM consumer for the new consumers.
 
     For Java and MirrorMaker 2 the result is a properties file, for confluent-kafka a dict of Python, for Spark lines
     with .option(NAME, VALUE). Each line of FILE is a comment in it, with what changed or why there is no successor,

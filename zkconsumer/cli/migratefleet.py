@@ -60,10 +60,11 @@ def fleet() -> None:
 def init_command(connection: ToolConnection, directory: Path, pattern: str | None, name: str, wave_size: int) -> None:
     """Write DIR/NAME.toml with the groups of a cluster, from what is found; edit it, and keep it in git.
 
-    Groups that are not ready, by `migrate survey`, get wave 0, which only --group reaches, and the reason. Waves have
-    the groups with the fewest partitions first. Groups that were migrated are skipped. If the file exists, groups that
-    it does not have are appended, in waves after the last one of the file; what it has stays. If groups cannot be read,
-    the others are written, and the exit code is 3; the same command appends them later.
+    Groups that `migrate survey` reports as not ready are put into wave 0, with the reason in a comment; commands act on
+    them only if --group names them. Waves have the groups with the fewest partitions first. Groups that were migrated
+    are skipped. If the file exists, groups that it does not have are appended, in waves after the last one of the file;
+    what it has stays. If groups cannot be read, the others are written, and the exit code is 3; the same command
+    appends them later.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -209,7 +210,7 @@ def plan_command(chosen: ChosenGroups, as_json: bool) -> None:
 @click.option("--any-time", is_flag=True, help="Also outside the windows of the groups.")
 @json_option
 def run_command(chosen: ChosenGroups, execute: bool, long_hold: bool, any_time: bool, as_json: bool) -> None:
-    """Write what the plans of a wave have, as `migrate run` does for one.
+    """Execute the plans of a wave, as `migrate run` does for one.
 
     A group that a guard refuses is reported, and the others are written. Groups that consumers have continued in Kafka
     are skipped; one that was rolled back needs a new plan. If the command fails or is killed, the same command resumes
@@ -240,9 +241,9 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
 @LONG_HOLD
 @json_option
 def rollback_command(chosen: ChosenGroups, execute: bool, long_hold: bool, as_json: bool) -> None:
-    """Write the offsets back that Kafka had before a wave was run, of groups that no new consumer has continued.
+    """Restore the offsets that Kafka had before a wave was run, for groups in which no new consumer has committed.
 
-    Windows do not count for the ways back. Without --execute every guard is checked all the same.
+    A rollback ignores the windows of the groups. Without --execute every guard is checked all the same.
     """
     from zkconsumer.operate.migrate.fleetsteps import rollback_step
 

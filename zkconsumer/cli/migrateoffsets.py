@@ -89,7 +89,7 @@ def plan_command(
 @LONG_HOLD
 @json_option
 def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long_hold: bool, as_json: bool) -> None:
-    """Write what PLAN has, after every guard and every offset was compared with it again.
+    """Execute PLAN, after checking every guard and comparing every offset with it again.
 
     No member can own a partition meanwhile. PLAN.snapshot.json has what the target was before, and how far runs and
     rollbacks of PLAN have come; `migrate rollback`, `reverse` and `mirror` read it. If a run fails or is killed, the

@@ -14,13 +14,15 @@ from zkconsumer.cli.unreadoutput import execute_option
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Name of a group; repeatable.")
 @execute_option("Remove it; without this option nothing is written.")
 def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute: bool) -> None:
-    """Remove the mark by which members of a migrated group do not register, if it is wrong.
+    """Remove the mark that keeps zkconsumer members of a migrated group from registering.
+
+    Needed only if the mark is wrong, for example in a copy of the ensemble.
 
     `migrate run` to Kafka writes it. A way back removes it when all offsets are written back: the rollback of that run,
     or the run of the plan that `migrate reverse` makes (`fleet reverse --execute` makes and runs it). A rollback of a
     way back that was not complete sets it again; after a complete one there is none. `groups delete` deletes it with
-    the group. It is wrong in a copy of the ensemble, for example. Members in ZooKeeper then begin at the offsets there,
-    and read again what the migrated consumers have read.
+    the group. After it is removed, members in ZooKeeper begin at the offsets there, and read again what the new
+    consumers have read.
     """
     from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark
 

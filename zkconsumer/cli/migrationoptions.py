@@ -52,7 +52,9 @@ MISSING = click.option(
 )
 EXECUTE = execute_option()
 LONG_HOLD = click.option(
-    "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
+    "--long-hold",
+    is_flag=True,
+    help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
 )
 REWIND = click.option(
     "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
@@ -63,8 +65,8 @@ RETENTION = click.option(
     "--retention",
     "retention_ms",
     callback=milliseconds,
-    metavar="30d",
-    help="How long Kafka keeps the offsets, at least 1m; in s, m, h or d.  "
+    metavar="DURATION",
+    help="How long Kafka keeps the offsets, such as 30d, at least 1m; in s, m, h or d.  "
     "[default: the brokers' offsets.retention.minutes]",
 )
 

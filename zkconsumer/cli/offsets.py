@@ -153,7 +153,9 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
 @click.option("--to-offset", type=int, metavar="N", help="This offset, or the nearest one that the log has.")
 @click.option("--shift-by", type=int, metavar="N", help="N records forward, or backward if N is negative.")
 @click.option("--to-datetime", metavar="TS", help="The first record from then on, as 2017-06-01T12:00:00.000 (UTC).")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record of the last so many hours.")
+@click.option(
+    "--by-duration", metavar="PnDTnHnMnS", help="The first record of this period before now, for example PT6H."
+)
 @click.option("--from-file", type=_FILE, help="Offsets of a file, as --export of the JVM tool writes it.")
 @click.option("--approximate", is_flag=True, help="Accept offsets by time from brokers before 0.10.1.")
 @click.option("--create", is_flag=True, help="Create the group if it does not exist.")
@@ -251,9 +253,9 @@ def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1,2]", help="A topic, or some partitions of it.")
 @STORE
 def copy(writing: Writing, source: str, destination: str, topics: tuple[str, ...], store: Any) -> None:
-    """Store the offsets that one group has in ZooKeeper for another group, whose members must be stopped.
+    """Copy one group's offsets in ZooKeeper to another group, whose members must be stopped.
 
-    With --bootstrap-server alone the offsets are those in Kafka of both.
+    With --bootstrap-server alone, brokers coordinate both groups, and the offsets are in Kafka.
     """
     from zkconsumer.operate.offsets.offsetimport import plan_copy
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.connection import Command, ToolConnection, bootstrap_option, tool_options, tool_session
 from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
@@ -44,7 +44,7 @@ class Writing:
         execute: write; otherwise only show what would be written.
         snapshot: new file for what is changed; None for a name in the current directory.
         long_hold: keep members from owning partitions for longer than 4 s if necessary.
-        force_live: write although members live.
+        force_live: write although members are registered in ZooKeeper.
         as_json: print one JSON document.
     """
 
@@ -68,10 +68,12 @@ class Writing:
         return "kafka"
 
 
-def writing_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of :class:`Writing`, which comes as the first argument."""
+def writing_options(
+    function: Callable[..., None], *, brokers: Callable[[Command], Command] = bootstrap_option
+) -> Callable[..., None]:
+    """Add the options of :class:`Writing`, which comes as the first argument; ``brokers`` as in ``tool_options``."""
 
-    @tool_options
+    @functools.partial(tool_options, brokers=brokers)
     @execute_option()
     @click.option(
         "--snapshot",
@@ -79,12 +81,15 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
         help="New file for what is changed.  [default: a name in the current directory]",
     )
     @click.option(
-        "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
+        "--long-hold",
+        is_flag=True,
+        help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
     )
     @click.option(
         "--force-live",
         is_flag=True,
-        help="Write although members live; their next commit overwrites it. Brokers accept no such write.",
+        help="Write although members are registered in ZooKeeper; their next commit overwrites the offsets. Has no "
+        "effect on offsets in Kafka, which brokers refuse while a group has members.",
     )
     @json_option
     @functools.wraps(function)
