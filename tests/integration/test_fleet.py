@@ -193,10 +193,15 @@ def test_one_mirror_serves_all_groups(fleet):
         fleet.consume(number, 3)
     assert "5 of 5 groups would be copied" in fleet.run("mirror", "--wave", "1").stdout
     assert fleet.stored(0) == 1
+
+    def return_when_copied():
+        eventually(lambda: fleet.stored(4) == 3)
+        fleet.groups[4].register("c", {fleet.topic: 1})
+
     # Signals are for the main thread, so the command runs there; an old consumer returns meanwhile.
-    returned = threading.Timer(1.5, fleet.groups[4].register, ("c", {fleet.topic: 1}))
+    returned = threading.Thread(target=return_when_copied)
     returned.start()
-    ended = fleet.run("mirror", "--wave", "1", "--interval", "200ms", "--for", "4s", "--execute", code=3)
+    ended = fleet.run("mirror", "--wave", "1", "--interval", "200ms", "--for", "8s", "--execute", code=3)
     returned.join()
     assert "has 1 live member" in ended.stderr
     assert [fleet.stored(number) for number in range(GROUPS)] == [3] * GROUPS

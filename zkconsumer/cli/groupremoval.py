@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
 
 _writing_options = functools.partial(writing_options, brokers=brokers_of_zookeeper_groups_option)
+_of_empty_groups = functools.partial(_writing_options, live=False)
 _STORE = click.option(
     "--store", type=click.Choice(["zookeeper"]), help="Accept that Kafka keeps the offsets that it stores."
 )
@@ -55,7 +56,7 @@ def _deleted(names: tuple[str, ...], topic: str | None) -> list[str]:
 
 
 @click.command()
-@_writing_options
+@_of_empty_groups
 @click.option("--from", "source", required=True, help="Name of a group without members.")
 @click.option("--to", "destination", required=True, help="Its new name, which no group has.")
 @_STORE
@@ -70,7 +71,7 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
 
 
 @click.command()
-@_writing_options
+@_of_empty_groups
 @click.option(
     "--older-than",
     "age_ms",

@@ -44,16 +44,16 @@ class Writing:
         execute: write; otherwise only show what would be written.
         snapshot: new file for what is changed; None for a name in the current directory.
         long_hold: keep members from owning partitions for longer than 4 s if necessary.
-        force_live: write although members are registered in ZooKeeper.
         as_json: print one JSON document.
+        force_live: write although members are registered in ZooKeeper.
     """
 
     connection: ToolConnection
     execute: bool
     snapshot: Path | None
     long_hold: bool
-    force_live: bool
     as_json: bool
+    force_live: bool = False
 
     def store(self, given: Store | None) -> Store | None:
         """The store that is named; Kafka where no ZooKeeper is.
@@ -68,10 +68,28 @@ class Writing:
         return "kafka"
 
 
+def _as_it_is(command: Command) -> Command:
+    return command
+
+
 def writing_options(
-    function: Callable[..., None], *, brokers: Callable[[Command], Command] = bootstrap_option
+    function: Callable[..., None], *, brokers: Callable[[Command], Command] = bootstrap_option, live: bool = True
 ) -> Callable[..., None]:
-    """Add the options of :class:`Writing`, which comes as the first argument; ``brokers`` as in ``tool_options``."""
+    """Add the options of :class:`Writing`, which comes as the first argument.
+
+    Args:
+        function: the command.
+        brokers: as in ``tool_options``.
+        live: False for a command that writes no group with members, whatever is forced.
+    """
+    force_live: Callable[[Command], Command] = click.option(
+        "--force-live",
+        is_flag=True,
+        help="Write although members are registered in ZooKeeper; their next commit overwrites the offsets. Has no "
+        "effect on offsets in Kafka, which brokers refuse while a group has members.",
+    )
+    if not live:
+        force_live = _as_it_is
 
     @functools.partial(tool_options, brokers=brokers)
     @execute_option()
@@ -85,12 +103,7 @@ def writing_options(
         is_flag=True,
         help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
     )
-    @click.option(
-        "--force-live",
-        is_flag=True,
-        help="Write although members are registered in ZooKeeper; their next commit overwrites the offsets. Has no "
-        "effect on offsets in Kafka, which brokers refuse while a group has members.",
-    )
+    @force_live
     @json_option
     @functools.wraps(function)
     def command(connection: ToolConnection, **options: Any) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 _GAUGES: Final = {
-    "zkconsumer_zookeeper_connected": "not connected to ZooKeeper; it connects again by itself",
-    "zkconsumer_delivering": "delivers no records until ZooKeeper answers, since it has not for too long",
+    "zkconsumer_zookeeper_connected": "not connected to ZooKeeper or the coordinator; it connects again by itself",
+    "zkconsumer_delivering": "delivers no records until ZooKeeper or the coordinator answers",
 }
 """Gauges that every consumer has, and the note if they are not 1."""
 

@@ -51,7 +51,8 @@ def test_exit_codes_distinguish_healthy_from_unhealthy(serve):
     assert (well.exit_code, well.output) == (0, "healthy\n")
     waiting = run("--port", serve(page(connected=0.0)))
     assert waiting.exit_code == 0
-    assert waiting.output == "healthy\ngroup g: not connected to ZooKeeper; it connects again by itself\n"
+    note = "not connected to ZooKeeper or the coordinator; it connects again by itself"
+    assert waiting.output == f"healthy\ngroup g: {note}\n"
     ill = run("--port", serve(page(closed=1.0)))
     assert (ill.exit_code, ill.output) == (3, "group g: has left the group, and delivers nothing more\n")
 
