@@ -373,13 +373,14 @@ class ZkSession(ZnodeReads):
 
         self._do_all(fence, [Operation("create-ephemeral", path, data), Operation("delete", path)])
 
-    def replace_ephemeral(self, fence: str, path: str, data: bytes) -> None:
+    def replace_ephemeral(self, fence: str, path: str, data: bytes, others: Sequence[Operation] = ()) -> None:
         """Delete a node and create it again, in one transaction: watches on its parent fire, and it is never absent.
 
         Args:
             fence: see :meth:`try_transact`.
             path: path of a node that exists.
             data: its next data; it lives as long as this session.
+            others: further operations of the same transaction.
 
         Raises:
             SessionExpired, ZooKeeperUnavailable: see :meth:`flash`.
@@ -387,10 +388,10 @@ class ZkSession(ZnodeReads):
         """
         from zkconsumer.zookeeper.fencedtransaction import Operation
 
-        self._do_all(fence, [Operation("delete", path), Operation("create-ephemeral", path, data)])
+        self._do_all(fence, [Operation("delete", path), Operation("create-ephemeral", path, data), *others])
 
     def _do_all(self, fence: str, operations: Sequence[Operation]) -> None:
-        """Do the operations on one node, which is open to all, in one transaction."""
+        """Do the operations in one transaction; what it creates is open to all."""
         from zkconsumer.zookeeper.fencedtransaction import Conflict, send_fenced
 
         answer = send_fenced(self._client, fence, operations, open_acl())(self._timeout)

@@ -153,13 +153,18 @@ class CoordinatorGroup(ZooKeeperBase):
                 f"{self._group} while members are in it that assign by themselves: {name_some(foreign)}; use range or "
                 "roundrobin until all members have group.protocol=coordinator"
             )
+        self._write_user_data(own, subscription)
+        self._has_registered = True
+
+    def _write_user_data(self, own: PartitionAssignor, subscription: Subscription) -> None:
         known = self._group_reader.topics() if subscription.topic_filter is not None else ()
         topics = subscription.expand(known, exclude_internal=self._exclude_internal)
         self._membership.user_data = user_data_of(own, topics)
-        self._has_registered = True
 
     def _change(self, subscription: Subscription) -> None:
         """As of :class:`ZooKeeperBase`; also if the answer is lost, a leader may have read either registration."""
+        if self._membership.own is not None:
+            self._write_user_data(self._membership.own, subscription)
         self._note(subscription)
         super()._change(subscription)
 

@@ -25,9 +25,9 @@ class PartitionAssignor(Protocol):
 
     Two more attributes are optional:
 
-    - ``user_data(topics) -> bytes`` is called when the member joins, with its topics and their numbers of streams; with
-      ``coordinator`` not again when it subscribes to other topics. ``assign`` gets these bytes, at most 65,536, of
-      every member that wrote some: a rack, for example.
+    - ``user_data(topics) -> bytes`` is called when the member joins, and when it subscribes to other topics, with its
+      topics and their numbers of streams. ``assign`` gets these bytes, at most 65,536, of every member that wrote some:
+      a rack, for example.
     - ``cooperative = False``, with ``group.protocol=kafka``: all members release everything in each rebalance. By
       default partitions that stay with their member are kept.
 

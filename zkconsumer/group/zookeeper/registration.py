@@ -78,7 +78,7 @@ class MemberRegistration:
         self._coordinator = CoordinatorPaths(group)
         self._ended = 0
         self.own: PartitionAssignor | None = None
-        self.user_data = b""
+        self.user_data = self._written_data = b""
         self.obeying: int | None = None
 
     @property
@@ -163,6 +163,7 @@ class MemberRegistration:
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during the registration, which will be retried")
         self._registered_session, self._registered_timeout = session_id, timeout
+        self._written_data = self.user_data
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
 
     def change(self, subscription: Subscription) -> None:
@@ -184,7 +185,11 @@ class MemberRegistration:
         if node is None or node.owner_session != self._registered_session:
             return
         data = ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))
-        self._session.replace_ephemeral(self.fence, path, data)
+        others = []
+        if self.user_data != self._written_data:
+            others.append(Operation("set", self.fence, self._session_node(self._registered_timeout)))
+        self._session.replace_ephemeral(self.fence, path, data, others)
+        self._written_data = self.user_data
         _log.info("group %s consumer %s registered another subscription", self._paths.group, self._consumer_id)
 
     @property

@@ -1,5 +1,7 @@
 """What a member makes of its command, on a ZooKeeper in memory; the test writes as the leader does."""
 
+import json
+
 import pytest
 from kazoo.protocol.serialization import Create, Delete, SetData
 
@@ -367,6 +369,24 @@ def test_what_the_assignor_writes_is_in_the_session_node():
     [name] = member.server.nodes[GroupPaths("g").members].children
     data = member.server.nodes[f"{GroupPaths('g').members}/{name}"].data
     assert (SessionNode.user_data("/s", data), SessionNode.decode("/s", data)) == (b"r7", "by-rack")
+
+
+class ByTopics(ByRack):
+    """Writes what it is told of the topics."""
+
+    def user_data(self, topics):
+        return json.dumps(topics).encode()
+
+
+def test_another_subscription_comes_with_what_the_assignor_writes_for_it():
+    """In one transaction: a leader that reads either has both."""
+    member = Commanded(ByTopics("r7"))
+    before = member.server.zxid
+    member.group.join(Subscription.static({"u": 2}))
+    [name] = member.server.nodes[GroupPaths("g").members].children
+    data = member.server.nodes[f"{GroupPaths('g').members}/{name}"].data
+    assert SessionNode.user_data("/s", data) == b'{"u": 2}'
+    assert member.server.zxid == before + 1
 
 
 def test_a_member_with_an_assignor_joins_no_group_with_jvm_members():
