@@ -70,8 +70,13 @@ class Commands:
 
 
 def installed_environment() -> dict[str, str]:
-    """Environment of a command of the checkout that starts as an installed one: its modules are compiled already."""
-    compileall.compile_dir(Path(zkconsumer.__file__).parent, quiet=1)
+    """Environment of a command of the checkout that starts as an installed one: its modules are compiled already.
+
+    Raises:
+        SandboxError: they cannot be compiled.
+    """
+    if not compileall.compile_dir(Path(zkconsumer.__file__).parent, quiet=1):
+        raise SandboxError(f"{zkconsumer.__file__}: the package cannot be compiled; check who may write there")
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

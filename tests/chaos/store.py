@@ -204,7 +204,7 @@ def _total(trials: Iterable[Trial], figure: str) -> int:
 
 
 def _removed(trials: Sequence[Trial]) -> int:
-    """Records that nobody was handed out, and that no broker has any more."""
+    """Records that no member was handed out, and that no broker has any more."""
     return _total(trials, "gone undelivered") + _total(trials, "removed undelivered")
 
 

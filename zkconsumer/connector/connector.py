@@ -393,11 +393,10 @@ class ConsumerConnector:
     @contextmanager
     def _creating_streams(self) -> Iterator[None]:
         """One thread at a time: the streams of another one would read queues that no partition fills."""
-        self._member.require_latent()
+        self._owner.require(self._name())
         if not self._creating.acquire(blocking=False):
-            raise UsageError("another thread, or a listener that it waits for, is creating streams of this connector")
+            raise UsageError("another thread is creating streams of this connector; streams can be created only once")
         try:
-            self._owner.require(self._name())
             self._member.require_latent()
             yield
         finally:

@@ -47,8 +47,8 @@ class LocalFetchControl:
 
     One thread calls ``start``, ``release`` and ``stop``; any thread may call the other methods. ``pause`` and
     ``resume`` see either the assignment before a ``start`` or the one after it, so that no pause is lost between the
-    two. What the user has paused is recorded here; a queue is told of it for the partitions that are fetched, and
-    forgets it when they are released. Both change under one lock: otherwise a pause could reach a queue after the
+    two. What the user has paused is recorded here; a queue pauses those partitions that are fetched, and forgets
+    that when they are released. Both change under one lock: otherwise a pause could reach a queue after the
     release, and would stay there.
 
     Args:

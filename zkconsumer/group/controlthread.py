@@ -219,7 +219,8 @@ class ControlThread:
         try:
             with self._lock:
                 self._returning.add(me)
-                self._changed.wait_for(lambda: self._holder is None)
+                # An interrupt may have left it with this thread.
+                self._changed.wait_for(lambda: self._holder in (None, me))
                 self._holder = me
                 self._returning.discard(me)
         except BaseException:

@@ -7,6 +7,7 @@ member has to own is read from its command.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple, Unpack
 from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    AssignorFailed,
     ConfigError,
     CoordinatorUnknown,
     MalformedZnode,
@@ -39,6 +41,8 @@ from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_log = logging.getLogger(__name__)
 
 _REGISTERED: Final = 16
 """Subscriptions of one member for which the leader may still write commands."""
@@ -164,7 +168,10 @@ class CoordinatorGroup(ZooKeeperBase):
     def _change(self, subscription: Subscription) -> None:
         """As of :class:`ZooKeeperBase`; also if the answer is lost, a leader may have read either registration."""
         if self._membership.own is not None:
-            self._write_user_data(self._membership.own, subscription)
+            try:
+                self._write_user_data(self._membership.own, subscription)
+            except AssignorFailed as error:  # the member would be evicted if it carried out no commands
+                _log.error("group %s: what the assignor has written before stays: %s", self._group, error)
         self._note(subscription)
         super()._change(subscription)
 

@@ -130,7 +130,7 @@ class MemberRegistration:
 
         An existing node of the same id may be our own of an earlier session that the servers have not expired yet, or
         that of a second live consumer with the same ``consumer.id``. This method waits for it to disappear, one and a
-        half of its session timeouts, and then raises.
+        half session timeouts, the longer one of its own and of this member's, and then raises.
 
         Args:
             subscription: what to register.

@@ -22,7 +22,8 @@ class RegistrationReads:
     """What was read of the registrations and session nodes of one group. Used by one thread.
 
     A member writes its session node once in a session, and the name of that node has the session. It writes its
-    registration again only where it subscribes to other topics, which the number of changes of their list shows. So
+    registration again, and in the same transaction perhaps its session node, only if it subscribes to other topics:
+    the number of changes of the list of registrations shows that, and everything is read again. Apart from this
     they are read again only where a session node with another name is listed: 1. C registers again in another session;
     2. its former session node is listed, and the data of the new registration is read; 3. the next listing has the new
     session node, and the data is read once more. The data is never older than the listing. JVM consumers have no

@@ -44,6 +44,7 @@ def plan_delete(
     *,
     store: Store | None = None,
     live: bool = False,
+    forceable: bool = True,
 ) -> WritePlan:
     """Plan to delete groups, or what groups store of one topic.
 
@@ -59,6 +60,7 @@ def plan_delete(
         topic: only what is stored of this topic; None for whole groups.
         store: what is deleted; ``zookeeper`` accepts that Kafka keeps offsets. None refuses if there are any.
         live: see :class:`~zkconsumer.operate.offsets.writeplan.WritePlan`.
+        forceable: see there.
 
     Raises:
         WriteRefused: a group does not exist, or has nothing of the topic.
@@ -70,14 +72,14 @@ def plan_delete(
     for group in names:
         if not group_reader.group_exists(group):
             raise WriteRefused(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
-        guards = Guards(session, live)
+        guards = Guards(session, live, forceable)
         known = partitions_to_hold(session, cluster, group)
         stored = _offsets_in_kafka(guards, cluster, group, known, topic, store)
         if not stored.keys() <= known:
             known = partitions_to_hold(session, cluster, group, stored)
         plans.append(_plan_deletion(session, guards, group, topic, known, stored, store))
     subject = " ".join(names if topic is None else [*names, "topic", topic])
-    return WritePlan(f"delete {subject}", tuple(plans), live)
+    return WritePlan(f"delete {subject}", tuple(plans), live, forceable)
 
 
 def _groups_of(
@@ -262,7 +264,7 @@ def plan_rename(
             f"group {source} was migrated, or is being: under another name its consumers would read again what is read "
             f"elsewhere; roll it back first, or see `zkconsumer groups explain --group {source}`"
         )
-    deletion = plan_delete(session, cluster, [source], None, store=store).groups[0]
+    deletion = plan_delete(session, cluster, [source], None, store=store, forceable=False).groups[0]
     nodes = offset_nodes(session, source)
     if nodes.problems:
         raise WriteRefused(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
@@ -277,13 +279,13 @@ def plan_rename(
             "topics of that name, which the new offsets would not show; reset them first (`zkconsumer offsets reset`)"
         )
     target = WriteTarget(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
-    guards = Guards(session, warnings=[*describe_before(that_are(judged, WrittenFor.BEFORE))])
+    guards = Guards(session, forceable=False, warnings=[*describe_before(that_are(judged, WrittenFor.BEFORE))])
     made = plan_offsets(session, cluster, guards, target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
     still_refused = partial(_marked_since, session, source, None)
     creation = replace(made, change=change, still_refused=still_refused)
     deletion = replace(deletion, still_refused=still_refused)
-    return WritePlan(f"rename {source} to {destination}", (creation, deletion))
+    return WritePlan(f"rename {source} to {destination}", (creation, deletion), forceable=False)
 
 
 def _with_access_of(
@@ -342,11 +344,11 @@ def plan_clean(
         elif rests:
             try:
                 known = partitions_to_hold(session, None, group)
-                deletion = _plan_deletion(session, Guards(session), group, None, known)
+                deletion = _plan_deletion(session, Guards(session, forceable=False), group, None, known)
                 plans.append(replace(deletion, still_refused=partial(_marked_since, session, group, None)))
             except ZooKeeperRefused as reason:
                 plans.append(_kept(group, str(reason)))
-    return WritePlan(f"clean {match or ''}".strip(), tuple(plans))
+    return WritePlan(f"clean {match or ''}".strip(), tuple(plans), forceable=False)
 
 
 _WHY_UNKNOWN: Final = (

@@ -83,7 +83,8 @@ class FleetMirror:
         """Copy a group once; see :data:`~zkconsumer.operate.migrate.fleetsteps.Step`.
 
         A group that a guard refuses, for example because its members have returned to ZooKeeper, is not copied any
-        more, and neither is one that fails for a reason that waiting does not remove, or whose plan is locked.
+        more, and neither is one that fails for a reason that waiting does not remove, or whose plan is locked. One that
+        another tool holds has failed, and is tried again.
         """
         try:
             report = self._mirror_of(job).copy(ends)
@@ -91,6 +92,8 @@ class FleetMirror:
                 raise WriteRefused([live_members(job.group.group, report.members, forceable=False)])
         except (ZkConsumerError, OSError) as error:
             self.fail(job, error)
+            if isinstance(error, WriteRefused) and error.is_held:
+                raise ZkConsumerError(str(error)) from error
             raise
         self._failures[job.name] = 0
         if report.faults:

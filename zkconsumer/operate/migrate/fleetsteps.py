@@ -80,7 +80,7 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
 def _write_plan(
     ends: MigrationEnds, job: Job, plan: MigrationPlan | None = None, *, is_first: bool = False
 ) -> MigrationPlan:
-    """Make a plan, unless it is given, and write its file, which is locked unless this is the group's first one."""
+    """Make a plan, unless it is given, and write its file; ``is_first`` if there is none, or it was put away."""
     plan = plan or ends.plan(missing=job.group.missing, rewind=job.group.rewind)
     job.files.directory.mkdir(parents=True, exist_ok=True)
     sync(job.files.directory.parent)  # also that an earlier directory has another name
@@ -97,13 +97,14 @@ def _created(plan_file: Path) -> Iterator[None]:
     1. A command finds no file, and plans; 2. another one plans, too, and its plan is run; 3. the first one would
     replace it.
     """
+    written = f"{plan_file} was written by another command meanwhile; look at it, and repeat the command"
     try:
         plan_file.touch(exist_ok=False)
     except FileExistsError:
-        raise WriteRefused(
-            f"{plan_file} was written by another command meanwhile; look at it, and repeat the command"
-        ) from None
+        raise WriteRefused(written) from None
     with exclusive(plan_file):
+        if plan_file.stat().st_size:  # by one that locked the empty file before
+            raise WriteRefused(written)
         yield
 
 

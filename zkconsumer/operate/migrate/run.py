@@ -202,7 +202,6 @@ def _without_writes(ends: MigrationEnds, plan: MigrationPlan, left: WritePlan, f
     return replace(
         left,
         groups=tuple(groups),
-        snapshot=file.snapshot or left.snapshot,
         still_refused=lambda _: _still_refused(ends, plan, file.state, is_written=False, has_all=True),
     )
 

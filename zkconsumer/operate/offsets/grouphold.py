@@ -51,8 +51,9 @@ class HoldEnd:
 
     Attributes:
         gave_up: members that registered so long before the release that they try no more; restart them.
-        nudged: the other members that were registered at the release. They were made to rebalance, unless members
-            gave up: a JVM member without streams would own partitions then, and the others try again by themselves.
+        nudged: the other members that were registered at the release. They were made to rebalance, unless a step of the
+            release failed, or members gave up: a JVM member without streams would own partitions then, and the others
+            try again by themselves.
         problems: what could not be removed, one sentence each.
         unread: why it is unknown which members were registered; empty if it is known.
     """
@@ -313,9 +314,12 @@ class GroupHold:
         return HoldEnd(nudged, tuple(gave_up), tuple(problems), unread)
 
     def _release_claims(self, problems: list[str]) -> None:
-        """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
+        """Delete only what this session owns: a member whose session expired may delete owner znodes blindly.
+
+        The read is synced: after a claim without an answer, the next server may not have that claim yet.
+        """
         paths = [self.fence, *self._claimed, *self._given_back]
-        nodes, session_id = self._session.get_many(paths), self._session.session_id
+        nodes, session_id = self._session.get_many_synced(paths), self._session.session_id
         if nodes.pop(self.fence) is None and self._held:
             raise lost_fence(self.fence)
         own_paths = [path for path, node in nodes.items() if node is not None and node.owner_session == session_id]

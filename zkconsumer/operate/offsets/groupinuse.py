@@ -32,15 +32,18 @@ def groups_with_members(session: ZkSession, groups: Iterable[str]) -> frozenset[
 def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
     """Why the offsets of a group are not written that another hold than ``mine`` is of; empty if there is none.
 
-    A hold whose session has not expired yet is one, and so are the owner znodes of one: a :class:`.HoldReason`.
+    A hold whose session has not expired yet is one, and so are the owner znodes of one: a :class:`.HoldReason`. What
+    was copied to another ensemble has no session, and does not end.
     """
     others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]
     if not others:
         return ""
-    return HoldReason(
+    reason = (
         f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))}); try again when it has "
         "ended"
     )
+    nodes = session.get_many(f"{paths.ours}/{name}" for name in others)
+    return HoldReason(reason) if all(node is None or node.owner_session for node in nodes.values()) else reason
 
 
 def holder_name(group: str, session_id: int) -> str:

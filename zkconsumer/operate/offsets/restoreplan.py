@@ -157,7 +157,9 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
     hold: set[TopicPartition] = set()
     if change.held_group is not None:
         hold = partitions_to_hold(session, cluster, change.held_group, [row.partition for row in rows])
-        if changes or kafka:  # that an offset is recent is no warning: it was this tool, or the write is refused above
+        # That an offset is recent is no warning: it was this tool, or the write is refused above. A migration is
+        # refused under its hold, too, although nothing is left to write.
+        if changes or kafka or not guards.forceable:
             guards.check_group(change.held_group, hold, OffsetNodes({}))
         if changes and guards.forceable:  # not a migration, which has written the mark
             guards.warn_of_mark(change.held_group)

@@ -83,7 +83,7 @@ class WritePlan:
         retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
         still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
             why it is not, one sentence each. It is called with False before the first write, and with True after the
-            last one.
+            last one, if something was written.
         begins: called once under the hold, after that, before anything is written; if it raises, nothing is.
         sets_again: set what another client overwrites before the hold is released; otherwise report it.
         source: where the offsets are from, if members that register meanwhile would consume its records twice.

@@ -17,7 +17,7 @@ class WriteReport:
     """What a command wrote.
 
     Attributes:
-        snapshot: the file that ``offsets restore`` takes; None if there was nothing to write.
+        snapshot: the file that ``offsets restore`` takes; None if nothing was held.
         written: znodes, partitions whose offset in Kafka was committed, and files.
         not_written: what was planned and is known not to be written.
         unknown: what may be written or not, since the servers did not answer; it is read again by who resumes.

@@ -1,7 +1,7 @@
 """RetryPolicy: decides whether a coordinator is asked again after a failure, and what has to be waited for (adr/0034).
 
 This is the only place of that rule for a member's operations on offsets: neither those that call an operation nor what
-it calls repeats a request for one of these reasons. The plan of a Spark batch is no such operation: it begins anew
+it calls repeats a request for one of these reasons. The plan of a Spark batch is no such operation: it begins again
 after a rebalance, with the partitions of the next generation.
 """
 

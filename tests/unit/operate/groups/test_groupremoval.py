@@ -106,6 +106,17 @@ def test_a_group_without_offsets_is_not_renamed(world):
         plan_rename(world.session, BrokersInMemory({}), "empty", "h")
 
 
+def test_only_commands_with_the_option_name_it(world):
+    world.session.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    world.session.create_ephemerals([("/consumers/g/ids/g_c", b"{}")], ["/consumers/g/ids"])
+    brokers = BrokersInMemory({TopicPartition("t", 0): log()})
+    deletion = plan_delete(world.session, brokers, ["g"], None, store="zookeeper")
+    assert "--force-live" in "".join(deletion.refusals)
+    renaming = plan_rename(world.session, brokers, "g", "h", store="zookeeper")
+    assert "stop them, and try again" in "".join(renaming.refusals)
+    assert "--force-live" not in "".join(renaming.refusals)
+
+
 @pytest.mark.parametrize("command", ["delete", "delete in both", "clean", "rename"])
 def test_a_group_that_a_migration_has_marked_meanwhile_is_not_removed(world, tmp_path, command):
     """1. The removal is planned; 2. a migration marks the group, and writes to Kafka; 3. there would be no way back."""
