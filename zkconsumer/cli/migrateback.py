@@ -58,7 +58,7 @@ def rollback_command(
         return plan_rollback(MigrationEnds(session, cluster, plan.source, plan.target), plan, plan_file)
 
     snapshot = default_path(f"rollback of {plan_file.name}", plan_file.absolute().parent)
-    writing = Writing(connection_of(connection, plan), execute, snapshot, long_hold, False, as_json)
+    writing = Writing(connection_of(connection, plan), execute, snapshot, long_hold, as_json)
     try:
         with exclusive(plan_file, plan):
             run(

@@ -59,6 +59,7 @@ def sampling(monkeypatch, port):
         yield sampler
 
 
+@pytest.mark.slow
 def test_a_silent_broker_is_asked_once_in_a_sample_of_both_homes(monkeypatch):
     with running(SilentServer) as silent, sampling(monkeypatch, silent.port) as sampler:
         for number in (1, 2):

@@ -113,7 +113,7 @@ def nowhere(*_where):
 
 
 def dry_run(make, *, as_json=False):
-    options = Writing(ToolConnection("h:1", None, (), None), False, None, False, False, as_json)
+    options = Writing(ToolConnection("h:1", None, (), None), False, None, False, as_json)
     return CliRunner().invoke(click.Command("dry", callback=lambda: run(options, make, connect=nowhere)))
 
 
