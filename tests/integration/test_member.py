@@ -26,6 +26,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.member import GroupMember
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
+from zkconsumer.group.rules import rebalancetimes
 from zkconsumer.group.rules.memberstate import MemberState, illegal_transitions
 from zkconsumer.group.rules.rebalancetimes import RebalanceCause, orphan_delay_seconds
 from zkconsumer.group.rules.subscription import Subscription, Whitelist
@@ -328,11 +329,12 @@ def test_a_registration_that_may_not_be_read_costs_that_member_only(group, zooke
     assert f"ZooKeeper refused get {path}: no permission" in caplog.text
 
 
-def test_a_consumer_id_that_is_alive_is_refused(group, topic_factory):
+def test_a_consumer_id_that_is_alive_is_refused(group, topic_factory, monkeypatch):
+    monkeypatch.setattr(rebalancetimes, "_KILLED_SESSIONS", 0.1)  # of the 30 s of the first one
     topic = topic_factory(partitions=1)
     first, _ = group("same")
     first.join(Subscription.static({topic: 1}))
-    second, _ = group("same", zookeeper_session_timeout_ms=2000)  # it waits one and a half of these
+    second, _ = group("same", zookeeper_session_timeout_ms=2000)
     with pytest.raises(ConsumerIdInUse, match="registered by another live session"):
         second.join(Subscription.static({topic: 1}))
     assert numbers(first) == [0]
