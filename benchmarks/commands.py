@@ -57,16 +57,16 @@ class Commands:
             SandboxError: it failed.
         """
         command = [sys.executable, "-m", "zkconsumer", *arguments, "--zookeeper", self._connect]
-        return _timed(command, self._environment)
+        return timed(command, self._environment)
 
     def theirs(self, main: str, *arguments: str) -> float:
         """Seconds of a tool of the JVM that asks ZooKeeper; raises as :meth:`ours`."""
         option = "--zookeeper" if main == DESCRIBE else "--zkconnect"
-        return _timed(self._jvm.tool(main, option, self._connect, *arguments), os.environ)
+        return timed(self._jvm.tool(main, option, self._connect, *arguments), os.environ)
 
     def theirs_of_brokers(self, main: str, *arguments: str) -> float:
         """Seconds of a tool of the JVM that asks brokers; raises as :meth:`ours`."""
-        return _timed(self._jvm.tool(main, "--bootstrap-server", self._bootstrap_servers, *arguments), os.environ)
+        return timed(self._jvm.tool(main, "--bootstrap-server", self._bootstrap_servers, *arguments), os.environ)
 
 
 def installed_environment() -> dict[str, str]:
@@ -80,7 +80,12 @@ def installed_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _timed(command: Sequence[str], environment: Mapping[str, str]) -> float:
+def timed(command: Sequence[str], environment: Mapping[str, str]) -> float:
+    """Seconds from the start of a command's process to its end.
+
+    Raises:
+        SandboxError: it failed.
+    """
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=environment)
     seconds = time.monotonic() - began

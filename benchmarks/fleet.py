@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.commands import installed_environment
+from benchmarks.commands import installed_environment, timed
 from benchmarks.groupznodes import create_filled_topics, store_offsets
 from benchmarks.servers import bench_servers
-from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.progress import Progress
 
-_COMMAND_S = 600.0
 _RECORDS = 10
 
 
@@ -59,15 +54,5 @@ def measure_fleet(sizes: FleetSizes, progress: Progress) -> dict[str, float]:
             "fleet rollback": ("fleet", "rollback", fleet, *wave, "--execute"),
         }
         environment = installed_environment()
-        return {name: _timed(words, environment) for name, words in lines.items()}
-
-
-def _timed(words: tuple[str, ...], environment: Mapping[str, str]) -> float:
-    command = [sys.executable, "-m", "zkconsumer", "migrate", *words]
-    began = time.monotonic()
-    ended = subprocess.run(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, timeout=_COMMAND_S, check=False
-    )
-    if ended.returncode:
-        raise SandboxError(f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr[-1000:]!r}")
-    return time.monotonic() - began
+        command = [sys.executable, "-m", "zkconsumer", "migrate"]
+        return {name: timed([*command, *words], environment) for name, words in lines.items()}

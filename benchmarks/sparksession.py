@@ -50,13 +50,11 @@ def spark_session(directory: Path, progress: Progress, workers: int = 0) -> Iter
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(variable, None)  # use the Spark of this Python, with its default settings
-    master = f"local[{CORES}]"
-    if workers:
-        os.environ["SPARK_HOME"] = str(_own_home(directory))
-        master = f"local-cluster[{workers},1,{_WORKER_MIB}]"
-    conf = SparkConf().setMaster(master).setAppName("zkconsumer-bench")
+    conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("zkconsumer-bench")
     conf.setAll([*_settings(directory), ("spark.jars", ",".join(map(str, jars)))])
     if workers:
+        os.environ["SPARK_HOME"] = str(_own_home(directory))
+        conf.setMaster(f"local-cluster[{workers},1,{_WORKER_MIB}]")
         conf.setAll([("spark.executor.memory", f"{_WORKER_MIB}m"), ("spark.executorEnv.PYTHONPATH", str(_ROOT))])
     with (directory / "spark.log").open("wb") as log, progress.step("starting Spark"):
         gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]

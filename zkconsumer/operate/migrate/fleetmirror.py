@@ -22,7 +22,7 @@ Part = tuple[Connect, Sequence[Job]]
 """How a cluster is reached, and its groups."""
 
 
-def _mirror_of(job: Job, plan: MigrationPlan, **options: bool) -> Mirror:
+def _new_mirror(job: Job, plan: MigrationPlan, **options: bool) -> Mirror:
     """The mirror of a group, which knows what an earlier way back has left, as the state of the group does."""
     return Mirror(plan, job.files.plan_file, earlier=(job.files.back(), job.files.back_state()), **options)
 
@@ -33,7 +33,7 @@ def due_step(*, rewind: bool = False) -> Step:
     def decide(ends: MigrationEnds, job: Job) -> StepResult:
         plan = job.files.required_plan()
         with exclusive(job.files.plan_file, plan):
-            copy = _mirror_of(job, plan, rewind=rewind).decide(ends)
+            copy = _new_mirror(job, plan, rewind=rewind).decide(ends)
         return StepResult(len(copy.due), copy.warnings)
 
     return decide
@@ -62,7 +62,7 @@ class FleetMirror:
             plan = job.files.required_plan()
             with ExitStack() as lock:
                 lock.enter_context(exclusive(job.files.plan_file, plan))
-                self._mirrors[job.name] = _mirror_of(job, plan, **self._options)
+                self._mirrors[job.name] = _new_mirror(job, plan, **self._options)
                 self._locks[job.name] = lock.pop_all()
         return self._mirrors[job.name]
 

@@ -245,7 +245,7 @@ class SnapshotFile:
         self.snapshot = snapshot
 
     def _remove(self) -> None:
-        """Remove the file. :meth:`_put` tells why it must not come back after a power failure."""
+        """Remove the file. :meth:`_put` explains why it must not come back after a power failure."""
         self.path.unlink(missing_ok=True)
         sync(self.path.absolute().parent)
 

@@ -372,7 +372,7 @@ def test_what_the_assignor_writes_is_in_the_session_node():
 
 
 class ByTopics(ByRack):
-    """Writes what it is told of the topics."""
+    """Its user data are the topics that it is given."""
 
     def user_data(self, topics):
         return json.dumps(topics).encode()
