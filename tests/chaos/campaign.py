@@ -30,12 +30,20 @@ _COMMON: Final = ("R1", "R2", "R3", "R4", "R7-clean", "R7-hard", "R8")
 
 
 class Wanted(NamedTuple):
-    """Trials of one row with one kind of members."""
+    """Trials of one row with one kind of members.
+
+    Attributes:
+        protocol: ``group.protocol`` of our members.
+        jvm: True if one of the members is a JVM.
+        trials: how many are required.
+        alone: True if a trial needs the whole machine, so that a campaign of several processes leaves it out.
+    """
 
     row: str
     protocol: str
     jvm: bool
     trials: int
+    alone: bool = False
 
     @property
     def members(self) -> str:
@@ -56,7 +64,7 @@ def required() -> list[Wanted]:
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
     wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
-    wanted += [Wanted("R9", protocol, False, 5) for protocol in ("zookeeper", COORDINATED)]
+    wanted += [Wanted("R9", protocol, False, 5, alone=True) for protocol in ("zookeeper", COORDINATED)]
     wanted.append(Wanted("R11", "zookeeper", False, 50))
     return wanted
 
@@ -92,7 +100,7 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
         published: trials that count, too, if they are of this code.
         minutes: begin no further trial after this time.
         part: from 0 on, which part of the work.
-        parts: into how many it is divided.
+        parts: into how many it is divided; more than one leave out the trials that need the whole machine.
 
     Returns:
         The trials that failed.
@@ -104,7 +112,7 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
     servers: dict[tuple[str, int, int], Servers] = {}
     try:
         for number, (wanted, seed) in enumerate(missing(done)):
-            if number % parts != part:
+            if number % parts != part or (wanted.alone and parts > 1):
                 continue
             if time.monotonic() - began > 60 * minutes:
                 break
