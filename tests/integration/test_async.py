@@ -21,6 +21,7 @@ from zkconsumer import (
     Whitelist,
     WokenUp,
 )
+from zkconsumer.connector import asyncconnector
 from zkconsumer.errors import UsageError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -293,3 +294,37 @@ def test_a_task_that_is_cancelled_while_it_connects_leaves_nothing_behind(config
         await eventually(lambda: not [one for one in threading.enumerate() if "_rebalance" in one.name])
 
     asyncio.run(consume())
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_tasks_that_are_cancelled_again_while_it_connects_leave_nothing_behind(config, monkeypatch, of_all):
+    """A second Ctrl-C, or a program that cancels all its tasks, as ``asyncio.run`` does at its end."""
+    connecting, go_on, left = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(asyncconnector._ReadyConnector):
+        def __init__(self, *args, **parts):
+            connecting.set()
+            assert go_on.wait(30)
+            super().__init__(*args, **parts)
+
+        def shutdown(self):
+            super().shutdown()
+            left.set()
+
+    async def enter():
+        async with AsyncConsumerConnector(config()):
+            raise AssertionError("entered")
+
+    async def consume():
+        task = asyncio.create_task(enter())
+        await asyncio.to_thread(connecting.wait, 30)
+        for _ in range(2):
+            for one in asyncio.all_tasks() - {asyncio.current_task()} if of_all else {task}:
+                one.cancel()
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+
+    monkeypatch.setattr(asyncconnector, "_ReadyConnector", Slow)
+    asyncio.run(consume())
+    go_on.set()
+    assert left.wait(30)

@@ -7,6 +7,7 @@ wait for servers are made on threads of their own. Membership, fetching and comm
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Self, overload
@@ -25,6 +26,7 @@ from zkconsumer.fetch.readyreader import ReadyReader
 from zkconsumer.group.memberdescription import MemberDescription
 from zkconsumer.group.rules.subscription import TopicFilter
 from zkconsumer.model import Message, TopicPartition
+from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import Notifier, WakeUp
 
 
@@ -45,6 +47,36 @@ class _ReadyConnector(ConsumerConnector):
         return max(1, super()._decoding_threads(1))
 
 
+class _Opening:
+    """A connector that a thread makes; if nothing awaits it any more, it is shut down.
+
+    The event loop may cancel every task that knows of it: 1. a thread connects; 2. all tasks are cancelled, as
+    ``asyncio.run`` does at its end; 3. the thread has a connector, which no task would shut down.
+    """
+
+    def __init__(self, make: Callable[[], _ReadyConnector]) -> None:
+        self._make = make
+        self._lock = threading.Lock()  # guards both
+        self._made: _ReadyConnector | None = None
+        self._is_abandoned = False
+
+    def run(self) -> _ReadyConnector:
+        """Connect; on a thread."""
+        made = self._make()
+        with self._lock:
+            self._made, is_abandoned = made, self._is_abandoned
+        if is_abandoned:
+            made.shutdown()
+        return made
+
+    def abandon(self) -> None:
+        """Shut it down, on the thread that connects, or on another one; returns at once."""
+        with self._lock:
+            made, self._is_abandoned = self._made, True
+        if made is not None:
+            start_thread(threading.Thread(target=made.shutdown, name="zkconsumer-abandoned", daemon=True))
+
+
 class AsyncConsumerConnector:
     """As :class:`ConsumerConnector`, for the tasks of one event loop; an asynchronous context manager.
 
@@ -63,6 +95,7 @@ class AsyncConsumerConnector:
         self._listener: AsyncRebalanceListener | None = None
         self._connector: _ReadyConnector | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._attempt: _Opening | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -84,9 +117,12 @@ class AsyncConsumerConnector:
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         call = self._before_commit
         before_commit = None if call is None else lambda: await_on(loop, call)
-        self._connector = await call_outside(
-            lambda: _ReadyConnector(self._config, before_commit=before_commit), self._thread_name("open")
-        )
+        self._attempt = _Opening(lambda: _ReadyConnector(self._config, before_commit=before_commit))
+        try:
+            self._connector = await call_outside(self._attempt.run, self._thread_name("open"))
+        except asyncio.CancelledError:
+            self._attempt.abandon()
+            raise
         if self._listener is not None:
             self._connector.set_rebalance_listener(LoopListener(self._listener, loop))
 
@@ -98,7 +134,12 @@ class AsyncConsumerConnector:
         """
         if self._opening is not None:
             self._require_loop()
-            await asyncio.wait([self._opening])
+            try:
+                await asyncio.wait([self._opening])
+            except asyncio.CancelledError:
+                if self._attempt is not None:
+                    self._attempt.abandon()
+                raise
         if self._connector is not None:
             await self._outside(self._connector.shutdown, "shutdown")
 
