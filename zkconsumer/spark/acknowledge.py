@@ -13,9 +13,10 @@ import socket
 import socketserver
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from zkconsumer.errors import ThreadLimit
 from zkconsumer.process.stalefiles import OwnedDirectory
@@ -29,23 +30,35 @@ _LONGEST = 200
 
 
 class AcknowledgementServer:
-    """Receives acknowledgements, and requests for reports, on its own thread.
+    """Receives acknowledgements, and requests for reports, each on a thread of its own.
+
+    While one waits in ``commit``, others arrive. Otherwise: 1. a rebalance begins, and waits for the batch in flight
+    before it commits; 2. the acknowledgement of an earlier batch waits for that commit; 3. the one of the batch in
+    flight waits behind it.
 
     Args:
-        acknowledged: called on that thread with the number of the plan whose batch has finished, and the number of
-            tasks that the cluster runs at a time, None if unknown.
-        report: called on that thread when the state of the query is requested.
+        acknowledged: called with the number of the plan whose batch has finished, and the number of tasks that the
+            cluster runs at a time, None if unknown; returns True if there is something to commit. Must not wait.
+        commit: called then; may wait, also while and after the server is closed.
+        report: called when the state of the query is requested.
         parent: directory in which the socket's directory is created; None for the directory of temporary files.
     """
 
     def __init__(
-        self, acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
+        self,
+        acknowledged: Callable[[int, int | None], bool],
+        commit: Callable[[], None],
+        report: Callable[[], object],
+        parent: Path | None = None,
     ) -> None:
+        self._acknowledged, self._commit, self._report = acknowledged, commit, report
+        self._is_closed = False
+        self._noting = threading.Lock()  # guards it, and is held for each acknowledgement but not for its commit
         self._directory = OwnedDirectory("zkconsumer-ack-", parent)
         self.path = str(self._directory.path / "acknowledge")
         with ExitStack() as undo:
             undo.callback(self._directory.remove)
-            self._server = _Server(self.path, _handler(acknowledged, report))
+            self._server = _Server(self.path, self._handler())
             undo.callback(self._server.server_close)
             Path(self.path).chmod(0o600)
             self._thread = threading.Thread(
@@ -55,19 +68,47 @@ class AcknowledgementServer:
             undo.pop_all()
 
     def close(self) -> None:
-        """Stop receiving and remove the socket. Idempotent."""
+        """Stop receiving and remove the socket; what was acknowledged before is noted, but perhaps not committed yet.
+
+        Idempotent.
+        """
         self._server.shutdown()
         self._thread.join()
+        with self._noting:
+            self._is_closed = True
         self._server.server_close()
         self._directory.remove()
 
+    def _handler(self) -> type[socketserver.StreamRequestHandler]:
+        answer = self._answer
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = _TIMEOUT_S
+
+            def handle(self) -> None:
+                self.wfile.write(answer(json.loads(self.rfile.readline(_LONGEST))))
+
+        return Handler
+
+    def _answer(self, message: Mapping[str, Any]) -> bytes:
+        if "report" in message:
+            return json.dumps(self._report()).encode()
+        with self._noting:
+            to_commit = not self._is_closed and self._acknowledged(int(message["n"]), message.get("parallelism"))
+        if to_commit:
+            self._commit()
+        return b""
+
 
 def open_server(
-    acknowledged: Callable[[int, int | None], None], report: Callable[[], object], parent: Path | None = None
+    acknowledged: Callable[[int, int | None], bool],
+    commit: Callable[[], None],
+    report: Callable[[], object],
+    parent: Path | None = None,
 ) -> AcknowledgementServer | None:
     """A server, or None if it cannot be made: the temporary directory's path is too long, or read-only."""
     try:
-        return AcknowledgementServer(acknowledged, report, parent)
+        return AcknowledgementServer(acknowledged, commit, report, parent)
     except (OSError, ThreadLimit) as error:
         _log.warning(
             "finished batches are committed only when Spark requests the next one: cannot create a socket "
@@ -106,24 +147,9 @@ def _request(path: str, message: object) -> str:
             return answer.read().decode()
 
 
-class _Server(socketserver.UnixStreamServer):
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 16
+    daemon_threads = True  # so closing does not wait for their commits
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - socketserver's signature
         _log.info("an acknowledgement failed; its batch is committed when Spark requests the next one", exc_info=True)
-
-
-def _handler(
-    acknowledged: Callable[[int, int | None], None], report: Callable[[], object]
-) -> type[socketserver.StreamRequestHandler]:
-    class Handler(socketserver.StreamRequestHandler):
-        timeout = _TIMEOUT_S
-
-        def handle(self) -> None:
-            message = json.loads(self.rfile.readline(_LONGEST))
-            if "report" in message:
-                self.wfile.write(json.dumps(report()).encode())
-            else:
-                acknowledged(int(message["n"]), message.get("parallelism"))
-
-    return Handler

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.errors import (
@@ -40,13 +41,13 @@ from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.batchplan import choose_tasks
 from zkconsumer.spark.clusterview import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
-from zkconsumer.spark.planner import BatchPlanner
+from zkconsumer.spark.planner import BatchPlanner, LookedAt
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
 from zkconsumer.spark.recordsizes import RecordSizes
 from zkconsumer.spark.rules.microbatch import RangePartition, stream_counts, with_epochs
 from zkconsumer.spark.rules.offsetsjson import Report, decode_offset, encode_offset, encode_report
 from zkconsumer.spark.rules.options import SourceOptions
-from zkconsumer.spark.rules.queryrecords import QueryPartitionState
+from zkconsumer.spark.rules.queryrecords import QueryPartition, QueryPartitionState
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sourceprocess import ignore_sigterm, prepare_process
@@ -55,6 +56,8 @@ from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 
 _log = logging.getLogger(__name__)
 
+_BROKERS_S: Final = 10.0
+"""For how long brokers that were read are given to tasks: in each batch that would cost two round trips."""
 _PLANNED_AGAIN = (GenerationEnded, RebalanceAwaited, MembershipLost)
 """The positions of a plan, or its commit, belong to a generation of the group, or to a membership, that has ended."""
 
@@ -99,6 +102,14 @@ class _Patience:
         self._has_failed = True
 
 
+class _MadeReport(NamedTuple):
+    """A report, and what it was made of: an idle query has the same several times a second."""
+
+    looked_at: LookedAt
+    partitions: Mapping[TopicPartition, QueryPartition]
+    encoded: dict[str, Any]
+
+
 class QueryDriver:
     """Joins the group at the first request for offsets; see the module for the order of calls."""
 
@@ -115,13 +126,15 @@ class QueryDriver:
         rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
         self._settle_s = max(self._patience_s, rebalance_s)
         self._brokers: tuple[Broker, ...] = ()
+        self._brokers_read_at = float("-inf")
         self._ends = LogEnds(self._config, lambda: self._brokers, f"group {self._config.group_id}")
         self._sizes = RecordSizes(self._ends.bytes_per_offset)
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
-        self._parallelism: int | None = None  # written by the acknowledgements' thread
+        self._parallelism: int | None = None  # written by the threads of acknowledgements
         self._claim: ReaderClaim | None = None
+        self._report: _MadeReport | None = None
         self._newest: tuple[Mapping[str, Any], SourceOffset] = ({}, SourceOffset())
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
@@ -135,7 +148,7 @@ class QueryDriver:
             ZkConsumerError: the group cannot be joined.
         """
         planner = self._join()
-        if self._brokers_coordinate:
+        if self._config.group_protocol != "zookeeper":  # a join of which ends with the whole share
             self._control.await_partitions(self._patience_s)
         planner.has_targets = True
 
@@ -209,7 +222,8 @@ class QueryDriver:
         spans = {partition: span for partition, span in planned.spans.items() if span.size > 0}
         ends = {partition: span.until for partition, span in spans.items()}
         query = self._control.update(lambda query: query.begun(planned.number, ends))
-        self._refresh_brokers()
+        if time.monotonic() > self._brokers_read_at + _BROKERS_S:
+            self._refresh_brokers()
         if spans and not self._brokers:
             self._brokers = self._parts.read_cluster(self._options).brokers
         if not query.has_planned(planned.number):
@@ -246,14 +260,18 @@ class QueryDriver:
     def report(self) -> dict[str, Any] | None:
         """What the query owns, and the position and log end of each partition at the last plan that still owns it.
 
-        Partitions without a leader have none. None before the first plan. Also on the acknowledgements' thread.
+        Partitions without a leader have none. None before the first plan. Also on threads of acknowledgements.
         """
-        if self._planner is None or self._planner.available is None:
+        if self._planner is None or (looked_at := self._planner.looked_at) is None:
             return None
-        query, path = self._control.query, None if self._acknowledgements is None else self._acknowledgements.path
-        owned = {p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING}
-        available = {partition: span for partition, span in self._planner.available.items() if partition in owned}
-        return encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
+        query, made = self._control.query, self._report
+        if made is None or made.looked_at is not looked_at or made.partitions is not query.partitions:
+            path = None if self._acknowledgements is None else self._acknowledgements.path
+            owned = {p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING}
+            available = {partition: span for partition, span in looked_at.available.items() if partition in owned}
+            encoded = encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
+            self._report = made = _MadeReport(looked_at, query.partitions, encoded)
+        return made.encoded
 
     def stop(self) -> None:
         """Leave the group; other members can own its partitions when this returns. Idempotent."""
@@ -290,7 +308,9 @@ class QueryDriver:
         )
         member.open()
         member.join(self._subscription(view))
-        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged, self.report)
+        self._acknowledgements = self._parts.open_acknowledgements(
+            self._acknowledged, self._commit_acknowledged, self.report
+        )
         self._planner = BatchPlanner(
             self._options,
             self._control,
@@ -322,24 +342,32 @@ class QueryDriver:
             return replace(self._options.subscription(dict.fromkeys(counts, 1), 1), weight=threads)
         return self._options.subscription(counts, threads)
 
-    def _acknowledged(self, number: int, parallelism: int | None) -> None:
-        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread.
+    def _acknowledged(self, number: int, parallelism: int | None) -> bool:
+        """Spark has finished a batch, and has not triggered the next one; on a thread of the acknowledgements.
 
         Args:
             number: of the batch's plan.
             parallelism: how many tasks the cluster runs at a time; None if that is unknown.
+
+        Returns:
+            True if there is something to commit.
         """
         self._parallelism = parallelism
-        before = self._control.query
-        query = self._control.update(lambda query: query.acknowledged(number))
-        if query is before or self._member is None:
-            return
+        return self._control.acknowledge(number)
+
+    def _commit_acknowledged(self) -> None:
+        """Commit what is finished; on a thread of the acknowledgements, and the next plan need not do it again."""
+        assert self._member is not None  # which planned the batch
+        query = self._control.query
         try:
-            self._member.commit(query.committable, generation=query.generation)
+            self._member.commit()  # what is finished when the rebalance thread comes to it, perhaps a later batch
         except ZkConsumerError as error:
             _log.info(
                 "group %s: a finished batch is committed later, with the next one: %s", self._config.group_id, error
             )
+            return
+        with suppress(GenerationEnded):
+            self._control.update(lambda newest: newest.committed(query.generation, query.committable))
 
     def _warn_of_others(self, view: ClusterView) -> None:
         if view.our_members:
@@ -374,6 +402,7 @@ class QueryDriver:
         try:
             if self._member is not None:
                 self._brokers = self._member.live_brokers() or self._brokers
+                self._brokers_read_at = time.monotonic()
         except ZkConsumerError as error:
             _log.warning(
                 "group %s: cannot read the brokers, using those known so far: %s",

@@ -11,6 +11,8 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
@@ -33,6 +35,19 @@ _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 0.5
 
 
+@dataclass(frozen=True)
+class LookedAt:
+    """Position of each owned partition, and up to where its log can be read if its leader has answered."""
+
+    positions: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+    @cached_property
+    def available(self) -> Mapping[TopicPartition, Span]:
+        """What can be read of each partition whose leader has answered."""
+        return {p: Span(self.positions[p], max(self.positions[p], end)) for p, end in self.ends.items()}
+
+
 class BatchPlanner:
     """Plans the micro-batches of a query.
 
@@ -43,6 +58,7 @@ class BatchPlanner:
 
     Attributes:
         has_targets: True with the trigger AvailableNow: a partition is read up to the log end that a plan sees first.
+        looked_at: what the last plan has seen; the same object until a plan sees something else. None before one.
     """
 
     def __init__(
@@ -70,16 +86,7 @@ class BatchPlanner:
         self._idle_until = 0.0
         self._planned_at = float("-inf")
         self.has_targets = False
-        self._looked_at: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]] | None = None
-
-    @property
-    def available(self) -> Mapping[TopicPartition, Span] | None:
-        """Position of each owned partition at the last plan, and up to where its log can be read; None before one."""
-        looked_at = self._looked_at
-        if looked_at is None:
-            return None
-        positions, ends = looked_at
-        return {p: Span(positions[p], max(positions[p], end)) for p, end in ends.items()}
+        self.looked_at: LookedAt | None = None
 
     def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
         """Plan and declare the next batch; None if there is nothing to read.
@@ -99,14 +106,15 @@ class BatchPlanner:
         if finished.is_initial:
             self._view.require(self._options)
         while True:
-            query = self._positions.find(self._await_assignment(), finished, is_first=self._looked_at is None)
+            query = self._positions.find(self._await_assignment(), finished, is_first=self.looked_at is None)
             self._commit(query, finished)
             latest = self._log_ends(query)
             if not self._positions.follow_shorter_logs(query, latest):
                 break
         ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
-        self._looked_at = query.positions, ends
+        if self.looked_at is None or (self.looked_at.positions, self.looked_at.ends) != (query.positions, ends):
+            self.looked_at = LookedAt(query.positions, ends)
         if finished.is_initial:
             require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)
@@ -157,13 +165,13 @@ class BatchPlanner:
         that was deleted: the member's timer, or the commit of the next batch, tries again.
         """
         generation, offsets = query.generation, query.to_commit(finished)
-        self._control.update(lambda newest: newest.may_commit(generation, offsets, finished.stamp))
-        if offsets != query.confirmed:
+        query = self._control.update(lambda newest: newest.may_commit(generation, offsets, finished.stamp))
+        if unconfirmed := query.unconfirmed(offsets):
             try:
-                self._member.commit(offsets, generation=generation)
+                self._member.commit(unconfirmed, generation=generation)
             except OffsetsNotStored as error:
                 _log.warning("group %s: the offsets of finished batches are committed later: %s", self._group, error)
-            self._control.update(lambda newest: newest.committed(generation, offsets))
+            self._control.update(lambda newest: newest.committed(generation, unconfirmed))
 
     def _require_offsets(self, query: QueryState) -> None:
         """Fail if the query owns partitions that it does not read, since their stored offsets cannot be read.
@@ -191,7 +199,7 @@ class BatchPlanner:
         question does not wait at the broker for records.
         """
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
-        ends = self._ends.latest(query.positions, query.reached)
+        ends = self._ends.latest(query.positions, query.reached if self.has_targets else query.positions)
         self._idle_until = time.monotonic() + min(self._options.config.fetch_wait_max_ms / 1000, _LONGEST_PAUSE_S)
         return ends
 

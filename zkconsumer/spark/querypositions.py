@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping, Set
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.offsets.rules.lag import AFTER_LOG, outside_log
-from zkconsumer.ranges.logends import LogEnds
+from zkconsumer.ranges.logends import LogEnds, stepped_back
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, Loss, Wanted, describe_losses, locate
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, group_by_reason
@@ -82,7 +81,7 @@ class QueryPositions:
             GenerationEnded: a rebalance has begun.
             OffsetOutOfRange: there is one, and ``failOnDataLoss`` is true.
         """
-        beyond = {p: at for p, at in query.positions.items() if outside_log(at, None, ends.get(p)) == AFTER_LOG}
+        beyond = {p: query.positions[p] for p in stepped_back(ends, query.positions)}
         if beyond:
             self._locate(query.generation, beyond)
         return bool(beyond)

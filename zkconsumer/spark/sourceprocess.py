@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Final
+
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 
 
 def prepare_process(leave: Callable[[], None]) -> None:
-    """Leave the group when the process ends, and log to standard error; see the functions below.
+    """Leave the group when the process ends, log to standard error, and collect less; see the functions below.
 
     Args:
         leave: leaves the group; idempotent. It calls :func:`ignore_sigterm` before anything else.
@@ -20,6 +24,19 @@ def prepare_process(leave: Callable[[], None]) -> None:
     atexit.register(leave)
     leave_on_sigterm()
     log_to_stderr()
+    collect_rarely()
+
+
+def collect_rarely() -> None:
+    """Collect garbage less often, and without the modules.
+
+    A batch of thousands of partitions makes some ten thousand objects, nearly all of which live until the next one:
+    with Python's threshold of 700 a third of the time of a plan went into looking through them. Memory that only a
+    collection frees is some 10 MiB at most.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
 
 
 def log_to_stderr() -> None:

@@ -72,6 +72,12 @@ class SparkFetchControl:
             self._changed.notify_all()
             return self._query
 
+    def acknowledge(self, number: int) -> bool:
+        """Spark has finished the batch of a plan, and has not triggered the next one; False if that is no news."""
+        with self._lock:
+            before = self._query
+            return self.update(lambda query: query.acknowledged(number)) is not before
+
     def stamp(self) -> Stamp | None:
         """The stamp of the offsets that may be committed."""
         return self._query.stamp

@@ -43,13 +43,13 @@ def progress(number, acknowledge):
 def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
     received, slow = [], threading.Event()
 
-    def commit(number, parallelism):
+    def acknowledged(number, parallelism):
         received.append((number, parallelism))
-        if number == 1:
-            slow.wait(30)
+        return number == 1
 
     monkeypatch.setattr(acknowledge, "_TIMEOUT_S", 0.05)
-    server, monitor = AcknowledgementServer(commit, lambda: REPORT), QueryMonitor(lambda: 8)
+    server = AcknowledgementServer(acknowledged, lambda: slow.wait(30), lambda: REPORT)
+    monitor = QueryMonitor(lambda: 8)
     try:
         monitor.onQueryProgress(progress(1, server.path))
         slow.set()
@@ -61,7 +61,7 @@ def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
 
 def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
     reports = [None, encode_report(Report("g", {}, None, {B}, 2)), REPORT]
-    server, monitor = AcknowledgementServer(lambda *_: None, lambda: reports[0]), QueryMonitor()
+    server, monitor = AcknowledgementServer(lambda *_: False, lambda: None, lambda: reports[0]), QueryMonitor()
     try:
         monitor.onQueryProgress(progress(1, server.path))
         for lag, owned, rebalances in (({A: 10, B: 0}, {A, B}, 1), ({B: 0}, {B}, 2), ({A: 10, B: 0}, {A, B}, 1)):

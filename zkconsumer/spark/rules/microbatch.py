@@ -43,8 +43,8 @@ def with_epochs(
     """The tasks as they are sent to executors, each with the epochs of its ranges."""
     planned = []
     for task in tasks:
-        partitions = [piece.topic_partition for piece in task]
-        planned.append(RangePartition(task, brokers, {p: epochs[p] for p in partitions if p in epochs}))
+        known = {partition: epochs[partition] for piece in task if (partition := piece.topic_partition) in epochs}
+        planned.append(RangePartition(task, brokers, known))
     return planned
 
 

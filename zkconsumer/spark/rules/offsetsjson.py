@@ -55,14 +55,17 @@ def encode_offset(offset: SourceOffset) -> dict[str, Any]:
 
     If leader epochs are known, ``"epochs":{"t":{"0":5}}`` is added (adr/0027, adr/0029).
     """
-    stored = {partition: offset.stored.get(partition, NO_OFFSET) for partition in offset.spans}
+    planned = {}
+    for partition, span in offset.spans.items():
+        stored = offset.stored.get(partition, NO_OFFSET)
+        planned[partition] = [*span, stored.mark, stored.offset]
     return {
         **({"epochs": _by_topic(offset.epochs)} if offset.epochs else {}),
         "group": offset.group,
         "known": {topic: list(offset.known[topic]) for topic in sorted(offset.known)},
         "n": offset.number,
         "q": offset.query,
-        "topics": _by_topic({p: [*span, stored[p].mark, stored[p].offset] for p, span in offset.spans.items()}),
+        "topics": _by_topic(planned),
         "v": VERSION,
     }
 

@@ -120,9 +120,12 @@ def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: So
     # 1. Spark finishes a batch; 2. the query is killed before its commit; 3. a migration copies the offset before that.
     if is_same_write(stored, before) or is_migrated(stored, before):
         return Choice(span.until, Reason.UNCOMMITTED)
-    if stored.stamp is not None and stored.stamp.query == finished.query and stored.stamp.plan > finished.number:
-        return Choice(span.until, Reason.REWOUND)
-    return Choice(stored.offset, Reason.MOVED)
+    if stored.stamp is None or stored.stamp.query != finished.query or stored.stamp.plan == finished.number:
+        return Choice(stored.offset, Reason.MOVED)
+    # 1. The store refuses the commit of a batch; 2. the next batch is planned, and finished; 3. the member's timer
+    # commits the first one; 4. the query is killed.
+    reason = Reason.REWOUND if stored.stamp.plan > finished.number else Reason.UNCOMMITTED
+    return Choice(span.until, reason)
 
 
 def _for_the_first_time(

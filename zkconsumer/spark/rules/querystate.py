@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
 from zkconsumer.fetch.rules.fetchcontrol import FetchAssignment
@@ -19,7 +20,7 @@ from zkconsumer.spark.rules.queryrecords import Batch, BatchState, QueryPartitio
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueryState:
     """What a query owns, and what Spark reads of it.
 
@@ -61,14 +62,16 @@ class QueryState:
         """All partitions of the subscribed topics."""
         return [TopicPartition(name, number) for name, topic in self.topics.items() for number in topic.partitions]
 
-    @property
-    def positions(self) -> dict[TopicPartition, int]:
+    @cached_property
+    def positions(self) -> Mapping[TopicPartition, int]:
         """Next offset to plan of each owned partition that has, or had in this generation, a leader."""
         return {p: partition.position for p, partition in self.partitions.items() if partition.position is not None}
 
     @property
     def unlocated(self) -> dict[TopicPartition, Choice]:
         """Where partitions continue for which no leader has answered in this generation."""
+        if len(self.positions) == len(self.partitions):
+            return {}
         return {
             p: partition.choice
             for p, partition in self.partitions.items()
@@ -96,10 +99,9 @@ class QueryState:
             p: partition.committable for p, partition in self.partitions.items() if partition.committable is not None
         }
 
-    @property
-    def confirmed(self) -> dict[TopicPartition, int]:
-        """The offsets that Spark's thread has sent to the store in this generation, also those that it refused."""
-        return {p: partition.confirmed for p, partition in self.partitions.items() if partition.confirmed is not None}
+    def unconfirmed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those of the offsets that were not sent to the store in this generation; it may have refused others."""
+        return {p: offset for p, offset in offsets.items() if self.partitions[p].confirmed != offset}
 
     def to_commit(self, finished: SourceOffset) -> dict[TopicPartition, int]:
         """The offsets that Spark's thread may commit after the last finished batch.
@@ -225,8 +227,8 @@ class QueryState:
         """
         self._require(generation)
         known = self.partitions
-        seen = {p: known[p].seen(end, fix_target=fix_targets) for p, end in ends.items()}
-        return self._with({p: partition for p, partition in seen.items() if partition is not known[p]})
+        news = ends if fix_targets else {p: end for p, end in ends.items() if known[p].log_end != end}
+        return self._with({p: known[p].seen(end, fix_target=fix_targets) for p, end in news.items()})
 
     def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> QueryState:
         """These offsets may be committed, with this stamp, and of partitions whose position is known no others.
@@ -245,7 +247,7 @@ class QueryState:
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
         """The store has answered for these offsets; those it refused wait for the member's timer, or the next batch."""
         self._require(generation)
-        return self._with({p: partition.committed(offsets.get(p)) for p, partition in self.owned.items()})
+        return self._with({p: self.partitions[p].committed(at) for p, at in self.unconfirmed(offsets).items()})
 
     def planned(
         self, generation: int, number: int, rows: Mapping[TopicPartition, Span], stamp: Stamp | None
@@ -278,7 +280,7 @@ class QueryState:
         """The query ends: the end of its batch will not be reported."""
         return self._ended(BatchState.DISCARDED)
 
-    # -- an event of the thread of acknowledgements -----------------------------------------------------------------
+    # -- an event of a thread of an acknowledgement -----------------------------------------------------------------
 
     def acknowledged(self, number: int) -> QueryState:
         """Spark has finished the batch with this number, and has not requested the next one."""

@@ -98,15 +98,14 @@ def next_offset(finished: SourceOffset, plan: BatchPlan, group: str) -> SourceOf
     Topics that were deleted are dropped, also if they were created again: their offsets belong to another topic.
     """
     dropped = finished.recreated(plan.topics) | plan.gone
-    kept = {p: Span(span.until, span.until) for p, span in finished.spans.items() if p.topic not in dropped}
-    starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
-    stored = {p: offset for p, offset in finished.stored.items() if p in kept}
-    epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in starts}
+    kept = {p: span.until for p, span in finished.spans.items() if p.topic not in dropped}
+    stored = {p: offset for p, offset in finished.stored.items() if p in kept} if dropped else finished.stored
+    epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in plan.starts}
     return SourceOffset(
         group=group,
         number=finished.number + 1,
         known=_known(finished, plan.topics, dropped),
-        spans={**kept, **starts, **plan.rows},
+        spans={p: plan.rows.get(p) or Span(at, at) for p, at in {**kept, **plan.starts}.items()},
         stored={**stored, **plan.stored},
         epochs={**epochs, **plan.epochs},
         query=finished.query or plan.query,

@@ -110,6 +110,7 @@ def test_another_mark_or_offset_than_at_planning_is_law(at_planning, stored):
     [
         (Stamp("q", 10), Choice(20, Reason.REWOUND)),
         (Stamp("q", 9), Choice(50, Reason.MOVED)),
+        (Stamp("q", 8), Choice(20, Reason.UNCOMMITTED)),
         (Stamp("another", 10), Choice(50, Reason.MOVED)),
         (None, Choice(50, Reason.MOVED)),
     ],

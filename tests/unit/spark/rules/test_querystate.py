@@ -230,9 +230,9 @@ def test_what_was_read_before_a_rebalance_changes_nothing_after_its_beginning(ev
 
 def test_starts_are_chosen_and_commits_repeated_in_each_generation():
     query = owning(T0).committed(1, {T0: 5})
-    assert (query.gone, query.confirmed) == (set(), {T0: 5})
+    assert (query.gone, query.unconfirmed({T0: 5})) == (set(), {})
     query = rebalanced(query, [], T0)
-    assert (query.gone, query.positions, query.confirmed) == (None, {}, {})
+    assert (query.gone, query.positions, query.unconfirmed({T0: 5})) == (None, {}, {T0: 5})
 
 
 def test_an_assignment_brings_what_the_store_holds():
