@@ -117,17 +117,18 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
         for change in (snapshot.groups if complete else reversed(snapshot.groups))
     ]
     verb = "complete" if complete else "undo"
-    checked = _check_place(plans, snapshot.zookeeper, session.address)
+    checked = _check_place(plans, snapshot.zookeeper, session)
     return WritePlan(f"{verb} {snapshot.command}", checked, live, forceable)
 
 
-def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[GroupPlan, ...]:
+def _check_place(plans: Sequence[GroupPlan], then: str, session: ZkSession) -> tuple[GroupPlan, ...]:
     """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper."""
     if not plans:
         return ()
+    now = session.address
     (servers, chroot), (servers_now, chroot_now) = server_addresses(then), server_addresses(now)
     refusals, warnings = plans[0].refusals, plans[0].warnings
-    if chroot != chroot_now:
+    if chroot != chroot_now and not session.is_absent:  # brokers that are named have none
         reason = f"the snapshot was made for chroot {chroot or '/'}, not {chroot_now or '/'}; check --zookeeper"
         refusals = (reason, *refusals)
     if set(servers).isdisjoint(servers_now):  # an ensemble has many names, so this is no refusal
@@ -136,6 +137,8 @@ def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[Group
 
 
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
+    if guards.forceable:  # not a migration; since the snapshot ZooKeeper may have gone, or is named now
+        change = change.holding(None if session.is_absent else change.group)
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
     unwritten = [node for node in change.nodes if not how.complete and node.is_former(nodes[node.path])]

@@ -20,6 +20,7 @@ from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
+from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
 
 
 @pytest.fixture
@@ -256,6 +257,30 @@ def test_a_snapshot_of_other_servers_is_a_warning(servers, session, write):
     undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h1:2181,h2:2181"))
     assert undo.refusals == ()
     assert undo.warnings == ("the snapshot was made at h1:2181,h2:2181, not h:2181; check that both are one ensemble",)
+
+
+BROKERS = AbsentZooKeeper("h:9092")
+
+
+def test_a_reset_in_kafka_is_undone_by_the_brokers_alone_after_zookeeper_is_gone(servers, session, write, tmp_path):
+    servers.brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="kafka"))
+    undo = plan_restore(BROKERS, servers.brokers, replace(reset, zookeeper="h:2181/chroot"))
+    assert undo.refusals == ()
+    assert execute(BROKERS, servers.brokers, undo, SnapshotFile(tmp_path / "undo")).faults == []
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_members_in_zookeeper_refuse_the_undo_of_what_brokers_alone_have_written(servers, session, tmp_path):
+    """The command did not see them; they store their offsets in Kafka, and their next commit would overwrite it."""
+    brokers, file = servers.brokers, SnapshotFile(tmp_path / "reset")
+    brokers.store("g", OFFSETS)
+    execute(BROKERS, brokers, plan_reset(BROKERS, brokers, "g", {"t": [0]}, RESET, store="kafka"), file)
+    reset = read_snapshot(file.path)
+    undo = plan_restore(session, brokers, reset)
+    assert (undo.refusals, undo.groups[0].change.held_group, len(undo.groups[0].hold)) == ((), "g", 5)
+    servers.register()
+    assert "group g has 1 live member" in plan_restore(session, brokers, reset).refusals[0]
 
 
 def test_a_znode_that_holds_no_offset_is_another_clients(servers, session, write):
