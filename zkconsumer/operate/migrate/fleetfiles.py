@@ -94,6 +94,12 @@ class GroupFiles:
         state = _state(self.back(), self.back_file)
         return None if state is WriteState.UNDONE else state
 
+    @property
+    def has_way_back(self) -> bool:
+        """True if a rollback or a way back has begun, or is complete; raises as :meth:`plan`."""
+        run = self.run_state()
+        return self.back_state() is not None or (run is not None and run.is_rolled_back)
+
     def required_plan(self) -> MigrationPlan:
         """The plan.
 

@@ -15,7 +15,7 @@ from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
-from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
+from zkconsumer.operate.migrate.rules.fleetstate import is_reversed, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_of_scope
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
@@ -116,23 +116,44 @@ def _planned(plan: MigrationPlan) -> StepResult:
 
 
 def run_step(clock: Callable[[], datetime], *, execute: bool, long_hold: bool = False, any_time: bool = False) -> Step:
-    """Run the plan, or the rest of it; refused while the time of ``clock`` is outside of the group's window."""
+    """Run the plan, or the rest of it; refused while the time of ``clock`` is outside of the group's window.
+
+    1. The groups of a wave are looked at; 2. another operator takes one back that waits for its turn; 3. its turn
+    comes, and nothing of what the guards look at has moved. So a group that has a way back is looked at again.
+    """
 
     def run(ends: MigrationEnds, job: Job) -> StepResult:
         window = job.group.window
         if window is not None and not any_time and not window.has(clock()):
             begin, end = (moment.isoformat() for moment in window)
             raise WriteRefused([f"its window is {begin} to {end}; give --any-time to ignore it"])
-        return _run(ends, job.files.required_plan(), job.files.plan_file, execute=execute, long_hold=long_hold)
+
+        def may_run() -> None:
+            if job.files.has_way_back:
+                (row,) = read_status(ends.session, ends.cluster, [job])
+                if (why := why_not_begun("run", row.judged)) is not None:
+                    raise WriteRefused([why.reason])
+
+        plan, file = job.files.required_plan(), job.files.plan_file
+        return _run(ends, plan, file, execute=execute, long_hold=long_hold, may_run=may_run)
 
     return run
 
 
-def _run(ends: MigrationEnds, plan: MigrationPlan, file: Path, *, execute: bool, long_hold: bool) -> StepResult:
+def _run(
+    ends: MigrationEnds,
+    plan: MigrationPlan,
+    file: Path,
+    *,
+    execute: bool,
+    long_hold: bool,
+    may_run: Callable[[], None] = lambda: None,
+) -> StepResult:
     if not execute:
+        may_run()
         checked = check_plan(ends, plan, file)
         return StepResult(len(plan.partitions) - len(checked.found), tuple(checked.warnings))
-    report = run_plan(ends, plan, file, long_hold=long_hold)
+    report = run_plan(ends, plan, file, long_hold=long_hold, may_run=may_run)
     _require_complete(report)
     return StepResult(len(report.written), tuple(report.warnings))
 
@@ -205,7 +226,7 @@ def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "
         with exclusive(files.plan_file, plan):
             back, state = files.back(), files.back_state()
             # One that came to its end is planned again if consumers have continued in Kafka since.
-            is_over = state is WriteState.COMPLETE and read_mark(ends.session, plan.source.group) is None
+            is_over = is_reversed(state, read_mark(ends.session, plan.source.group))
             if back is None or state is None or is_over:  # of a plan that was run, the rest is run
                 earlier = back, state
                 back = plan_reverse(ends, plan, files.plan_file, missing=missing, rewind=rewind, earlier=earlier)

@@ -16,7 +16,7 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import MIGRATED, NO_OFFSET, fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import mark_of, marking
+from zkconsumer.operate.migrate.migrationmark import mark_of, marked_group, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
@@ -75,6 +75,7 @@ def run_plan(
     plan_file: Path,
     *,
     long_hold: bool = False,
+    may_run: Callable[[], None] = lambda: None,
     advance: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> RunReport:
     """Write what is planned, or the rest of it.
@@ -84,6 +85,7 @@ def run_plan(
         plan: to carry out.
         plan_file: the file of its runs is beside it.
         long_hold: see :class:`~zkconsumer.operate.offsets.grouphold.GroupHold`.
+        may_run: called when the plan is locked; raises WriteRefused if it is not to be run any more.
         advance: called with the number of writes done, and that of all.
 
     Raises:
@@ -92,16 +94,19 @@ def run_plan(
         OSError: the file cannot be written; this run has written nothing.
     """
     with exclusive(plan_file, plan):
+        may_run()
         file = snapshot_of_plan(plan, plan_file)
         with marking(ends.session, plan) as marked:
-            now = ends.observe(_all_of(plan))
-            if lacks_mark_alone(plan, now, file.state, mark_of(ends.session, plan)):
+            now, mark = ends.observe(_all_of(plan)), mark_of(ends.session, plan)
+            if lacks_mark_alone(plan, now, file.state, mark):
                 marked.is_complete = True
                 return RunReport(found=_all_of(plan), warnings=[_MARKED.format(plan.held_group)])
             check = _recheck(plan, now, file)
             found = _found(plan, file, check)
             has_all = len(found) == len(plan.partitions)
-            if has_all and (check.later or file.state is WriteState.COMPLETE):  # a run has asked under its hold
+            # A run has asked under its hold. Where its mark is missing, since the group was reversed, another one asks.
+            is_marked = mark is not None or plan.target.kind != "kafka" or marked_group(plan) is None
+            if has_all and (check.later or (file.state is WriteState.COMPLETE and is_marked)):
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found, warnings=_warnings(plan, check))

@@ -145,6 +145,22 @@ STEPS = {
 }
 
 
+@pytest.mark.parametrize("execute", [True, False])
+@pytest.mark.parametrize(
+    ("back", "reason"),
+    [("rollback", "it was rolled back; to migrate it"), ("reverse", "it was reversed; to migrate it")],
+)
+def test_a_group_that_was_taken_back_while_it_waited_for_its_turn_is_not_migrated_again(
+    servers, do, back, reason, execute
+):
+    """No offset has moved, so no guard of a run refuses it."""
+    servers.brokers.store("g", OFFSETS)
+    do(*STEPS[back])
+    with pytest.raises(WriteRefused, match=reason):
+        do(run_step(lambda: datetime.now(UTC), execute=execute), TO_KAFKA)
+    assert servers.mark() is None
+
+
 @pytest.mark.parametrize("moved", [{}, {0: 40}, {4: 40}, {0: 40, 4: 40}, {4: 2}, {0: 2}])
 @pytest.mark.parametrize("kill_at", [1, 3, 8])
 def test_what_the_status_of_a_killed_run_asks_for_is_not_refused(servers, job, do, kill_at, moved):

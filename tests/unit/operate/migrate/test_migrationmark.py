@@ -77,6 +77,17 @@ def test_a_run_that_finds_everything_written_marks_the_group(servers):
     assert servers.mark() == "migrated"
 
 
+def test_a_run_that_finds_everything_written_marks_no_group_whose_member_starts_before_its_hold(servers):
+    """1. A group is reversed, which removes its mark; 2. its plan is run again; 3. an old consumer starts meanwhile."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    with closing(session_in_memory(servers.server)) as session:
+        remove_mark(session, "g")
+    with pytest.raises(WriteRefused, match="g_member"):
+        servers.run(before_hold=servers.register)
+    assert (servers.mark(), servers.state()) == (None, WriteState.COMPLETE)
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(kills=st.lists(st.integers(0, 9), min_size=1, max_size=3))
 def test_members_are_kept_out_from_before_the_first_offset_on(tmp_path_factory, kills):

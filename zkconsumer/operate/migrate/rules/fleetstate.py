@@ -37,11 +37,16 @@ def judge(facts: FleetFacts) -> Judged:
     if facts.mark is not None and _is_of_another_plan(facts, facts.mark):
         reason = f"its mark is {facts.mark.state}, of a plan that the fleet does not have: complete that one"
         return wrong(f"{reason}, or plan it again", "plan")
-    if facts.back is WriteState.COMPLETE and facts.mark is None:
+    if is_reversed(facts.back, facts.mark):
         return _back_again(facts, facts.plan, FleetState.CAME_BACK, "it was reversed")
     if facts.back is not None and facts.back_plan is not None:
         return _begun(facts, facts.back_plan, facts.back, "reverse")
     return _run(facts, facts.plan)
+
+
+def is_reversed(back: WriteState | None, mark: MigrationMark | None) -> bool:
+    """True if a way back is complete; a mark shows that it was killed before it removed that, or a run since."""
+    return back is WriteState.COMPLETE and mark is None
 
 
 def _run(facts: FleetFacts, plan: MigrationPlan) -> Judged:
