@@ -198,11 +198,12 @@ def test_offsets_in_kafka_alone_are_reset_there(offset_group, topic, reset, writ
     partition = TopicPartition(topic, 0)
     assert cluster.commit(offset_group.name, {partition: StoredOffset(7, "theirs")}) == {}
     report = write(reset(ResetSpec("shift", -3), {topic: (0,)}, store=None))
-    assert (report.faults, report.written) == ([], [f"{partition} in Kafka"])
+    assert (report.faults, report.written) == ([], [f"{partition} of group {offset_group.name} in Kafka"])
     assert cluster.committed(offset_group.name, [partition])[partition].offset == 4
     assert offset_group.tree() == {}
     report = write(reset(EARLIEST, store=None))
-    assert (report.faults, report.written) == ([], [f"{topic}-{number} in Kafka" for number in range(2)])
+    names = [f"{topic}-{number} of group {offset_group.name} in Kafka" for number in range(2)]
+    assert (report.faults, report.written) == ([], names)
 
 
 @pytest.fixture
@@ -250,7 +251,7 @@ def test_a_deletion_finds_topics_that_only_kafka_has(
     name, other, before = offset_group.name, only_in_kafka.topic, offset_group.tree()
     assert "Kafka stores offsets" in plan_delete(tool_session, cluster, [name], None).refusals[0]
     done = write(plan_delete(tool_session, cluster, [], other, store="both"))
-    assert (done.faults, done.written) == ([], [f"{only_in_kafka} in Kafka"])
+    assert (done.faults, done.written) == ([], [f"{only_in_kafka} of group {name} in Kafka"])
     assert write(restore(done)).faults == []
     one = write(plan_delete(tool_session, cluster, [name], topic))
     assert one.faults == []
@@ -496,7 +497,7 @@ def test_offsets_in_kafka_are_deleted_and_restored(
 ):
     name, before = offset_group.name, offset_group.tree()
     done = write(plan_delete(tool_session, cluster, [name], None, store=store))
-    assert (done.faults, f"{in_both_stores} in Kafka" in done.written) == ([], True)
+    assert (done.faults, f"{in_both_stores} of group {name} in Kafka" in done.written) == ([], True)
     assert cluster.committed(name, [in_both_stores]) == {}, "no offset, which is not offset 0"
     assert offset_group.tree() == ({} if store == "both" else before)
     assert write(restore(done)).faults == []

@@ -210,7 +210,7 @@ def _changed_offsets(writes: WritePlan) -> set[str]:
     """How a report names the offsets that change, without the parents of znodes."""
     changes = [group.change for group in writes.groups]
     in_znodes = {node.path for change in changes for node in change.nodes if partition_of(node.path) is not None}
-    return in_znodes | {name_in_kafka(one.partition) for change in changes for one in change.kafka}
+    return in_znodes | {name_in_kafka(change.group, one.partition) for change in changes for one in change.kafka}
 
 
 def reverse_step(*, execute: bool, long_hold: bool = False, missing: Missing = "fail", rewind: bool = False) -> Step:

@@ -286,7 +286,7 @@ def _written(plan: MigrationPlan, report: WriteReport) -> list[TopicPartition]:
     def name(partition: TopicPartition) -> str:
         match plan.target.kind:
             case "kafka":
-                return name_in_kafka(partition)
+                return name_in_kafka(plan.target.group, partition)
             case "zookeeper":
                 return GroupPaths(plan.target.group).offset(partition)
         return str(Path(plan.target.group))

@@ -185,7 +185,7 @@ class _Writer:
 
 def _names(group: GroupPlan) -> list[str]:
     files = [] if group.file is None else [str(group.file[0])]
-    in_kafka = (name_in_kafka(change.partition) for change in group.change.kafka)
+    in_kafka = (name_in_kafka(group.change.group, change.partition) for change in group.change.kafka)
     return [*(change.path for change in group.change.nodes), *in_kafka, *files]
 
 

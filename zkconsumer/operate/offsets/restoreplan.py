@@ -369,7 +369,7 @@ def _kafka(
             wanted = logs.nearest(offset.partition, wanted)
         by_others = {offset.before, offset.after, wanted}.isdisjoint({stored.offset})
         if by_others and not (stored.offset is None and offset.partition.topic in logs.recreated):  # deleted with it
-            foreign.append(name_in_kafka(offset.partition))
+            foreign.append(name_in_kafka(change.group, offset.partition))
         # An offset of an earlier topic that the command replaces with an equal one, and has not replaced yet.
         is_left = how.complete and offset.is_former(stored)
         if stored.offset != wanted or is_left or (how.commits_again and wanted is not None):

@@ -75,6 +75,6 @@ class UnderHold:
         return True
 
 
-def name_in_kafka(partition: TopicPartition) -> str:
-    """How a report names the offset of a partition in Kafka; that in ZooKeeper is named by its path."""
-    return f"{partition} in Kafka"
+def name_in_kafka(group: str, partition: TopicPartition) -> str:
+    """How a report names a group's offset of a partition in Kafka; that in ZooKeeper is named by its path."""
+    return f"{partition} of group {group} in Kafka"

@@ -14,6 +14,8 @@ from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.operate.groups.groupremoval import plan_delete
 from zkconsumer.operate.offsets import grouphold as hold
 from zkconsumer.operate.offsets import patience
+from zkconsumer.operate.offsets.offsetfiles import parse_offsets
+from zkconsumer.operate.offsets.offsetimport import plan_import
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
@@ -21,7 +23,7 @@ from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
 from zkconsumer.zookeeper.fencedtransaction import Operation
 
-NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
+NAMES = [f"{partition} of group g in Kafka" for partition in PARTITIONS]
 
 
 def after_writing(monkeypatch, action):
@@ -68,7 +70,25 @@ def test_a_topic_that_zookeeper_lacks_decides_the_store(servers, session):
 def test_a_client_that_overwrites_a_commit_is_reported(servers, session, monkeypatch):
     after_writing(monkeypatch, lambda: servers.brokers.store("g", {**dict.fromkeys(PARTITIONS, 0), PARTITIONS[2]: 77}))
     (fault,) = reset_in_kafka(servers, session).faults
-    assert fault.startswith("another client wrote t-2 in Kafka as 77, right after")
+    assert fault.startswith("another client wrote t-2 of group g in Kafka as 77, right after")
+
+
+def test_a_group_that_a_coordinator_refuses_is_not_said_to_be_overwritten(servers, session, monkeypatch):
+    """Another group of the same plan has offsets of the same partition."""
+    brokers = servers.brokers
+    commit = type(brokers).commit
+    for group in ("g", "h"):
+        brokers.store(group, {PARTITIONS[0]: 3})
+
+    def refuse(_brokers, group, offsets, **options):
+        return dict.fromkeys(offsets, "refused") if group == "h" else commit(brokers, group, offsets, **options)
+
+    monkeypatch.setattr(type(brokers), "commit", refuse)
+    file = parse_offsets("f", b"/consumers/g/offsets/t/0:5\n/consumers/h/offsets/t/0:5\n", None)
+    plan = plan_import(session, brokers, file, store="kafka")
+    report = execute(session, brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
+    assert report.faults == ["t-0 of group h in Kafka was not written: refused"]
+    assert (report.written, report.not_written) == (NAMES[:1], ["t-0 of group h in Kafka"])
 
 
 def test_what_a_commit_without_an_answer_has_stored_is_written(servers, session):
@@ -114,7 +134,7 @@ def test_what_a_silent_coordinator_may_have_stored_is_unknown(servers, session):
     servers.brokers.before_commit = break_down
     report = reset_in_kafka(servers, session)
     assert (report.written, report.not_written, report.unknown) == ([], [], NAMES)
-    assert "t-0 in Kafka" in report.faults[-1]
+    assert NAMES[0] in report.faults[-1]
     assert "is unknown" in report.faults[-1]
 
 
