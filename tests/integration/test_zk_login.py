@@ -1,13 +1,16 @@
 """SASL logins on a real ZooKeeper: accepted, refused, and refused to a member that had joined already."""
 
 import dataclasses
+from contextlib import suppress
 
 import pytest
 
 from tests.fixtures.members import open_member
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.errors import ConfigError, ZooKeeperRefused
+from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.groupsource import open_groups
+from zkconsumer.errors import ConfigError, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
@@ -141,6 +144,29 @@ def test_a_wrong_password_is_reported_by_a_closed_connection(wrong, monkeypatch)
     monkeypatch.setattr(wrong, "exists", late)
     with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):
         wrong.open()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("brokers", [None, "127.0.0.1:1"], ids=["ZooKeeper alone", "both homes"])
+def test_groups_are_sampled_again_after_a_login_was_refused(config, server, brokers):
+    """kazoo then ends its connection loop, and `serve` and `groups watch` sample for days."""
+    login = {"mechanism": "DIGEST-MD5", "username": "consumer", "password": "hunter2"}
+    properties = tuple(f"zookeeper.sasl.{name}={value}" for name, value in login.items())
+    named = ToolConnection(server.address, None, (*properties, "zookeeper.session.timeout.ms=4000"), brokers)
+    with open_groups(named, interval=1.0) as opened:
+        session = opened.session()
+        server.password = "changed"
+        server.restart()
+        eventually(lambda: connection_loop_ended(session._client))
+        server.password = "hunter2"
+        server.restart()
+
+        def is_sampled():
+            with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
+                opened.source.names()
+            return session.connected
+
+        eventually(is_sampled)
 
 
 @pytest.mark.slow

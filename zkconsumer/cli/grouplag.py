@@ -209,7 +209,7 @@ def _watch(sampler: LagSampler, view: _View, groups: tuple[str, ...], interval: 
         try:
             sampler.sample(groups or sampler.groups(), began)
             view.show(sampler)
-        except TRANSIENT as error:  # kazoo connects again, in another session if need be
+        except TRANSIENT as error:  # the session connects again, as another one if need be
             view.fail(error)
         following = began + interval
         time.sleep(max(0.0, min(following, ends) - time.monotonic()))

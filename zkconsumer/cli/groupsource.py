@@ -58,7 +58,7 @@ class LateSession:
         self._unavailable: ZooKeeperUnavailable | ZooKeeperRefused | None = None
 
     def __call__(self) -> ZkSession:
-        """The session; it is opened unless it is open.
+        """The session; it is opened unless it is open, and connects again after a login was refused meanwhile.
 
         Raises:
             ZooKeeperUnavailable, ZooKeeperRefused, ChrootMissing: see :meth:`ZkSession.open`; another call tries again,
@@ -77,7 +77,8 @@ class LateSession:
                     self._unavailable = error if self._reads_once else None
                     raise
                 self._session = session
-        if not self._session.connected:  # kazoo connects again; a request would wait for the session timeout
+            self._session.revive()
+        if not self._session.connected:  # it connects again; a request would wait for the session timeout
             raise ZooKeeperUnavailable(
                 f"no connection with ZooKeeper at {self._session.address}{self._session.last_failure}"
             )
@@ -123,7 +124,12 @@ def open_groups(
     config = connection.config()
     if config.bootstrap_servers is None or of_zookeeper_alone:
         with tool_session(config) as session:
-            in_znodes = ZooKeeperGroups(lambda: session, config, storage=storage, interval=interval)
+
+            def revived() -> ZkSession:  # called by the one thread that samples
+                session.revive()
+                return session
+
+            in_znodes = ZooKeeperGroups(revived, config, storage=storage, interval=interval)
             with closing(in_znodes):
                 yield OpenedGroups(in_znodes, config, lambda: session)
         return

@@ -1,7 +1,7 @@
 """When a ZooKeeper that is down, or refuses the login, is tried again; the groups of both homes in one sample."""
 
 import math
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -13,7 +13,7 @@ from zkconsumer.cli import groupsource
 from zkconsumer.cli.connection import ToolConnection
 from zkconsumer.cli.groupsource import LateSession, open_groups
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import BrokerUnavailable, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.sandbox.producer import Record
@@ -35,6 +35,23 @@ def test_a_command_that_reads_once_waits_once(monkeypatch, interval, attempts, e
             with pytest.raises(type(error)):
                 late()
     assert len(tried) == attempts
+
+
+@pytest.mark.parametrize("brokers", [None, "unused:2"], ids=["ZooKeeper alone", "both homes"])
+def test_a_session_that_has_stopped_connecting_is_revived_by_the_next_sample(monkeypatch, brokers):
+    revived = []
+
+    def revive(session):
+        revived.append(session)
+        raise ZooKeeperUnavailable("connecting")
+
+    monkeypatch.setattr(ZkSession, "open", lambda _session: None)
+    monkeypatch.setattr(ZkSession, "revive", revive)
+    with open_groups(ToolConnection("unused:1", None, (), bootstrap_servers=brokers), interval=10.0) as opened:
+        before = len(revived)
+        with suppress(ZooKeeperUnavailable, BrokerUnavailable):
+            opened.source.names()
+        assert len(revived) > before
 
 
 class InMemory:
