@@ -148,11 +148,14 @@ def roll_back(
             run.restore(before)
             raise
         marked.report(report)
+        if (
+            report.is_complete
+        ):  # before the mark is removed: without it consumers may start, and a repetition is refused
+            try:
+                run.mark(WriteState.UNDONE)
+            except OSError as error:
+                marked.is_complete = False
+                report.faults.append(f"all is written, and {run.path} does not record it: {error}; {undo.resume}")
     if marked.is_void:
         run.restore(before)
-    elif report.is_complete:
-        try:
-            run.mark(WriteState.UNDONE)
-        except OSError as error:
-            report.faults.append(f"all is written, and {run.path} does not record it: {error}; {undo.resume}")
     return report
