@@ -148,9 +148,7 @@ def roll_back(
             run.restore(before)
             raise
         marked.report(report)
-        if (
-            report.is_complete
-        ):  # before the mark is removed: without it consumers may start, and a repetition is refused
+        if report.is_complete:  # before the mark is removed: without it consumers may start, and no repetition may
             try:
                 run.mark(WriteState.UNDONE)
             except OSError as error:

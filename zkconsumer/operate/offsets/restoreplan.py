@@ -112,9 +112,12 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     if session.is_absent and any(change.nodes for change in snapshot.groups):
         raise WriteRefused(["the snapshot has znodes: give --zookeeper"])
     how = _How(complete, overwrite, outside, commits_again, snapshot.identities, len(snapshot.groups) > 1)
+    changes = snapshot.groups
+    if snapshot.plan is None:  # not a migration; since the snapshot ZooKeeper may have gone, or is named now
+        changes = tuple(change.holding(None if session.is_absent else change.group) for change in changes)
     plans = [
         _plan_group(session, cluster, change, how, Guards(session, live, forceable))
-        for change in (snapshot.groups if complete else reversed(snapshot.groups))
+        for change in (changes if complete else reversed(changes))
     ]
     verb = "complete" if complete else "undo"
     checked = _check_place(plans, snapshot.zookeeper, session)
@@ -137,8 +140,6 @@ def _check_place(plans: Sequence[GroupPlan], then: str, session: ZkSession) -> t
 
 
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
-    if guards.forceable:  # not a migration; since the snapshot ZooKeeper may have gone, or is named now
-        change = change.holding(None if session.is_absent else change.group)
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
     unwritten = [node for node in change.nodes if not how.complete and node.is_former(nodes[node.path])]
