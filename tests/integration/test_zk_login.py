@@ -10,7 +10,7 @@ from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.cli.connection import ToolConnection
 from zkconsumer.cli.groupsource import open_groups
-from zkconsumer.errors import ConfigError, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import BrokerUnavailable, ConfigError, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
@@ -162,7 +162,7 @@ def test_groups_are_sampled_again_after_a_login_was_refused(config, server, brok
         server.restart()
 
         def is_sampled():
-            with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
+            with suppress(ZooKeeperUnavailable, ZooKeeperRefused, BrokerUnavailable):
                 opened.source.names()
             return session.connected
 
