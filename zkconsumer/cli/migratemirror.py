@@ -29,7 +29,7 @@ from zkconsumer.cli.migrationtables import copy_lines
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import refuse
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -114,8 +114,8 @@ def _run(
 
     shown: set[str] = set()
 
-    def show(report: CopyReport | ZkConsumerError) -> None:
-        if isinstance(report, ZkConsumerError):
+    def show(report: CopyReport | Exception) -> None:
+        if isinstance(report, Exception):
             warn([f"this copy failed: {report}"])
             return
         if as_json:

@@ -108,7 +108,7 @@ def for_each(
     *,
     workers: int,
     reversed_: bool = False,
-    unconnected: Callable[[Job, ZkConsumerError], None] = lambda _job, _error: None,
+    unconnected: Callable[[Job, ZkConsumerError | OSError], None] = lambda _job, _error: None,
 ) -> Iterator[GroupOutcome]:
     """Do a step for groups of one cluster, by several threads, each with its own connections.
 
@@ -135,7 +135,7 @@ def for_each(
                 while not ending.is_set() and (job := _next(left)) is not None:
                     ends = ends_of_group(session, cluster, job.group, reversed_=reversed_)
                     outcomes.put(_outcome(job, ends, step))
-        except ZkConsumerError as error:  # of connecting
+        except (ZkConsumerError, OSError) as error:  # of connecting; the system may allow no more files
             while (job := _next(left)) is not None:
                 unconnected(job, error)
                 outcomes.put(GroupOutcome(*job.name, "failed", reasons=(str(error),)))

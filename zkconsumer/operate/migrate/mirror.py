@@ -251,7 +251,7 @@ def run_mirror(
     duration: float,
     interval: float,
     pause: Callable[[float], bool],
-    show: Callable[[CopyReport | ZkConsumerError], None],
+    show: Callable[[CopyReport | Exception], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> str:
     """Copy again and again until the time is over, the end is asked for, or a guard refuses.
@@ -270,15 +270,15 @@ def run_mirror(
 
     Raises:
         WriteRefused: consumers run in ZooKeeper, or another guard refuses; the mirror has ended.
-        ZkConsumerError: copies fail for a reason that waiting does not remove.
-        OSError: the mirror's file cannot be written.
+        ZkConsumerError, OSError: copies fail for a reason that waiting does not remove; OSError if the mirror's file
+            cannot be written.
     """
     began, failures = clock(), 0
     while True:
         try:
             with connect() as ends:
                 report = mirror.copy(ends)
-        except ZkConsumerError as error:
+        except (ZkConsumerError, OSError) as error:
             failures, failure = failures + 1, str(error)
             if ends_mirror(error, failures):
                 raise

@@ -38,12 +38,11 @@ def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
     others = [name for name in session.children(paths.ours) or () if name.startswith(HOLD) and name != mine]
     if not others:
         return ""
-    reason = (
-        f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))}); try again when it has "
-        "ended"
-    )
+    held = f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))})"
     nodes = session.get_many(f"{paths.ours}/{name}" for name in others)
-    return HoldReason(reason) if all(node is None or node.owner_session for node in nodes.values()) else reason
+    if lasting := [path for path, node in nodes.items() if node is not None and not node.owner_session]:
+        return f"{held}; {_delete(lasting)}"
+    return HoldReason(f"{held}; try again when it has ended")
 
 
 def holder_name(group: str, session_id: int) -> str:
@@ -82,8 +81,12 @@ def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicP
 def how_owners_end(owners: Mapping[str, Znode]) -> str:
     """What to do about owner znodes, by path, of clients that are not registered."""
     if lasting := [path for path, node in owners.items() if not node.owner_session]:
-        return f"no session ends these: {name_some(lasting)}; stop what writes them, and delete them"
+        return _delete(lasting)
     return "stop their processes, and wait until their sessions have expired (zookeeper.session.timeout.ms)"
+
+
+def _delete(lasting: Sequence[str]) -> str:
+    return f"no session ends these: {name_some(lasting)}; stop what writes them, and delete them"
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

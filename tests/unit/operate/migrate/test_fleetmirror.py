@@ -7,6 +7,7 @@ import pytest
 
 from zkconsumer.errors import BrokerUnavailable, ChrootMissing, HoldReason, WriteRefused, ZkConsumerError
 from zkconsumer.operate.migrate import fleetmirror
+from zkconsumer.operate.migrate.fleet import for_each
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.fleetmirror import FleetMirror, run_fleet_mirror
 from zkconsumer.operate.migrate.mirror import CopyReport
@@ -119,3 +120,11 @@ def test_groups_whose_plans_cannot_be_locked_do_not_end_the_mirror_of_others(job
         assert [mirror.is_copied(one) for one in (*jobs, job)] == [False, True, False, True]
     assert [one.outcome for one in seen[0]] == ["refused", "failed", "refused", "done"]
     assert [name for _, name in faults] == ["g0", "g1", "g2"]
+
+
+def test_groups_for_which_the_system_allows_no_connection_have_failed(job):
+    def connect():
+        raise OSError(24, "Too many open files")
+
+    (outcome,) = for_each([job], connect, lambda _ends, _job: None, workers=2)
+    assert (outcome.outcome, outcome.reasons) == ("failed", ("[Errno 24] Too many open files",))

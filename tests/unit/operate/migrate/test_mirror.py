@@ -280,6 +280,14 @@ def test_a_copy_that_failed_is_followed_by_the_next(migrated):
     assert migrated.stored() == MOVED
 
 
+def test_a_file_that_cannot_be_written_ends_it_after_a_few_copies(migrated):
+    full = OSError(28, "No space left on device")
+    course = Course(migrated, [full, None, full, full, full])
+    with pytest.raises(OSError, match="No space left"):
+        course.run(duration=1000)
+    assert [type(report) for report in course.seen] == [OSError, CopyReport, OSError, OSError]
+
+
 def test_a_hold_of_a_copy_whose_servers_were_away_is_waited_for(migrated):
     """1. ZooKeeper is away while a copy holds the group; 2. it returns, and gives sessions their time again."""
     dead = session_in_memory(migrated.server)

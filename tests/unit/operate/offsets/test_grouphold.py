@@ -363,3 +363,12 @@ def test_an_interrupt_before_the_release_leaves_no_hold(write, tmp_path, monkeyp
     assert len(points) > 50
     for point in points:
         interrupt(point)
+
+
+def test_a_hold_that_no_session_ends_is_to_be_deleted(group):
+    """As in an ensemble that was copied while a tool wrote."""
+    path = f"/consumers/g/zkconsumer/{HOLD}0f-1"
+    group.others.ensure_path(path, None)
+    with pytest.raises(WriteRefused, match=f"no session ends these: {path}; .* delete them") as refused:
+        group.hold().take()
+    assert not refused.value.is_held, "waiting does not end it"
