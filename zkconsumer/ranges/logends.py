@@ -12,6 +12,7 @@ from zkconsumer.cluster.brokercatalog import CatalogAnswer, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.model import Broker, TopicPartition, recreated_topics
+from zkconsumer.offsets.rules.lag import AFTER_LOG, outside_log
 from zkconsumer.ranges.rules.batchsizes import bytes_per_offset
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime, Wanted
 from zkconsumer.wire.brokerclient import BrokerClient
@@ -154,7 +155,7 @@ class LogEnds:
                 )
         self._lost = {**self._lost, **lost}
         for partition, epoch in epochs.items():
-            if (epoch, ends.get(partition)) == self._seen.get(partition):
+            if (epoch, ends.get(partition)) == self._seen.get(partition):  # as of most partitions at an idle trigger
                 continue
             if partition in ends and partition not in lost and partition not in unanswered:
                 checked = at_least[partition] if partition in answer.found else 0
@@ -261,11 +262,8 @@ def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition,
 
 
 def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Partitions with a log end below an offset that the log is known to have reached.
-
-    ``outside_log`` for thousands of partitions several times a second.
-    """
-    return sorted(p for p, end in ends.items() if at_least.get(p, end) > end)
+    """Partitions with a log end below an offset that the log is known to have reached."""
+    return sorted(p for p, end in ends.items() if outside_log(at_least.get(p), None, end) == AFTER_LOG)
 
 
 def backoffs_s(config: ConsumerConfig) -> list[float]:

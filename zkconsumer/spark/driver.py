@@ -57,7 +57,7 @@ from zkconsumer.wire.rules.denials import PATIENCE, pause_s
 _log = logging.getLogger(__name__)
 
 _BROKERS_S: Final = 10.0
-"""For how long brokers that were read are given to tasks: in each batch that would cost two round trips."""
+"""For how long tasks are given the brokers that were read last: reading them takes two round trips."""
 _PLANNED_AGAIN = (GenerationEnded, RebalanceAwaited, MembershipLost)
 """The positions of a plan, or its commit, belong to a generation of the group, or to a membership, that has ended."""
 

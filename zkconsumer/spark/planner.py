@@ -11,9 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
@@ -35,14 +33,13 @@ _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 0.5
 
 
-@dataclass(frozen=True)
-class LookedAt:
+class LookedAt(NamedTuple):
     """Position of each owned partition, and up to where its log can be read if its leader has answered."""
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 
-    @cached_property
+    @property
     def available(self) -> Mapping[TopicPartition, Span]:
         """What can be read of each partition whose leader has answered."""
         return {p: Span(self.positions[p], max(self.positions[p], end)) for p, end in self.ends.items()}
@@ -113,8 +110,8 @@ class BatchPlanner:
                 break
         ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
-        if self.looked_at is None or (self.looked_at.positions, self.looked_at.ends) != (query.positions, ends):
-            self.looked_at = LookedAt(query.positions, ends)
+        if (looked_at := LookedAt(query.positions, ends)) != self.looked_at:
+            self.looked_at = looked_at
         if finished.is_initial:
             require_leaders(query.owned.keys() - ends.keys())
         readable = query.readable(ends)
@@ -199,7 +196,7 @@ class BatchPlanner:
         question does not wait at the broker for records.
         """
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
-        ends = self._ends.latest(query.positions, query.reached if self.has_targets else query.positions)
+        ends = self._ends.latest(query.positions, query.reached)
         self._idle_until = time.monotonic() + min(self._options.config.fetch_wait_max_ms / 1000, _LONGEST_PAUSE_S)
         return ends
 

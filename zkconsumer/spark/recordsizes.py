@@ -49,9 +49,12 @@ class RecordSizes:
     def _refresh(self, spans: Mapping[TopicPartition, Span]) -> None:
         now = self._clock()
         unknown = {p.topic for p in spans}.difference(t for t, (_, until) in self._of_topic.items() if until > now)
+        if not unknown:
+            return
         chosen: dict[str, list[TopicPartition]] = {}
-        to_ask = [(p, span) for p, span in spans.items() if p.topic in unknown and span.size] if unknown else []
-        for partition, _ in sorted(to_ask, key=lambda item: -item[1].size):
+        for partition, span in sorted(spans.items(), key=lambda item: -item[1].size):
+            if partition.topic not in unknown or not span.size:
+                continue
             of_topic = chosen.setdefault(partition.topic, [])
             if len(of_topic) < _OF_TOPIC and sum(map(len, chosen.values())) < _IN_ALL:
                 of_topic.append(partition)

@@ -28,14 +28,12 @@ def prepare_process(leave: Callable[[], None]) -> None:
 
 
 def collect_rarely() -> None:
-    """Collect garbage less often, and without the modules.
+    """Collect garbage less often.
 
     A batch of thousands of partitions makes some ten thousand objects, nearly all of which live until the next one:
     with Python's threshold of 700 a third of the time of a plan went into looking through them. Memory that only a
     collection frees is some 10 MiB at most.
     """
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
 
 

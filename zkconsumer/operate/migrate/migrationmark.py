@@ -140,6 +140,10 @@ class MarkedWrite:
         self._has_begun = True
         self._write(self._group, self._under_way)
 
+    def lacks(self, mark: MigrationMark | None) -> bool:
+        """True if the group has no mark, and a complete write would make one."""
+        return mark is None and self._marks_first and self._group is not None
+
     def report(self, report: WriteReport) -> None:
         """Take over what a write reports."""
         self._report = report

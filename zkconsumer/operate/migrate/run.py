@@ -16,7 +16,7 @@ from zkconsumer.errors import WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import MIGRATED, NO_OFFSET, fresh_metadata, our_metadata
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import mark_of, marked_group, marking
+from zkconsumer.operate.migrate.migrationmark import mark_of, marking
 from zkconsumer.operate.migrate.rules.layoutdecoding import format_starting_offsets
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, beyond_plan
 from zkconsumer.operate.migrate.rules.migrationrecheck import Recheck, lacks_mark_alone, moved, recheck
@@ -105,8 +105,7 @@ def run_plan(
             found = _found(plan, file, check)
             has_all = len(found) == len(plan.partitions)
             # A run has asked under its hold. Where its mark is missing, since the group was reversed, another one asks.
-            is_marked = mark is not None or plan.target.kind != "kafka" or marked_group(plan) is None
-            if has_all and (check.later or (file.state is WriteState.COMPLETE and is_marked)):
+            if has_all and (check.later or (file.state is WriteState.COMPLETE and not marked.lacks(mark))):
                 file.mark(WriteState.COMPLETE)
                 marked.is_complete = True
                 return RunReport(found=found, warnings=_warnings(plan, check))

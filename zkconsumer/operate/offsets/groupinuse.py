@@ -41,7 +41,7 @@ def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
     held = f"another tool is writing offsets of group {paths.group} ({', '.join(sorted(others))})"
     nodes = session.get_many(f"{paths.ours}/{name}" for name in others)
     if lasting := [path for path, node in nodes.items() if node is not None and not node.owner_session]:
-        return f"{held}; {_delete(lasting)}"
+        return f"{held}; {_without_end(lasting)}"
     return HoldReason(f"{held}; try again when it has ended")
 
 
@@ -81,11 +81,11 @@ def why_owned(session: ZkSession, paths: GroupPaths, partitions: Iterable[TopicP
 def how_owners_end(owners: Mapping[str, Znode]) -> str:
     """What to do about owner znodes, by path, of clients that are not registered."""
     if lasting := [path for path, node in owners.items() if not node.owner_session]:
-        return _delete(lasting)
+        return _without_end(lasting)
     return "stop their processes, and wait until their sessions have expired (zookeeper.session.timeout.ms)"
 
 
-def _delete(lasting: Sequence[str]) -> str:
+def _without_end(lasting: Sequence[str]) -> str:
     return f"no session ends these: {name_some(lasting)}; stop what writes them, and delete them"
 
 

@@ -29,11 +29,10 @@ class KafkaWrites:
         self._under = under
         self._report = under.report
         self._sent: set[TopicPartition] = set()  # a request that names them was sent, and none that they are refused
-        self._written: set[TopicPartition] = set()
 
     def write(self) -> None:
         """Commit, and delete; what the coordinator refuses is a fault."""
-        names = self._names()
+        names = [self._name(change) for change in self._changes]
         if not names or self._under.is_too_late(names):
             return
         try:
@@ -50,20 +49,15 @@ class KafkaWrites:
             self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; {self._under.plan.resume}")
             self._look_again()
             return
-        for name, change in zip(names, self._changes, strict=True):
-            if (reason := refused.get(change.partition)) is None:
-                self._note_written(change)
-            else:
-                self._report.not_written.append(name)
+        for change in self._changes:
+            name, reason = self._name(change), refused.get(change.partition)
+            (self._report.written if reason is None else self._report.not_written).append(name)
+            if reason is not None:
                 self._report.faults.append(f"{name} was not written: {reason}")
         self._under.show_progress()
 
-    def _names(self) -> list[str]:
-        return [name_in_kafka(self._group, change.partition) for change in self._changes]
-
-    def _note_written(self, change: KafkaChange) -> None:
-        self._written.add(change.partition)
-        self._report.written.append(name_in_kafka(self._group, change.partition))
+    def _name(self, change: KafkaChange) -> str:
+        return name_in_kafka(self._group, change.partition)
 
     def _require_former(self) -> None:
         """Kafka has no compare-and-set: the offsets are read right before they are written."""
@@ -103,25 +97,27 @@ class KafkaWrites:
         are slow; 2. it answers that they were too slow; 3. what is read here is the former offset; 4. the followers
         store the commit.
         """
-        names = self._names()
+        names = [self._name(change) for change in self._changes]
         try:
             stored = self._offsets()
         except ZkConsumerError as error:
             self._report.leave_unknown(names, "written", error)
             return
-        for name, change in zip(names, self._changes, strict=True):
+        for change in self._changes:
             shows = change.before != change.after  # otherwise it is committed for its retention alone
             if shows and stored.get(change.partition) == change.after:
-                self._note_written(change)
+                kind = self._report.written
             else:
-                (self._report.unknown if change.partition in self._sent else self._report.not_written).append(name)
+                kind = self._report.unknown if change.partition in self._sent else self._report.not_written
+            kind.append(self._name(change))
 
     def read_back(self) -> None:
         """Report what another client has written to Kafka since; no commit could exclude that client."""
-        own_changes = [change for change in self._changes if change.partition in self._written]
+        written = set(self._report.written)
+        own_changes = [change for change in self._changes if self._name(change) in written]
         stored = self._offsets() if own_changes else {}
         overwritten = [
-            f"{name_in_kafka(self._group, change.partition)} as {stored.get(change.partition)}"
+            f"{self._name(change)} as {stored.get(change.partition)}"
             for change in own_changes
             if stored.get(change.partition) != change.after
         ]

@@ -70,8 +70,6 @@ class QueryState:
     @property
     def unlocated(self) -> dict[TopicPartition, Choice]:
         """Where partitions continue for which no leader has answered in this generation."""
-        if len(self.positions) == len(self.partitions):
-            return {}
         return {
             p: partition.choice
             for p, partition in self.partitions.items()

@@ -99,7 +99,7 @@ def next_offset(finished: SourceOffset, plan: BatchPlan, group: str) -> SourceOf
     """
     dropped = finished.recreated(plan.topics) | plan.gone
     kept = {p: span.until for p, span in finished.spans.items() if p.topic not in dropped}
-    stored = {p: offset for p, offset in finished.stored.items() if p in kept} if dropped else finished.stored
+    stored = {p: offset for p, offset in finished.stored.items() if p in kept}
     epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in plan.starts}
     return SourceOffset(
         group=group,
