@@ -34,10 +34,17 @@ def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
     return None if node is None else MigratedNode.decode(path, node.data)
 
 
-def write_mark(session: ZkSession, group: str, mark: MigrationMark) -> None:
+def write_mark(session: ZkSession, group: str, mark: MigrationMark, fence: str = _ANY_NODE) -> None:
     """Mark a group; replaces an earlier mark.
 
+    Args:
+        session: an open session.
+        group: consumer group.
+        mark: to write.
+        fence: a node without which nothing is written.
+
     Raises:
+        SessionExpired: the fence is gone; the mark is as it was.
         ZkConsumerError: ZooKeeper refuses it, or does not answer; then whether it is marked is unknown.
     """
     paths = GroupPaths(group)
@@ -45,7 +52,7 @@ def write_mark(session: ZkSession, group: str, mark: MigrationMark) -> None:
     for _ in range(_ATTEMPTS):  # a tool that ends may remove the parent, and another one the mark
         session.ensure_path(paths.ours, b"", open_to_all=True)
         for write in (Operation("create", paths.migrated, data), Operation("set", paths.migrated, data)):
-            if session.transact(_ANY_NODE, [write]).get(paths.migrated) == "done":
+            if session.transact(fence, [write]).get(paths.migrated) == "done":
                 return
     raise ZkConsumerError(
         f"{paths.migrated} cannot be written: other clients keep deleting it, or its parent; stop them, and try again"
@@ -120,14 +127,18 @@ class MarkedWrite:
         self._target = str(plan.target if plan.target.kind == "kafka" else plan.source)
         self._plan = plan
         self._before: MigrationMark | None = None
-        self._has_begun = False
+        self._begun: MigrationMark | None = None  # what begin() wrote
         self._resume = "roll back again" if undoing else "run the plan again"
         self._report: WriteReport | None = None
         self.is_complete = False
         self.is_void = False
 
-    def begin(self) -> None:
+    def begin(self, fence: str) -> None:
         """Mark the group, right before the first offset is written.
+
+        Args:
+            fence: of the hold. Otherwise: 1. the tool is stopped, and its session ends; 2. members start; 3. the tool
+                continues and marks the group, and a member that registers before it notices ends for good.
 
         Raises:
             ZkConsumerError: the mark cannot be written.
@@ -137,8 +148,8 @@ class MarkedWrite:
         self._before = self._present()
         if self._before is None and not self._marks_first:
             return
-        self._has_begun = True
-        self._write(self._group, self._under_way)
+        self._begun = self._mark(self._under_way)
+        write_mark(self._session, self._group, self._begun, fence)
 
     def lacks(self, mark: MigrationMark | None) -> bool:
         """True if the group has no mark, and a complete write would make one."""
@@ -167,7 +178,7 @@ class MarkedWrite:
             self.restore()
         elif self.is_complete and self._to_kafka:
             if self._marks_first or self._present() is not None:
-                self._write(self._group, "migrated")
+                write_mark(self._session, self._group, self._mark("migrated"))
         elif self.is_complete and self._present() is not None:
             remove_mark(self._session, self._group)
 
@@ -178,10 +189,12 @@ class MarkedWrite:
         return None if is_other else mark
 
     def restore(self) -> None:
-        """Nothing was written: the mark is what it was."""
-        if self._group is None or not self._has_begun:
+        """Nothing was written: the mark is what it was, unless another tool has written one since."""
+        if self._group is None or self._begun is None:
             return
         try:
+            if read_mark(self._session, self._group) != self._begun:
+                return
             if self._before is None:
                 remove_mark(self._session, self._group)
             else:
@@ -191,7 +204,5 @@ class MarkedWrite:
                 "the mark of group %s stays, so that no member registers: %s; run the command again", self._group, error
             )
 
-    def _write(self, group: str, state: MarkState) -> None:
-        write_mark(
-            self._session, group, MigrationMark(state, self._target, int(time.time() * 1000), plan_digest(self._plan))
-        )
+    def _mark(self, state: MarkState) -> MigrationMark:
+        return MigrationMark(state, self._target, int(time.time() * 1000), plan_digest(self._plan))

@@ -138,8 +138,8 @@ def roll_back(
     assert before is not None
     with marking(session, plan, undoing=True) as marked:
 
-        def begin() -> None:
-            marked.begin()
+        def begin(fence: str) -> None:
+            marked.begin(fence)
             run.mark(WriteState.UNDOING)
 
         try:

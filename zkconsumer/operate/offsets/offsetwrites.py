@@ -153,11 +153,11 @@ class _Writer:
     advance: Callable[[int, int], None]
     clock: Callable[[], float]
 
-    def begin(self) -> None:
+    def begin(self, fence: str) -> None:
         """Put what is changed on the disk, before the first write of all groups."""
         if self.report.snapshot is not None:
             return
-        self.plan.begins()
+        self.plan.begins(fence)
         self.begin_file()
         self.report.snapshot = self.path
         self.announce(self.path)
@@ -203,7 +203,7 @@ def _write_group(writer: _Writer, group: GroupPlan) -> None:
         hold.take()
         if reasons := (*writer.plan.still_refused(False), *group.still_refused()):
             raise WriteRefused(reasons)
-        writer.begin()
+        writer.begin(hold.fence)
         _replace_records(writer, group, under)
         writer.show_progress()
         for write in (znodes.write, kafka.write, lambda: _write_file(group, under)):

@@ -65,7 +65,7 @@ def _nothing_else(_is_written: bool, /) -> Sequence[str]:
     return ()
 
 
-def _no_step() -> None:
+def _no_step(_fence: str) -> None:
     return None
 
 
@@ -84,7 +84,8 @@ class WritePlan:
         still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
             why it is not, one sentence each. It is called with False before the first write, and with True after the
             last one, if something was written.
-        begins: called once under the hold, after that, before anything is written; if it raises, nothing is.
+        begins: called once under the hold, after that, before anything is written, with the fence of the hold; if it
+            raises, nothing is.
         sets_again: set what another client overwrites before the hold is released; otherwise report it.
         source: where the offsets are from, if members that register meanwhile would consume its records twice.
         resume: what the operator does to complete a write that failed.
@@ -98,7 +99,7 @@ class WritePlan:
     snapshot: Snapshot | None = None
     retention_ms: int | None = None
     still_refused: Callable[[bool], Sequence[str]] = _nothing_else
-    begins: Callable[[], None] = _no_step
+    begins: Callable[[str], None] = _no_step
     sets_again: bool = True
     source: str = ""
     resume: str = "complete it by `offsets restore --complete`"

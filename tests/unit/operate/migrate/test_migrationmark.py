@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
-from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, WriteRefused, ZkConsumerError, ZooKeeperUnavailable
 from zkconsumer.operate.migrate.migrationmark import MarkedWrite, read_mark, remove_mark, write_mark
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import check_plan
@@ -123,6 +123,27 @@ def test_a_run_marks_the_group_once_no_guard_can_refuse_it(servers):
     with pytest.raises(WriteRefused):
         servers.run(before_hold=register)
     assert seen == [None]
+
+
+@pytest.mark.parametrize("is_marked_by_another", [False, True])
+def test_a_run_whose_hold_has_ended_marks_no_group(servers, monkeypatch, is_marked_by_another):
+    """1. The run is stopped under its hold, and its session ends; 2. another tool may mark the group; 3. it goes on."""
+    begin = MarkedWrite.begin
+
+    def begin_late(write, fence):
+        servers.server.end_session(write._session.session_id)
+        for _ in ("it has expired", "the next one"):
+            write._session._client.connect()
+        if is_marked_by_another:
+            marked(servers, "migrating", "kafka:h")
+        begin(write, fence)
+
+    monkeypatch.setattr(MarkedWrite, "begin", begin_late)
+    servers.begin(*TO_KAFKA)
+    with pytest.raises(SessionExpired):
+        servers.run()
+    assert mark_of(servers) == (MigrationMark("migrating", "kafka:h", WRITTEN_MS) if is_marked_by_another else None)
+    assert servers.brokers.stored("g") == {}
 
 
 def test_a_write_that_fails_at_once_restores_the_mark_with_its_time(servers):
