@@ -27,7 +27,6 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
         self._kafka = kafka
         self._rule = rule
-        self._prefers_kafka = choose_stored(0, 0, rule).in_kafka
         self._from_kafka: set[TopicPartition] = set()
         self._readable: set[TopicPartition] = set()
         self._topics: dict[str, TopicOrigin] = {}
@@ -83,13 +82,11 @@ class DualOffsetStore:
     ) -> set[TopicPartition]:
         """ZooKeeper first, whose transaction is fenced; Kafka gets what it has accepted."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
-        if not self._prefers_kafka:
-            self._from_kafka -= accepted
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
-        done = self._kafka.commit(left, may_send=may_send, retry=retry)
-        if self._prefers_kafka:
-            self._from_kafka |= done
-        return done
+        try:
+            return self._kafka.commit(left, may_send=may_send, retry=retry)
+        finally:
+            self._choose(left)  # where Kafka keeps another offset, that one may count
 
     def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
         """See :meth:`.OffsetStore.sends`."""

@@ -145,6 +145,24 @@ def test_of_equal_offsets_the_mark_is_of_the_store_that_the_rule_names(rule, sto
     )
 
 
+@pytest.mark.parametrize(
+    ("rule", "counting"),
+    [
+        ("max", StoredOffset(500, "kafka")),
+        ("kafka", StoredOffset(500, "kafka")),
+        ("zookeeper", StoredOffset(50, "zookeeper")),
+    ],
+)
+def test_what_kafka_keeps_may_count_after_a_commit_that_it_refuses(rule, counting):
+    """A Spark query that begins at the start of the logs commits less than another client has; Kafka refuses it."""
+    both = Both({T0: 5}, {T0: 500}, rule)
+    both.dual.fetch([T0])
+    both.kafka.refuses = {T0}
+    assert both.dual.commit({T0: 50}) == set()
+    assert both.dual.stored([T0]) == {T0: counting}
+    assert both.dual.fetch([T0]) == {T0: counting.offset}
+
+
 def test_both_stores_are_invalidated_counted_and_closed():
     both = Both({}, {})
     both.dual.invalidate([T0])
