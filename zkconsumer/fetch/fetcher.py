@@ -408,7 +408,7 @@ class FetcherThread(threading.Thread):
         except CorruptRecord as error:
             self._retry_or_fail(info, error)
         else:
-            if size > info.fetch_bytes:
+            if size > asked:
                 info.fetch_bytes = info.request_bytes = size
                 values = self.name, size, info.partition
                 _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *values)

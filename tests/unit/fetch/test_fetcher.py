@@ -288,7 +288,7 @@ class BrokerOfSmallMessages(OldBroker):
     count = 30_000
 
     def _answer(self, partition, offset):
-        size = self.requests[-1][0][1]
+        size = dict(self.requests[-1])[partition]
         numbers = range(offset, min(self.count, offset + size // 100))
         records = message_set([Record(b"v" * 64)] * len(numbers), 1, numbers)[:size]
         records += b"\0" * (size - len(records) if numbers.stop < self.count else 0)  # a message that is cut off
@@ -311,6 +311,39 @@ def test_more_is_requested_at_a_time_of_a_log_of_small_messages_until_its_end_is
             eventually(lambda: broker.requests[-1] == [(0, 100_000)])
     sizes = [size for asked in broker.requests for _, size in asked]
     assert list(dict.fromkeys(sizes))[:4] == [100_000, 200_000, 400_000, 800_000]
+
+
+class BrokerWithFullAnswer(BrokerOfSmallMessages):
+    """Once an answer is full before the last partition's first message has ended."""
+
+    is_cut = False
+
+    def _answer(self, partition, offset):
+        size = dict(self.requests[-1])[partition]
+        if not self.is_cut and len(self.requests[-1]) > 1 and partition == self.requests[-1][-1][0] and size > 100_000:
+            self.is_cut = True
+            records = message_set([Record(b"v" * 64)], 1, [offset])[:40]
+            return struct.pack(">ihqi", partition, 0, self.count, len(records)) + records
+        return super()._answer(partition, offset)
+
+
+def test_a_full_answer_does_not_raise_the_size_of_a_request_that_has_grown(caplog):
+    with contextlib.ExitStack() as cleaning:
+        listener = cleaning.enter_context(socket.create_server(("127.0.0.1", 0)))
+        broker = BrokerWithFullAnswer(listener, empty=())
+        broker.start()
+        queue = make_queue(max_bytes=64 << 20)
+        infos = [make_info(queue, number) for number in range(2)]
+        for info in infos:
+            info.fetch_bytes = info.request_bytes = 100_000
+        address = Broker(0, "127.0.0.1", listener.getsockname()[1])
+        with fetching(address, *infos, fetch_wait_max_ms=1):
+            reader, read = ChunkReader(queue), 0
+            while read < 2 * broker.count:
+                read += take(reader, queue, 30).batch.num_rows
+        assert broker.is_cut
+    assert "fetch size raised" not in caplog.text
+    assert [info.fetch_bytes for info in infos] == [100_000, 100_000]
 
 
 @contextlib.contextmanager
