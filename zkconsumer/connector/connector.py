@@ -152,7 +152,8 @@ class ConsumerConnector:
         Raises:
             ConfigError: a topic name or number of streams is illegal.
             RebalanceFailed: this consumer could not get its share; it has left the group again.
-            GroupAuthorizationFailed: the same, since Kafka stores the offsets and a permission on the group is missing.
+            GroupAuthorizationFailed, ZooKeeperRefused: the same, since a permission is missing.
+            AuthenticationFailed: the same, since brokers refuse the login.
             UsageError: streams have been created already.
         """
         subscription = Subscription.static(topics)

@@ -150,7 +150,8 @@ class GroupMember:
         """Register and rebalance; returns when this member owns its share, or when there is no broker yet.
 
         Raises:
-            RebalanceFailed: after ``rebalance.max.retries`` attempts; the member has left the group again.
+            RebalanceFailed: after ``rebalance.max.retries`` attempts; the member has left the group again. It may be
+                one of :data:`~zkconsumer.errors.NEEDS_AN_OPERATOR` instead.
             ConsumerIdInUse: the configured ``consumer.id`` belongs to a live consumer.
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             UsageError: joined before.

@@ -13,14 +13,13 @@ from collections.abc import Callable
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
-    AssignorFailed,
-    ConfigError,
+    NEEDS_AN_OPERATOR,
     ConsumerClosed,
     ConsumerIdInUse,
     CoordinatorUnknown,
-    GroupAuthorizationFailed,
     GroupMigrated,
     InstanceIdInUse,
+    MemberRefused,
     MembershipLost,
     OwnershipConflict,
     RebalanceAwaited,
@@ -44,10 +43,6 @@ _log = logging.getLogger(__name__)
 
 _FINAL = (InstanceIdInUse, GroupMigrated)
 """Errors after which a member must not try again."""
-
-
-_EXPLICIT = (AssignorFailed, ConfigError, GroupAuthorizationFailed)
-"""Errors that say what to change, and are raised by themselves when the last attempt to join has failed."""
 
 
 class RebalanceLoop:
@@ -98,7 +93,7 @@ class RebalanceLoop:
 
         Raises:
             RebalanceFailed: no attempt succeeded.
-            GroupAuthorizationFailed, ConfigError, AssignorFailed: the same, and the last one failed for this reason.
+            NEEDS_AN_OPERATOR: the same, and the last one failed for this reason, other than MemberRefused.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             GroupMigrated: the group's consumers continue elsewhere.
@@ -149,8 +144,8 @@ class RebalanceLoop:
                 raise failure
             story.append(f"{failure}{self._protocol.describe().excluded}")
             self._protocol.pause(failure, starting=True)
-        if isinstance(failure, _EXPLICIT):
-            raise failure
+        if isinstance(failure, NEEDS_AN_OPERATOR) and not isinstance(failure, MemberRefused):
+            raise failure  # it says what to change; who refuses a member, and why, is in the story of all attempts
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 
     def _rebalance_until_done(self) -> RebalanceCause | None:

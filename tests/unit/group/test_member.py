@@ -8,15 +8,21 @@ from tests.fixtures.groupprotocol import CommandedGroup, FetchInMemory, StoreInM
 from tests.fixtures.waiting import eventually
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
+    AuthenticationFailed,
     CommitRefused,
+    ConfigError,
     ConsumerClosed,
     ConsumerIdInUse,
     GroupMigrated,
     InstanceIdInUse,
+    MemberRefused,
     MembershipLost,
     RebalanceAwaited,
+    RebalanceFailed,
     RegistrationLost,
     UsageError,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
 )
 from zkconsumer.group.groupprotocol import Standing
 from zkconsumer.group.member import GroupMember, MemberParts
@@ -107,6 +113,26 @@ class RaisingOnce(ConsumerRebalanceListener):
     def before_starting_fetchers(self, consumer_id, assignment):
         if self._at_a_start and len(assignment) == 2:
             self._call()
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (AuthenticationFailed("wrong password"), AuthenticationFailed),
+        (ZooKeeperRefused("no permission"), ZooKeeperRefused),
+        (ConfigError("no such file"), ConfigError),
+        (MemberRefused("another strategy"), RebalanceFailed),
+        (ZooKeeperUnavailable("no answer"), RebalanceFailed),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_joining_raises_what_an_operator_has_to_change(failure, raised, monkeypatch):
+    def join(_group, _subscription):
+        raise failure
+
+    monkeypatch.setattr(Group, "join", join)
+    with pytest.raises(raised, match=str(failure)):
+        Consumer(rebalance_max_retries=1, rebalance_backoff_ms=10)
 
 
 FOREIGN = [
