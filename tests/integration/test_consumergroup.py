@@ -39,6 +39,8 @@ from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.spark.clusterview import read_cluster
+from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.findcoordinator import CoordinatorClient
@@ -357,6 +359,21 @@ def test_a_static_member_that_joins_twice_has_to_leave_first(group, topic_factor
     assert group.leave("other", "same") == ErrorCode.FENCED_INSTANCE_ID
     assert group.leave("one", "same") == ErrorCode.NONE
     assert group.join("one", "same", topic) == ErrorCode.NONE
+
+
+def test_a_query_knows_how_long_the_coordinator_keeps_a_killed_member(box, member, topic_factory, unique_name):
+    topic = topic_factory()
+    collect(member().create_message_streams({topic: 1})[topic])
+    options = {
+        "group.protocol": "consumer",
+        "bootstrap.servers": box.bootstrap_servers,
+        "group.id": unique_name,
+        "subscribe": topic,
+        "session.timeout.ms": "10000",
+    }
+    view = read_cluster(parse_options(options))
+    assert list(view.session_ms.values()) == [int(BROKER["group.consumer.session.timeout.ms"])]
+    assert view.session_ms.keys() == view.members
 
 
 def test_an_assignor_that_the_broker_lacks_is_named(member, topic_factory):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import RetriableError, TopicUnreadable, UsageError, name_some
+from zkconsumer.errors import ProtocolError, RetriableError, TopicUnreadable, UsageError, name_some
 from zkconsumer.model import Broker, Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
 from zkconsumer.spark.rules.options import SourceOptions
@@ -39,8 +39,8 @@ class ClusterView:
         outdated: partitions whose offset was written for an earlier topic of the same name.
         refused: why offsets are unreadable that are stored in Kafka.
         unshared: live members with ``group.share=false``; brokers do not know them.
-        session_ms: session timeouts in ms, by member: the longer of what it has written and what servers grant now;
-            unknown in groups of brokers.
+        session_ms: session timeouts in ms, by member: the longer of what it has written and what servers grant now; in
+            groups of brokers the coordinator's, or as that of this query if it is unknown.
         undescribed: subscribed topics that may exist, although they are not described.
     """
 
@@ -142,7 +142,7 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
         store = open_kafka_store(config, live_brokers=lambda: snapshot.brokers, wait_before_retry=_sleep_before_retry)
         origins = {name: TopicOrigin(identity) for name, identity in _identities(topics).items()}
         stored = _fetch(store, topics, origins)
-    members = _members_at_coordinator(config, lambda: snapshot.brokers)
+    members, session_ms = _members_at_coordinator(config, lambda: snapshot.brokers)
     return ClusterView(
         brokers=snapshot.brokers,
         partitions=_partitions(topics),
@@ -151,32 +151,36 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
         our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
         outdated=stored.outdated,
         refused=stored.refused,
+        session_ms={member.member_id: session_ms for member in members},
         undescribed=snapshot.undescribed.intersection(selected),
     )
 
 
 def _members_at_coordinator(
     config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]
-) -> Sequence[DescribedMember]:
-    """The other members; a static member that this query replaces is not one of them.
+) -> tuple[Sequence[DescribedMember], int]:
+    """The other members, and their session timeout in ms; a static member that this query replaces is not one of them.
 
     They are needed for warnings only: without an answer there seem to be none, and joining waits for the coordinator.
     """
     from zkconsumer.group.kafka.describedmembers import group_members
     from zkconsumer.wire.brokerclient import BrokerClient
+    from zkconsumer.wire.describegroups import consumer_session_ms
     from zkconsumer.wire.findcoordinator import CoordinatorClient
 
-    with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), config.group_id)) as coordinator:
+    group, session_ms = config.group_id, config.session_timeout_ms
+    members: Sequence[DescribedMember] = ()
+    with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), group)) as coordinator:
         try:
-            members = group_members(coordinator, config.group_id)
+            members = group_members(coordinator, group)
+            if members and config.group_protocol == "consumer":
+                session_ms = coordinator.ask(lambda connection: consumer_session_ms(connection, group))
         except RetriableError as error:  # for example, a new cluster creates the topic of offsets at the first request
-            _log.info("group %s: its members are not known yet: %s", config.group_id, error)
-            return ()
-    return [
-        member
-        for member in members
-        if config.group_instance_id is None or member.instance_id != config.group_instance_id
-    ]
+            _log.info("group %s: its members are not known yet: %s", group, error)
+        except ProtocolError as error:
+            _log.info("group %s: session.timeout.ms is used for its members: %s", group, error)
+    static_id = config.group_instance_id
+    return [m for m in members if static_id is None or m.instance_id != static_id], session_ms
 
 
 def _partitions(topics: Mapping[str, Topic]) -> frozenset[TopicPartition]:

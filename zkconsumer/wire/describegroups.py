@@ -27,6 +27,8 @@ _FIRST_COMMIT_OF_0_9: Final = 2
 _BROKER: Final = 4
 _GROUP: Final = 32
 """Types of resources in DescribeConfigs."""
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+"""Setting of a group with ``group.protocol=consumer``."""
 
 
 def describe(connection: BrokerConnection, group: str, *, with_operations: bool = False) -> Any:
@@ -125,14 +127,17 @@ def broker_settings(connection: BrokerConnection, broker_id: int, names: Collect
     return _settings(connection, _BROKER, str(broker_id), names)
 
 
-def group_settings(connection: BrokerConnection, group: str, names: Collection[str]) -> dict[str, str | None]:
-    """The values of settings of a group (KIP-1043), or the broker's own where the group has none.
+def consumer_session_ms(connection: BrokerConnection, group: str) -> int:
+    """The session timeout in ms of a group of ``group.protocol=consumer``: the group's own (KIP-1043), or the broker's.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the broker does not allow it; the message has the reason.
+        ProtocolError: the broker does not show it; the message has the reason.
     """
-    return _settings(connection, _GROUP, group, names)
+    value = _settings(connection, _GROUP, group, [SESSION_TIMEOUT]).get(SESSION_TIMEOUT) or ""
+    if not value.isdecimal():
+        raise ProtocolError(f"{connection} does not show {SESSION_TIMEOUT} of group {group}")
+    return int(value)
 
 
 def _settings(connection: BrokerConnection, kind: int, resource: str, names: Collection[str]) -> dict[str, str | None]:

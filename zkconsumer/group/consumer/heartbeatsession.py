@@ -27,14 +27,13 @@ from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_an
 from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.describegroups import group_settings
+from zkconsumer.wire.describegroups import SESSION_TIMEOUT, consumer_session_ms
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.findcoordinator import expect_coordinator
 
 _log: Final = logging.getLogger(__name__)
 
 _IDLE_S: Final = 3600.0
-_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 _SESSION_VALID_S: Final = 60.0
 """How often the session timeout is read, which an operator may change while the group is running."""
 
@@ -42,7 +41,7 @@ _SESSION_VALID_S: Final = 60.0
 class HeartbeatSession(BrokerSession[EpochMember]):
     """The membership of one consumer, and the thread that keeps it; for ``parts`` see :class:`BrokerSessionParts`."""
 
-    _timeout = f"the session timeout ({_SESSION_TIMEOUT})"
+    _timeout = f"the session timeout ({SESSION_TIMEOUT})"
     _task = "of a heartbeat"
 
     def __init__(self, parts: BrokerSessionParts) -> None:
@@ -192,15 +191,14 @@ class HeartbeatSession(BrokerSession[EpochMember]):
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
-            settings = self._contact.ask(lambda connection: group_settings(connection, self._group, [_SESSION_TIMEOUT]))
-            timeout_ms = int(settings[_SESSION_TIMEOUT] or "")
+            timeout_ms = self._contact.ask(lambda connection: consumer_session_ms(connection, self._group))
         except (BrokerUnavailable, CoordinatorMoved) as error:
             if not self.membership.read(lambda member: member.in_group):
                 self._session_due = -inf
                 raise
             _log.info("group %s: the session timeout was not read again: %s", self._group, error)
             return  # heartbeats must not wait for it
-        except (ProtocolError, KeyError, ValueError) as error:
+        except ProtocolError as error:
             if str(error) != self._unreadable:
                 self._unreadable = str(error)
                 _log.warning(
