@@ -34,7 +34,7 @@ MOST_OPERATIONS: Final = 500
 _JUTE_MAXBUFFER: Final = 0xFFFFF
 """The servers' limit unless it is configured; they close the connection without an answer to a longer request."""
 
-_TRANSACTIONS: Final = 20
+TRANSACTIONS: Final = 20
 """Transactions under way at once."""
 
 _ANY_VERSION: Final = -1
@@ -263,7 +263,7 @@ def commit_independent(
         SessionExpired, ZooKeeperUnavailable: as of :func:`commit_changes`; it is unknown which parts were done.
     """
     remaining, conflicts = iter(parts), list[Conflict | None]()
-    while sent := [send_fenced(client, fence, part, acl) for part in islice(remaining, _TRANSACTIONS)]:
+    while sent := [send_fenced(client, fence, part, acl) for part in islice(remaining, TRANSACTIONS)]:
         for answer in sent:
             result = answer(timeout)
             conflicts.append(result if isinstance(result, Conflict) else None)

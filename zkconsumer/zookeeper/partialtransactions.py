@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from zkconsumer.errors import ShareChanged, ZooKeeperRefused
-from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, Outcome, in_transactions, send_fenced
+from zkconsumer.zookeeper.fencedtransaction import (
+    TRANSACTIONS,
+    Conflict,
+    Operation,
+    Outcome,
+    in_transactions,
+    send_fenced,
+)
 
 _MOST_REFUSED: Final = 10
 """Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""
@@ -79,28 +87,39 @@ class PartialTransactions:
 
     def run(self, fence: str, operations: Sequence[Operation], insist: bool, together: int = 1) -> Outcomes:
         """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
-        outcomes = Outcomes()
-        for group in in_transactions(operations, together):
-            if not self._do_group(fence, group, outcomes, insist) and not insist:
-                break
+        outcomes, parts = Outcomes(), in_transactions(operations, together)
+        # The rest of one that cannot be done is sent behind the others, which need nothing of it.
+        while sent := [(part, self._send(fence, part)) for part in islice(parts, TRANSACTIONS if insist else 1)]:
+            for part, answer in sent:
+                if not self._finish(fence, part, answer, outcomes, insist) and not insist:
+                    return outcomes
         return outcomes
 
-    def _do_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
-        """True if all operations of the group were done."""
+    def _send(self, fence: str, operations: Sequence[Operation]) -> Callable[[float], Conflict | Sequence[Any]]:
         checks = [] if self.condition is None else [self.condition]
+        return send_fenced(self.client, fence, [*checks, *operations], self.acl)
+
+    def _finish(
+        self,
+        fence: str,
+        group: Sequence[Operation],
+        answer: Callable[[float], Conflict | Sequence[Any]],
+        outcomes: Outcomes,
+        insist: bool,
+    ) -> bool:
+        """Wait for the answer, and send what is left to do; True if all operations of the group were done."""
+        checks = 0 if self.condition is None else 1
         remaining = list(group)
-        while remaining:
-            answer = send_fenced(self.client, fence, [*checks, *remaining], self.acl)(self.timeout)
-            if not isinstance(answer, Conflict):
-                outcomes.note_done(remaining, answer[len(checks) :])
-                break
-            if answer.index < len(checks):
-                raise self._failed_check(answer)
-            self._take_out(remaining, answer, outcomes, insist)
+        while isinstance(result := answer(self.timeout), Conflict):
+            if result.index < checks:
+                raise self._failed_check(result)
+            self._take_out(remaining, result, outcomes, insist)
             remaining = [operation for operation in remaining if operation.path not in outcomes]
-            if not insist:
-                break
-        return all(outcomes.get(operation.path) == "done" for operation in group)
+            if not (insist and remaining):
+                return False
+            answer = self._send(fence, remaining)
+        outcomes.note_done(remaining, result[checks:])
+        return len(remaining) == len(group)
 
     def _failed_check(self, conflict: Conflict) -> Exception:
         if conflict.refusal is not None:

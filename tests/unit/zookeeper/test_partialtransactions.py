@@ -55,3 +55,12 @@ def test_an_offset_and_its_stamp_are_written_in_one_transaction(session, sent, l
     for paths in sent:
         numbers = [path.rpartition("/")[2] for path in paths]
         assert numbers[::2] == numbers[1::2]
+
+
+def test_transactions_do_not_wait_for_the_rest_of_one_that_cannot_be_done(session, sent):
+    session.ensure_path("/7", b"")
+    creations = [Operation("create", f"/{number}") for number in range(1200)]
+    sent.clear()
+    outcomes = session.try_transact(FENCE, creations)
+    assert [path for path, outcome in outcomes.items() if outcome != "done"] == ["/7"]
+    assert [len(paths) for paths in sent] == [500, 500, 200, 499]
