@@ -291,6 +291,32 @@ def test_a_topic_that_is_created_again_is_read_from_its_start(member, topics, pr
     eventually(lambda: {*received} == {*values(40)})
 
 
+@pytest.mark.parametrize("next_joins", [False, True])
+def test_a_reader_that_joins_no_group_knows_which_topic_an_offset_is_of(
+    member, topics, produce, unique_name, next_joins
+):
+    """Its commit after the topic was created again, and one that it finds, are of the former topic."""
+    topic = topics.create(unique_name)
+    partition = TopicPartition(topic, 0)
+    settled = {"auto_offset_reset": "smallest", "auto_commit_enable": False}
+    produce(topic, values(10))
+    one = member(**settled)
+    received = collect([one.assign({partition: None})])
+    eventually(lambda: received == values(10))
+    if next_joins:
+        one.commit_offsets()
+    topics.delete(topic)
+    topics.create(topic)
+    produce(topic, values(30, start=10))
+    one.commit_offsets({partition: 10})
+    one.shutdown()
+    following = member(**settled)
+    received = collect(
+        following.create_message_streams({topic: 1})[topic] if next_joins else [following.assign({partition: None})]
+    )
+    eventually(lambda: {*received} == {*values(30, start=10)})
+
+
 def test_a_member_with_another_strategy_is_refused_with_what_to_change(member, topic_factory):
     topic = topic_factory()
     collect(member(partition_assignment_strategy=COOPERATIVE).create_message_streams({topic: 1})[topic])

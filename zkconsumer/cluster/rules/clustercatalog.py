@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.model import Broker, Topic
+from zkconsumer.model import Broker, Topic, TopicIdentity
 
 DENIED_S: Final = 5.0
 """How long brokers must deny a topic that they described before it counts as deleted.
@@ -150,6 +150,23 @@ def read_known(source: ClusterSource, topics: Collection[str] | None, *, for_oth
     if not snapshot.brokers:
         raise BrokerUnavailable(_UNDESCRIBED)
     return snapshot
+
+
+def read_identities(source: ClusterSource, topics: Iterable[str], *, required: bool) -> dict[str, TopicIdentity | None]:
+    """The present identity of each topic, None if it does not exist; without those of which nothing is known.
+
+    Raises:
+        BrokerUnavailable: nothing is known although it is ``required``.
+        ZkConsumerError: see :meth:`ClusterSource.read`.
+    """
+    names = sorted(set(topics))
+    try:
+        described = read_known(source, names).describe_topics(names) if names else {}
+    except BrokerUnavailable:
+        if required:
+            raise
+        return {}
+    return {name: described[name].identity if name in described else None for name in names}
 
 
 def read_if_any(source: ClusterSource, topics: Collection[str] | None, *, for_others: bool = True) -> ClusterSnapshot:

@@ -192,21 +192,29 @@ class BrokerGroup:
         return NextAssignment.of(held, share, RebalanceCause.MEMBERS, changes, recreated, incremental=cooperative)
 
     def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those whose topic is not the one any more that this member has fetched, as the session last read it.
+        """Those whose topic is not the one any more that this member has fetched, as it was last read.
 
         Not those of a topic that does not exist: the brokers refuse its offsets.
         """
-        replaced = self._fetched_topics.replaced(self._identities())
+        replaced = self._fetched_topics.replaced(self._identities({partition.topic for partition in partitions}))
         return frozenset(partition for partition in partitions if partition.topic in replaced)
 
     def consume(self, topics: Collection[str], recreated: Collection[str]) -> dict[str, TopicOrigin]:
-        """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
-        begun = {topic: identity for topic, identity in self._identities().items() if topic in topics}
+        """The topics as they were last read; their coordinator deletes the offsets of deleted topics.
+
+        Raises:
+            BrokerUnavailable: the member joins no group, and no broker has described the topics.
+        """
+        begun = self._identities(topics, required=True)
         self._fetched_topics.begin(begun, recreated)
         return {topic: TopicOrigin(identity) for topic, identity in begun.items()}
 
-    def _identities(self) -> dict[str, TopicIdentity]:
-        return {name: topic.identity for name, topic in self._session.topics.items()}
+    def _identities(self, topics: Collection[str], *, required: bool = False) -> dict[str, TopicIdentity]:
+        """Of those that exist. The session reads the topics of a subscription; alone, a member reads them here."""
+        if self._stands_alone:
+            read = self._session.read_identities(topics, required=required)
+            return {topic: identity for topic, identity in read.items() if identity is not None}
+        return {name: topic.identity for name, topic in self._session.topics.items() if name in topics}
 
     def reassign(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - they are at hand
         """The share of the last :meth:`next_assignment`, if it is still this member's.

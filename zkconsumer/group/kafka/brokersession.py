@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_identities
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.group.kafka.coordinatorcontact import CoordinatorContact
@@ -23,7 +23,7 @@ from zkconsumer.group.kafka.sharedmembership import SharedMembership
 from zkconsumer.group.leasewatch import LeaseWatch
 from zkconsumer.group.rules.subscribedtopics import read_subscribed
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import Topic
+from zkconsumer.model import Topic, TopicIdentity
 from zkconsumer.offsets.membershipanswers import MembershipAnswer, membership_answer
 from zkconsumer.offsets.rules.commitfence import CommitIdentity
 from zkconsumer.process.boottime import boot_seconds
@@ -248,6 +248,10 @@ class BrokerSession(ABC, Generic[M]):
         if self.topics != described:
             self._changed()  # a topic may have been deleted and created again, which a leader does not notice
         return self.streams.keys() != before
+
+    def read_identities(self, topics: Collection[str], *, required: bool) -> dict[str, TopicIdentity | None]:
+        """See :func:`~zkconsumer.cluster.rules.clustercatalog.read_identities`; of a member that joins no group."""
+        return read_identities(self._cluster, topics, required=required)
 
     # -- what each protocol does in its own way ---------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
-from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_known
-from zkconsumer.errors import BrokerUnavailable, ShareChanged, ZooKeeperUnavailable
+from zkconsumer.cluster.rules.clustercatalog import ClusterSource, read_identities
+from zkconsumer.errors import ShareChanged, ZooKeeperUnavailable
 from zkconsumer.group.rules.fetchedtopics import FetchedTopics
 from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -86,15 +86,7 @@ class ConsumedTopics:
         Raises:
             BrokerUnavailable: nothing is known although it is required.
         """
+        if self._cluster is not None:
+            return read_identities(self._cluster, topics, required=required)
         names = sorted(set(topics))
-        if not names:
-            return {}
-        if self._cluster is None:
-            return self._topic_znodes.identities(names)
-        try:
-            described = read_known(self._cluster, names).describe_topics(names)
-        except BrokerUnavailable:
-            if required:
-                raise
-            return {}
-        return {name: described[name].identity if name in described else None for name in names}
+        return self._topic_znodes.identities(names) if names else {}
