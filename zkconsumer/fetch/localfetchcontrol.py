@@ -12,7 +12,7 @@ from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.leaderfinder import LeaderFinder
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
-from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
+from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment, StreamPartitions
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.wire.connectionpool import ConnectionPool
@@ -250,9 +250,11 @@ class LocalFetchControl:
         counts = {partition: info.queue.count_unfinished(info) for partition, info in self._infos.items()}
         return {partition: count for partition, count in counts.items() if count}
 
-    def partitions_of(self, queue: ChunkQueue) -> set[TopicPartition]:
-        """The partitions of the newest assignment that fill a queue."""
-        return {partition for partition, info in self._infos.items() if info.queue is queue}
+    def partitions_of(self, queue: ChunkQueue) -> StreamPartitions:
+        """What a commit of the stream of a queue covers."""
+        held = queue.held()
+        fetched = frozenset(partition for partition, info in self._infos.items() if info.queue is queue)
+        return StreamPartitions(fetched, None if held is None else held.partition)
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaderfinder.LeaderFinder.fetch_requests>`."""

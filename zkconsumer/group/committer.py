@@ -18,7 +18,7 @@ from zkconsumer.errors import (
     OwnershipAwaited,
     name_some,
 )
-from zkconsumer.fetch.rules.fetchcontrol import FetchControl
+from zkconsumer.fetch.rules.fetchcontrol import FetchControl, StreamPartitions
 from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
@@ -190,14 +190,14 @@ class OffsetCommitter:
         *,
         force: bool,
         by_listener: bool = False,
-        only: Collection[TopicPartition] | None = None,
+        only: StreamPartitions | None = None,
     ) -> None:
         """Commit what the user asks for.
 
         Args:
             offsets: next offset to consume, by partition; None commits everything that was handed out, or with
                 ``commit.on=done`` that is done.
-            only: without ``offsets``, the partitions to commit; None for all.
+            only: without ``offsets``, what to commit; None for everything.
             force: also commit partitions that this member does not own.
             by_listener: a listener asks, in the middle of a rebalance. What an attempt before has released is no error
                 then: 1. the listener raises, so the partitions are released; 2. the next attempt calls it, and it
@@ -228,13 +228,14 @@ class OffsetCommitter:
         self.store.invalidate(foreign)
         self._commit_confirmed(offsets)
 
-    def _commit_everything(self, only: Collection[TopicPartition] | None, *, by_listener: bool) -> None:
+    def _commit_everything(self, only: StreamPartitions | None, *, by_listener: bool) -> None:
         positions = self._positions(handed_out=self._requests_cover_deliveries)
         missing = self._uncommittable()
         taken = self._taken() if self._requests_cover_deliveries else []
         if only is not None:
-            positions = {partition: offset for partition, offset in positions.items() if partition in only}
-            missing, taken = ([p for p in partitions if p in only] for partitions in (missing, taken))
+            positions = {partition: offset for partition, offset in positions.items() if partition in only.fetched}
+            missing = [partition for partition in missing if partition in only.fetched]
+            taken = [partition for partition in taken if partition == only.held]
         self._commit_confirmed(positions)
         if taken:
             raise NotOwner(

@@ -17,7 +17,7 @@ from functools import partial
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConsumerClosed, MembershipLost, UsageError, ZkConsumerError
-from zkconsumer.fetch.rules.fetchcontrol import FetchControl
+from zkconsumer.fetch.rules.fetchcontrol import FetchControl, StreamPartitions
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.groupprotocol import BrokerSource, GroupProtocol
@@ -185,14 +185,14 @@ class GroupMember:
         *,
         force: bool = False,
         generation: int | None = None,
-        only: Callable[[], Collection[TopicPartition]] | None = None,
+        only: Callable[[], StreamPartitions] | None = None,
     ) -> None:
         """Commit offsets now.
 
         Args:
             offsets: next offset to consume by partition; None commits everything that was handed out, or with
                 ``commit.on=done`` that is done.
-            only: without ``offsets``, returns the partitions to commit; called on the rebalance thread.
+            only: without ``offsets``, returns what to commit; called on the rebalance thread.
             force: also commit partitions that this member does not own.
             generation: number of the assignment in which ``offsets`` were read; None if they belong to no assignment.
 

@@ -34,8 +34,9 @@ class Reading:
         assert self.queue.put(make_fetched_chunk(info, start, count))
         assert take(self.reader, self.queue).info is info
 
-    def commit(self):
-        self.member.committer.commit(None, force=False)
+    def commit(self, *, of_stream=False):
+        only = self.fetch.partitions_of(self.queue) if of_stream else None
+        self.member.committer.commit(None, force=False, only=only)
 
 
 @pytest.fixture(params=[True, False], ids=["incremental", "all at once"])
@@ -45,14 +46,15 @@ def reading(request):
     made.fetch.stop()
 
 
-def test_a_batch_that_was_taken_away_is_not_committed_in_silence(reading):
+@pytest.mark.parametrize("of_stream", [False, True])
+def test_a_batch_that_was_taken_away_is_not_committed_in_silence(reading, of_stream):
     """At most once: the next owner begins before this batch, so its holder must not process it."""
     reading.hold(0, 5)
     reading.member.rebalance(0)
     with pytest.raises(NotOwner, match="t-1"):
-        reading.commit()
+        reading.commit(of_stream=of_stream)
     with pytest.raises(NotOwner):
-        reading.commit()
+        reading.commit(of_stream=of_stream)
     assert reading.member.offsets() == {0: 0, 1: 0}
 
 

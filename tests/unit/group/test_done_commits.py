@@ -7,6 +7,7 @@ from tests.fixtures.groupprotocol import Member
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.fetch.rules.fetchcontrol import StreamPartitions
 from zkconsumer.model import Message, TopicPartition
 
 P0, P1 = (TopicPartition("t", number) for number in range(2))
@@ -135,7 +136,7 @@ def test_a_member_that_lapsed_keeps_what_no_other_one_had(reading):
 
 def test_a_commit_of_some_partitions_leaves_the_others(reading):
     reading.finish(*reading.take(P0, 0, 2), *reading.take(P1, 0, 3))
-    reading.member.committer.commit(None, force=False, only=[P1])
+    reading.member.committer.commit(None, force=False, only=StreamPartitions([P1]))
     assert reading.offsets == {0: 0, 1: 3}
 
 

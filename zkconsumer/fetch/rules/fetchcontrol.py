@@ -77,6 +77,18 @@ class FetchAssignment:
         return {p: assigned.error for p, assigned in self.partitions.items() if assigned.error is not None}
 
 
+class StreamPartitions(NamedTuple):
+    """What a commit of one stream covers.
+
+    Attributes:
+        fetched: the partitions of the newest assignment that fill its queue.
+        held: the one whose records its user holds, also if it was taken away, or moved to another stream.
+    """
+
+    fetched: Collection[TopicPartition]
+    held: TopicPartition | None = None
+
+
 class FetchControl(Protocol):
     """Starts and stops the fetching of this member's partitions.
 
