@@ -14,7 +14,7 @@ from kazoo.security import make_acl
 
 from tests.fixtures.fork import in_forked_child
 from tests.fixtures.waiting import eventually
-from zkconsumer.errors import SessionExpired
+from zkconsumer.errors import ChrootMissing, SessionExpired
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
@@ -40,6 +40,13 @@ def create_all(session, fence, count):
     paths = [f"/n/{number}" for number in range(count)]
     session.transact(fence, [Operation("create", path, path.encode()) for path in paths])
     return paths
+
+
+def test_a_chroot_that_was_deleted_is_not_created_again(session, zookeeper, unique_name):
+    zookeeper.delete(f"/{unique_name}")
+    with pytest.raises(ChrootMissing, match=unique_name):
+        session.ensure_path("/consumers/g", None)
+    assert not zookeeper.exists(f"/{unique_name}")
 
 
 def test_bulk_reads_agree_with_single_ones(session, fence):

@@ -399,7 +399,13 @@ class ConsumerConnector:
             raise UsageError("another thread is creating streams of this connector; streams can be created only once")
         try:
             self._member.require_latent()
-            yield
+            try:
+                yield
+            except BaseException:  # another thread may have called shutdown() before the pool was there
+                pool, self._pool = self._pool, None
+                if pool is not None:
+                    pool.close()
+                raise
         finally:
             self._creating.release()
 

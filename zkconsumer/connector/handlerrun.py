@@ -84,6 +84,8 @@ def run(
         raise UsageError(f"workers must be at least 1, not {workers}")
     if isinstance(topics, str):
         raise UsageError(f"topics must be a collection of names, or a filter: [{topics!r}], not {topics!r}")
+    if not topics:
+        raise UsageError("run needs at least one topic, or a filter")
     limit = config.max_unfinished_records
     # Each worker has a partition to work on, also where all records that fit are of partitions whose handlers are slow.
     config = config.replace(

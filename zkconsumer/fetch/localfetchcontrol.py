@@ -78,6 +78,7 @@ class LocalFetchControl:
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
         self._queues: set[ChunkQueue] = set()  # of all assignments so far; used by the rebalance thread
+        self._denied: dict[TopicPartition, tuple[ChunkQueue, str]] = {}  # used by the rebalance thread
         self._pausing = threading.Lock()
         self._paused: frozenset[TopicPartition] = frozenset()
 
@@ -107,13 +108,22 @@ class LocalFetchControl:
             for partition in self._paused.intersection(gained):
                 gained[partition].queue.pause(partition)
             self._infos = {**kept, **gained}
+        self._deny(assignment)
+        if self._finder is not None:
+            self._finder.add(gained.values())
+
+    def _deny(self, assignment: FetchAssignment) -> None:
+        """Report what is not fetched, since its offset may not be read; forget what was, and is lost or fetched now."""
+        before, self._denied = self._denied, {}
         for partition, error in assignment.refused.items():
             thread = assignment.partitions[partition].thread
             queue = self._queue_for(partition.topic, thread)
+            self._denied[partition] = queue, error.topic
             if queue.faults.deny(error.topic, partition, error):
                 _log.error("stream %s: %s; trying again", thread, error)
-        if self._finder is not None:
-            self._finder.add(gained.values())
+        for partition, (queue, topic) in before.items():
+            if self._denied.get(partition) != (queue, topic):
+                queue.faults.forget_denial(topic, partition)
 
     def _fetched(self) -> dict[TopicPartition, PartitionInfo]:
         """Partitions that were started and are not released."""

@@ -79,3 +79,8 @@ class StreamFaults:
         """Report that a part can be read; True if this ends a denial of its subject. For arguments see :meth:`deny`."""
         with self._lock:
             return (info is None or self._is_admitted(info)) and self._errors.denials.allow(subject, part)
+
+    def forget_denial(self, subject: Hashable, part: Hashable) -> None:
+        """The stream loses a part that was denied without an ``info``; see :meth:`.Denials.forget_part`."""
+        with self._lock:
+            self._errors.denials.forget_part(subject, part)

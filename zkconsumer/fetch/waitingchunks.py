@@ -156,8 +156,9 @@ class WaitingChunks:
         self._lines = _Lines(deque(), {})
 
     def paused_by(self, reason: PausedBy) -> list[TopicPartition]:
-        """The partitions that are paused for a reason, and perhaps for another one, too."""
-        return [partition for partition, reasons in self._reasons.items() if reason in reasons]
+        """The partitions that are paused for a reason, and perhaps for another one, too; also without the lock."""
+        reasons_now = list(self._reasons.items())  # one step; an iteration would fail if another thread pauses one
+        return [partition for partition, reasons in reasons_now if reason in reasons]
 
     def pause(self, partition: TopicPartition, reason: PausedBy = PausedBy.USER) -> bool:
         """Set the chunks of a partition aside, also those added later; False if it is paused already."""

@@ -28,6 +28,7 @@ class DualOffsetStore:
         self._kafka = kafka
         self._rule = rule
         self._from_kafka: set[TopicPartition] = set()
+        self._unchosen: set[TopicPartition] = set()  # committed since it was found out which offset counts
         self._readable: set[TopicPartition] = set()
         self._topics: dict[str, TopicOrigin] = {}
         self._shown_by_znode: set[TopicPartition] = set()
@@ -56,6 +57,7 @@ class DualOffsetStore:
                 chosen[p] = choose_stored(one.offset, other.offset, self._rule)
         self._shown_by_znode.difference_update(partitions)
         self._shown_by_znode.update(p for p in partitions if may_be_copy(in_zookeeper[p], in_kafka[p]))
+        self._unchosen.difference_update(partitions)
         self._from_kafka.difference_update(partitions)
         self._from_kafka.update(p for p, one in chosen.items() if one.in_kafka)
         return chosen
@@ -83,10 +85,8 @@ class DualOffsetStore:
         """ZooKeeper first, whose transaction is fenced; Kafka gets what it has accepted."""
         accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
-        try:
-            return self._kafka.commit(left, may_send=may_send, retry=retry)
-        finally:
-            self._choose(left)  # where Kafka keeps another offset, that one may count
+        self._unchosen.update(left)  # where Kafka keeps another offset, that one may count
+        return self._kafka.commit(left, may_send=may_send, retry=retry)
 
     def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
         """See :meth:`.OffsetStore.sends`."""
@@ -106,6 +106,7 @@ class DualOffsetStore:
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """See :meth:`.OffsetStore.stored`: the offset that is used."""
+        self._choose(self._unchosen.intersection(partitions))
         stored = self._zookeeper.stored(partitions)
         return {**stored, **self._kafka.stored([p for p in partitions if p in self._from_kafka])}
 

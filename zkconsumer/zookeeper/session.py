@@ -182,10 +182,13 @@ class ZkSession(ZnodeReads):
                 if self._login_refused or time.monotonic() >= deadline:
                     raise  # otherwise kazoo closed a connection that did not answer, and may make another
         if root is None:
-            raise ChrootMissing(
-                f"chroot {self._client.chroot} of {self._connect} does not exist; check the path after the slash of "
-                "zookeeper.connect, and create it if it is right"
-            )
+            raise self._chroot_missing()
+
+    def _chroot_missing(self) -> ChrootMissing:
+        return ChrootMissing(
+            f"chroot {self._client.chroot} of {self._connect} does not exist; check the path after the slash of "
+            "zookeeper.connect, and create it if it is right"
+        )
 
     def _close_later(self) -> None:
         try:
@@ -323,7 +326,12 @@ class ZkSession(ZnodeReads):
     # -- writes ---------------------------------------------------------------------------------------------------
 
     def ensure_path(self, path: str, data: bytes | None, *, open_to_all: bool = False) -> None:
-        """Create a persistent node unless it exists; its missing parents get the same data and ACL."""
+        """Create a persistent node unless it exists; its missing parents get the same data and ACL.
+
+        Raises:
+            ChrootMissing: the chroot, which is never created, was deleted since the session was opened.
+            ZooKeeperRefused, ZooKeeperUnavailable: see there.
+        """
         with translated_errors(f"create {path}"):
             try:
                 acl = open_acl() if open_to_all else self._acl
@@ -331,7 +339,10 @@ class ZkSession(ZnodeReads):
             except NodeExistsError:
                 return
             except NoNodeError:
-                self.ensure_path(path.rpartition("/")[0], data, open_to_all=open_to_all)
+                parent = path.rpartition("/")[0]
+                if not parent:
+                    raise self._chroot_missing() from None
+                self.ensure_path(parent, data, open_to_all=open_to_all)
                 self.ensure_path(path, data, open_to_all=open_to_all)
 
     def ensure_paths(self, paths: Collection[str], data: bytes | None) -> dict[str, ZooKeeperRefused]:

@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ConfigError, UsageError
 from zkconsumer.group.member import GroupMember
@@ -28,3 +29,21 @@ def test_a_second_thread_cannot_replace_the_queues_of_the_first(monkeypatch):
         go_on.set()
         (stream,) = first.result(30)["t"]
     assert connector._queue_for("t", ConsumerThreadId("g_c", 0)) is stream.queue
+
+
+def test_a_shutdown_before_the_decoding_threads_are_there_leaves_none(monkeypatch):
+    """1. A thread creates streams; 2. another one shuts down, and finds no pool to close; 3. the first one goes on."""
+    monkeypatch.setattr(GroupMember, "open", lambda self: None)
+    connector = ConsumerConnector(
+        ConsumerConfig(zookeeper_connect="h:1", group_id="g", consumer_id="early", decode_threads=2)
+    )
+    start_pool = connector._start_pool
+
+    def start_late(streams):
+        connector.shutdown()
+        start_pool(streams)
+
+    monkeypatch.setattr(connector, "_start_pool", start_late)
+    with pytest.raises(UsageError, match="only once"):
+        connector.create_message_streams({"t": 1})
+    eventually(lambda: not [thread for thread in threading.enumerate() if "early" in thread.name])

@@ -266,6 +266,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone(runs):
     ("topics", "how", "reason"),
     [
         ("t", {}, r"\['t'\]"),
+        ([], {}, "at least one topic"),
         (["t"], {"workers": 0}, "workers"),
         (["t"], {"ordered_by": "topic"}, "partition, key"),
     ],

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import TopicAuthorizationFailed
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
@@ -69,3 +70,17 @@ def test_a_pause_between_the_release_and_the_next_start(ends, with_it):
         assert (control.paused(), fetched) == ((frozenset([P1]), [P0]) if with_it else (frozenset(), [P0, P1]))
         control.resume([P1])
         assert {info.partition for info in queue.room.to_fetch(list(control._infos.values()))} == {P0, P1}
+
+
+def test_a_refused_partition_that_is_lost_does_not_keep_its_topic_from_recovering():
+    """The stream raises the next refusal again, since the topic could be read in between."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
+    refused = AssignedPartition(ConsumerThreadId("g_c", 0), error=TopicAuthorizationFailed("no Describe", "t"))
+    with closing(SimpleNamespace(close=control.stop)):
+        control.start(FetchAssignment(1, {P0: refused, P1: refused}))
+        with pytest.raises(TopicAuthorizationFailed):
+            queue.request(0)
+        control.start(FetchAssignment(2, {P0: refused}))
+        assert queue.faults.allow("t", P0)

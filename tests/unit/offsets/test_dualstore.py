@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.errors import TopicAuthorizationFailed
+from zkconsumer.errors import TopicAuthorizationFailed, ZooKeeperUnavailable
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
@@ -161,6 +161,20 @@ def test_what_kafka_keeps_may_count_after_a_commit_that_it_refuses(rule, countin
     assert both.dual.commit({T0: 50}) == set()
     assert both.dual.stored([T0]) == {T0: counting}
     assert both.dual.fetch([T0]) == {T0: counting.offset}
+
+
+def test_a_commit_that_both_stores_have_accepted_reads_nothing(monkeypatch):
+    """Otherwise an outage of ZooKeeper right after it would be reported as a failed commit."""
+    both = Both({}, {})
+    both.dual.fetch([T0])
+
+    def unavailable(_partitions):
+        raise ZooKeeperUnavailable("no server answers")
+
+    monkeypatch.setattr(both.zookeeper, "stored", unavailable)
+    assert both.dual.commit({T0: 5}) == {T0}
+    monkeypatch.undo()
+    assert both.dual.stored([T0]) == {T0: StoredOffset(5, "zookeeper")}
 
 
 def test_both_stores_are_invalidated_counted_and_closed():
