@@ -18,9 +18,8 @@ from zkconsumer.offsets.rules.storedoffsets import (
     is_unique,
     our_metadata,
     stamp_of,
-    topic_id_of,
 )
-from zkconsumer.offsets.rules.topicorigins import TopicOrigin
+from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offset
 from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name, is_refusal
 from zkconsumer.wire.rules.denials import PATIENCE
@@ -72,7 +71,7 @@ class KafkaOffsetStore:
         self._stored: dict[TopicPartition, StoredOffset] = {}
         self._unsure: set[TopicPartition] = set()  # a commit was not answered: their stored offset is unknown
         self._errors: Mapping[TopicPartition, int] = {}
-        self._topic_ids: dict[str, str | None] = {}
+        self._topics: dict[str, TopicOrigin] = {}
 
     def fetch(
         self,
@@ -157,7 +156,7 @@ class KafkaOffsetStore:
 
     def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
         """See :meth:`.OffsetStore.consume`."""
-        self._topic_ids.update((topic, origin.identity.topic_id) for topic, origin in topics.items())
+        self._topics.update(topics)
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`.OffsetStore.invalidate`."""
@@ -170,11 +169,12 @@ class KafkaOffsetStore:
         return {partition: offset._replace(stamp=stamp_of(offset.mark)) for partition, offset in stored.items()}
 
     def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
-        """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""
-        known, topic_id = self._stored.get(partition), self._topic_ids.get(partition.topic)
-        unchanged = known is not None and known.offset == offset and is_unique(known.mark)
-        if known is not None and unchanged and topic_id_of(known.mark) in (None, topic_id):
-            return known
+        """The offset with metadata that no other commit has; an unchanged offset of the same topic keeps its metadata."""
+        known, origin = self._stored.get(partition), self._topics.get(partition.topic)
+        if known is not None and known.offset == offset and is_unique(known.mark):
+            if judge_offset(origin, known).written_for is not WrittenFor.EARLIER:
+                return known
+        topic_id = None if origin is None else origin.identity.topic_id
         return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id, stamp))
 
     def commits(self) -> dict[str, int]:

@@ -252,14 +252,14 @@ def test_an_invalidated_offset_gets_metadata_of_its_own(broker, make_store):
 
 
 def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
-    """Also an offset that is the same number in the topic that was created again."""
-    broker.answers = [[0], [0], [0]]
+    """Also an offset that is the same number in the topic that was created again; an unknown id replaces none."""
+    broker.answers = [[0], [0], [0], [0]]
     store, named = make_store(), []
-    for topic_id in ("first", "second", None):
+    for topic_id, offset in (("first", 5), ("second", 5), (None, 5), (None, 6)):
         store.consume({"t": TopicOrigin(TopicIdentity(topic_id, 1))})
-        store.commit({T0: 5})
+        store.commit({T0: offset})
         named.append(topic_id_of(store.stored([T0])[T0].mark))
-    assert named == ["first", "second", None]
+    assert named == ["first", "second", "second", None]
 
 
 def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
