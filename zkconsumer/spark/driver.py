@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.assembly.memberassembly import assemble_member
@@ -267,9 +268,12 @@ class QueryDriver:
         query, made = self._control.query, self._report
         if made is None or made.looked_at is not looked_at or made.partitions is not query.partitions:
             path = None if self._acknowledgements is None else self._acknowledgements.path
-            owned = {p for p, owned in query.owned.items() if owned.state is not QueryPartitionState.RELEASING}
-            available = {partition: span for partition, span in looked_at.available.items() if partition in owned}
-            encoded = encode_report(Report(self._config.group_id, available, path, owned, query.rebalances))
+            owned = {p: one for p, one in query.owned.items() if one.state is not QueryPartitionState.RELEASING}
+            since = {p: one.since for p, one in owned.items() if one.since is not None}
+            available = {
+                p: span for p, span in looked_at.available.items() if since.get(p, inf) <= looked_at.generation
+            }
+            encoded = encode_report(Report(self._config.group_id, available, path, owned.keys(), query.rebalances))
             self._report = made = _MadeReport(looked_at, query.partitions, encoded)
         return made.encoded
 

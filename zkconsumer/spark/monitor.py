@@ -133,7 +133,8 @@ def _newest(state: SourceState, path: str | None) -> SourceState:
         return state
     if report is None:
         return state
-    lag_of_owned = {partition: offsets for partition, offsets in state.lag.items() if partition in report.owned}
+    # Not of what was lost and gained again since the plan, though it is owned.
+    lag_of_owned = {partition: offsets for partition, offsets in state.lag.items() if partition in report.available}
     return replace(state, lag=lag_of_owned, owned=report.owned, rebalances=report.rebalances)
 
 

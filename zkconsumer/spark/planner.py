@@ -34,10 +34,14 @@ _LONGEST_PAUSE_S: Final = 0.5
 
 
 class LookedAt(NamedTuple):
-    """Position of each owned partition, and up to where its log can be read if its leader has answered."""
+    """Position of each partition that was owned, and up to where its log can be read if its leader has answered.
+
+    In one generation: what was lost and gained again since then may have been read by another member.
+    """
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    generation: int
 
     @property
     def available(self) -> Mapping[TopicPartition, Span]:
@@ -110,7 +114,7 @@ class BatchPlanner:
                 break
         ends = self._ends.readable(latest)
         query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
-        if (looked_at := LookedAt(query.positions, ends)) != self.looked_at:
+        if (looked_at := LookedAt(query.positions, ends, query.generation)) != self.looked_at:
             self.looked_at = looked_at
         if finished.is_initial:
             require_leaders(query.owned.keys() - ends.keys())

@@ -624,6 +624,8 @@ def test_the_report_follows_a_rebalance_before_the_next_plan(stub_broker, log, q
     assert report() == ({"t": {"0": [0, 9], "1": [4, 9]}}, {"t": [0, 1]}, 1)
     ours.own({B: 4, C: 0})
     assert report() == ({"t": {"1": [4, 9]}}, {"t": [1, 2]}, 2)
+    ours.own({A: 9, B: 4})
+    assert report() == ({"t": {"1": [4, 9]}}, {"t": [0, 1]}, 3), "another member may have read partition 0"
 
 
 def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):

@@ -60,7 +60,7 @@ def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
 
 
 def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
-    reports = [None, encode_report(Report("g", {}, None, {B}, 2)), REPORT]
+    reports = [None, encode_report(Report("g", {B: Span(4, 4)}, None, {B}, 2)), REPORT]
     server, monitor = AcknowledgementServer(lambda *_: False, lambda: None, lambda: reports[0]), QueryMonitor()
     try:
         monitor.onQueryProgress(progress(1, server.path))
