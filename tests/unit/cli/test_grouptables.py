@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.groups import followed
 from zkconsumer.cli.grouptables import checker_table, live_table, member_table, offset_table
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.everydescription import only_unhealthy
+from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
@@ -81,7 +81,7 @@ def test_unhealthy_is_what_an_operator_has_to_look_at():
     outside = partition(partition=4, committed=8, lag=-1)
     deleted = partition(partition=5, log_start=6)
     every = group(healthy, ownerless, dead, unknown, outside, deleted, members=[member("g_a"), idle])
-    found = only_unhealthy(every)
+    found = EveryDescription(every, None).unhealthy().in_znodes
     assert [row.partition for row in found.partitions] == [1, 2, 3, 4, 5]
     assert found.members == (idle,)
 

@@ -10,10 +10,11 @@ from typing import NamedTuple, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, BrokerGroups, describe_group
-from zkconsumer.operate.groups.everygroup import EveryGroup, failures_in_both
-from zkconsumer.operate.groups.groupdescription import GroupDescription, describe_groups
+from zkconsumer.operate.groups.everygroup import EveryGroup, counts_at_brokers, failures_in_both
+from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription, describe_groups
 from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, unread_groups
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
@@ -47,25 +48,47 @@ class EveryDescription:
         both = (part.problems for part in (self.in_znodes, self.at_brokers) if part is not None)
         return tuple(problem for problems in both for problem in problems)
 
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionDescription]:
+        """What counts of each partition: as ZooKeeper has it, but for an owner at brokers that counts.
+
+        Those that brokers alone have follow.
+        """
+        rows = _by_partition(self.in_znodes)
+        for partition, row in _by_partition(self.at_brokers).items():
+            in_znodes = rows.get(partition)
+            if in_znodes is None:
+                rows[partition] = row
+            elif counts_at_brokers(in_znodes.owner_live, row.owner):
+                rows[partition] = replace(in_znodes, owner=row.owner, owner_live=row.owner_live)
+        return rows
+
     def unhealthy(self) -> EveryDescription | None:
         """Its unhealthy partitions, and the members that own nothing; None if there are none.
 
         What ZooKeeper has of a group that was migrated is not unhealthy.
         """
-        in_znodes = self.in_znodes
-        in_znodes = None if in_znodes is None or in_znodes.is_migrated else only_unhealthy(in_znodes)
-        at_brokers = None if self.at_brokers is None else only_unhealthy(self.at_brokers)
-        parts = (in_znodes, at_brokers)
-        is_unhealthy = any(part is not None and (part.members or part.partitions) for part in parts)
+        in_znodes = None if self.in_znodes is None or self.in_znodes.is_migrated else self.in_znodes
+        counting = EveryDescription(in_znodes, self.at_brokers).partitions
+        unhealthy = {partition for partition, row in counting.items() if row.is_unhealthy}
+        in_znodes = None if in_znodes is None else _only(in_znodes, unhealthy)
+        at_brokers = None if self.at_brokers is None else _only(self.at_brokers, unhealthy)
+        is_unhealthy = any(part is not None and (part.members or part.partitions) for part in (in_znodes, at_brokers))
         return EveryDescription(in_znodes, at_brokers) if is_unhealthy else None
 
 
-def only_unhealthy(description: D) -> D:
-    """A group with its unhealthy partitions, and the members that own nothing."""
+def _by_partition(
+    part: GroupDescription | BrokerGroupDescription | None,
+) -> dict[TopicPartition, PartitionDescription]:
+    return {} if part is None else {TopicPartition(row.topic, row.partition): row for row in part.partitions}
+
+
+def _only(description: D, partitions: Container[TopicPartition]) -> D:
+    """A group with these of its partitions, and the members that own nothing."""
     return replace(
         description,
         members=tuple(member for member in description.members if not member.partitions),
-        partitions=tuple(partition for partition in description.partitions if partition.is_unhealthy),
+        partitions=tuple(row for p, row in _by_partition(description).items() if p in partitions),
     )
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from zkconsumer.offsets.rules.lag import in_sums, sum_known
-from zkconsumer.operate.groups.everygroup import counts_at_brokers
 from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
-from zkconsumer.operate.groups.groupdescription import GroupDescription
+from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
@@ -33,11 +32,10 @@ def description_document(description: GroupDescription, *, both_stores: bool = F
 
     Groups that have members with ``group.protocol=coordinator`` also have ``coordinator``.
     """
-    names = _PARTITION + _STORES if both_stores else _PARTITION
     document: dict[str, Any] = {
         "group": description.group,
         "members": member_documents(description.members, ((row.owner, row.lag) for row in description.partitions)),
-        "partitions": [{name: getattr(partition, name) for name in names} for partition in description.partitions],
+        "partitions": _partition_documents(description.partitions, both_stores=both_stores),
     }
     if description.coordinator is not None:
         document["coordinator"] = coordinator_document(description.coordinator)
@@ -54,15 +52,19 @@ def broker_description_document(description: BrokerGroupDescription) -> dict[str
         "strategy": described.strategy or None,
         "coordinated_by": None if observed.coordinator is None else observed.coordinator._asdict(),
         "members": member_documents(description.members, ((row.owner, row.lag) for row in description.partitions)),
-        "partitions": [{name: getattr(row, name) for name in _PARTITION} for row in description.partitions],
+        "partitions": _partition_documents(description.partitions),
     }
+
+
+def _partition_documents(rows: Iterable[PartitionDescription], *, both_stores: bool = False) -> list[dict[str, Any]]:
+    names = _PARTITION + _STORES if both_stores else _PARTITION
+    return [{name: getattr(row, name) for name in names} for row in rows]
 
 
 def every_document(description: EveryDescription, *, both_stores: bool = False) -> dict[str, Any]:
     """The document of a group, wherever it is.
 
-    One that has members in both has the members of both, and the partitions as ZooKeeper has them, but for owners at
-    brokers that count.
+    One that has members in both has the members of both, and the partitions that count.
     """
     in_znodes, at_brokers = description.in_znodes, description.at_brokers
     if at_brokers is None:
@@ -71,16 +73,11 @@ def every_document(description: EveryDescription, *, both_stores: bool = False) 
     if in_znodes is None:
         return broker_description_document(at_brokers)
     first, second = description_document(in_znodes, both_stores=both_stores), broker_description_document(at_brokers)
-    others = {(row["topic"], row["partition"]): row for row in second["partitions"]}
-    for row in first["partitions"]:
-        other = others.pop((row["topic"], row["partition"]), None)
-        if other is not None and counts_at_brokers(row["owner_live"], other["owner"]):
-            row.update(owner=other["owner"], owner_live=other["owner_live"])
     return {
         **second,
         **first,
         "members": [*first["members"], *second["members"]],
-        "partitions": [*first["partitions"], *others.values()],
+        "partitions": _partition_documents(description.partitions.values(), both_stores=both_stores),
     }
 
 

@@ -1,12 +1,18 @@
 """Groups described wherever they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fixtures.groups import with_brokers, znodes_of_a_group
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.everydescription import describe_every_group
+from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, ObservedBrokerGroup
+from zkconsumer.operate.groups.everydescription import EveryDescription, describe_every_group
+from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
+from zkconsumer.operate.groups.groupdocuments import every_document
+from zkconsumer.wire.rules.describedgroup import DescribedGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark
 
@@ -30,3 +36,24 @@ def test_a_group_without_members_that_was_migrated_is_healthy(state, is_unhealth
     znodes.write(GroupPaths("g").migrated, MigratedNode.encode(MigrationMark(state, "kafka:g", 1)))
     described = describe_every_group(lambda: znodes, CONFIG, ["g"]).groups["g"]
     assert (described.unhealthy() is not None) == is_unhealthy
+
+
+def test_a_partition_is_as_healthy_as_what_counts_of_it():
+    """The group has moved to brokers without a mark: its znodes stay, and its members live at brokers."""
+    znodes = [PartitionDescription("t", n, "g_a-0" if n else None, False if n else None, 5, 9, 4) for n in range(3)]
+    znodes.append(PartitionDescription("t", 3, None, None, None, 9, None))
+    brokers = [PartitionDescription("t", n, "m", True, None, 9, None) for n in (0, 1)]
+    brokers.append(PartitionDescription("t", 3, "m", True, 5, 9, 4))
+    in_znodes, at_brokers = GroupDescription("g", (), tuple(znodes)), _at_brokers(*brokers)
+    moved = EveryDescription(replace(in_znodes, partitions=tuple(znodes[:2])), at_brokers)
+    assert [(row["owner"], row["lag"]) for row in every_document(moved)["partitions"]] == [("m", 4), ("m", 4), ("m", 4)]
+    assert moved.unhealthy() is None
+    described = EveryDescription(in_znodes, at_brokers)
+    every, found = (every_document(one)["partitions"] for one in (described, described.unhealthy()))
+    assert [row["partition"] for row in found] == [2, 3], "no member has one, and the offset of the other is unknown"
+    assert found == [row for row in every if row["partition"] > 1]
+
+
+def _at_brokers(*rows):
+    observed = ObservedBrokerGroup("g", DescribedGroup("classic", "Stable", "range", ()), None, {})
+    return BrokerGroupDescription(observed, (), rows, ())

@@ -18,7 +18,7 @@ from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
 from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
-from zkconsumer.operate.groups.everydescription import only_unhealthy
+from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.groupdescription import describe_groups
 from zkconsumer.operate.groups.grouplist import find_chroots, list_groups, matching_groups
@@ -88,7 +88,7 @@ def test_a_member_whose_registration_cannot_be_read_is_a_member(znodes):
         ("g_b", 0, None, None),
     ]
     assert listed.members == len(found.members)
-    assert [one.id for one in only_unhealthy(found).members] == ["g_b"]
+    assert [one.id for one in EveryDescription(found, None).unhealthy().in_znodes.members] == ["g_b"]
 
 
 def test_an_owner_that_is_not_registered_is_not_live(znodes):
