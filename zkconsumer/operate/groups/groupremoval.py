@@ -16,6 +16,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
+from zkconsumer.operate.groups.groupznodes import existing_groups
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupinuse import groups_with_members
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
@@ -66,12 +67,10 @@ def plan_delete(
         WriteRefused: a group does not exist, or has nothing of the topic.
         ZkConsumerError: ZooKeeper cannot be read.
     """
-    group_reader = GroupReader(session)
-    names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, group_reader, topic, store)
+    names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, topic, store)
     plans = []
     for group in names:
-        if not group_reader.group_exists(group):
-            raise WriteRefused(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        _require_group(session, group)
         guards = Guards(session, live, forceable)
         known = partitions_to_hold(session, cluster, group)
         stored = _offsets_in_kafka(guards, cluster, group, known, topic, store)
@@ -82,13 +81,17 @@ def plan_delete(
     return WritePlan(f"delete {subject}", tuple(plans), live, forceable)
 
 
-def _groups_of(
-    session: ZkSession, cluster: Cluster, group_reader: GroupReader, topic: str | None, store: Store | None
-) -> list[str]:
+def _require_group(session: ZkSession, group: str) -> None:
+    _, missing = existing_groups(session, [group])
+    if missing:
+        raise WriteRefused(str(missing[group]))
+
+
+def _groups_of(session: ZkSession, cluster: Cluster, topic: str | None, store: Store | None) -> list[str]:
     """Groups that store something of the topic, also in Kafka if that is written; those with members keep it."""
     if topic is None:
         raise WriteRefused("specify a group or a topic")
-    groups = group_reader.groups()
+    groups = GroupReader(session).groups()
     nodes = session.get_many(
         path
         for group in groups
@@ -254,10 +257,8 @@ def plan_rename(
         WriteRefused: the source does not exist, was migrated or has no offsets, or the destination exists.
         ZkConsumerError: ZooKeeper cannot be read.
     """
-    group_reader = GroupReader(session)
-    if not group_reader.group_exists(source):
-        raise WriteRefused(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
-    if group_reader.group_exists(destination):
+    _require_group(session, source)
+    if GroupReader(session).group_exists(destination):
         raise WriteRefused(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
     if session.get(GroupPaths(source).migrated) is not None:
         raise WriteRefused(

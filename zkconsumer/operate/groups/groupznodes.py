@@ -216,7 +216,7 @@ def read_groups(session: ZkSession, group_reader: GroupReader, groups: Iterable[
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.
     """
-    paths, failures = _existing_groups(session, groups)
+    paths, failures = existing_groups(session, groups)
     views = group_reader.views(paths)
     failures.update(views.failures)
     coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
@@ -263,9 +263,10 @@ def _read_coordinators(session: ZkSession, groups: Sequence[str]) -> dict[str, G
     return read_coordinators(session, groups)
 
 
-def _existing_groups(
+def existing_groups(
     session: ZkSession, groups: Iterable[str]
 ) -> tuple[dict[str, GroupPaths], dict[str, ZkConsumerError]]:
+    """The paths of those groups that ZooKeeper has, or may have, and why each of the others is missing, by name."""
     paths: dict[str, GroupPaths] = {}
     failures: dict[str, ZkConsumerError] = {}
     for group in groups:

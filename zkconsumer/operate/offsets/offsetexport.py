@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused, name_some
+from zkconsumer.errors import ZooKeeperRefused, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import topic_id_of
 from zkconsumer.offsets.rules.topicorigins import JudgedOffset, WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.brokergroups import BrokerGroups
+from zkconsumer.operate.groups.groupznodes import existing_groups
 from zkconsumer.operate.groups.observedgroup import unread_groups
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetfiles import GroupOffset
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
-from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -89,23 +89,21 @@ def export_offsets(
     rows: list[GroupOffset] = []
     problems: list[str] = []
     warnings: list[str] = []
-    failures: dict[str, ZkConsumerError] = {}
     names = sorted(set(groups)) or group_reader.groups()
-    for number, group in enumerate(names):
-        advance(number, len(names))
+    paths, failures = existing_groups(session, names)
+    for number, group in enumerate(paths):
+        advance(number, len(paths))
         try:
             stored = offset_nodes(session, group, without_refused=True)
-            if not stored.nodes and groups and not group_reader.group_exists(group):
-                raise GroupMissing(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
             identities = _identities(group_reader, group, stored.nodes, warnings)
             judged = judge_stored(session, group, identities, stored.stored())
-        except (GroupMissing, ZooKeeperRefused) as error:
+        except ZooKeeperRefused as error:
             failures[group] = error
             continue
         none = stored.nodes.keys() - stored.offsets().keys() - stored.unreadable.keys()
         problems += stored.problems
         problems += (
-            f"znode {GroupPaths(group).offset(p)} holds a negative number, which is no offset" for p in sorted(none)
+            f"znode {paths[group].offset(p)} holds a negative number, which is no offset" for p in sorted(none)
         )
         rows += _current(group, judged, problems)
         warnings += (f"group {group}: {text}" for text in describe_before(that_are(judged, WrittenFor.BEFORE)))

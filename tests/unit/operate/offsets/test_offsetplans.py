@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
-from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.errors import GroupMissing, WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_rename
@@ -167,6 +167,16 @@ def test_offsets_of_an_earlier_topic_are_not_exported(servers, session):
     assert exported.offsets == (GroupOffset("g", P1, 5),)
     (problem,) = exported.problems
     assert problem == "offsets of group g were stored for earlier topics of that name: t-0, t-2, t-3, t-4"
+
+
+def test_the_offsets_of_the_other_groups_are_exported_where_groups_are_missing(servers, session):
+    exported = export_offsets(session, servers.brokers.config, ["team/app", "h", "g"])
+    assert [row.partition for row in exported.offsets] == PARTITIONS
+    impossible, missing = exported.problems
+    assert "group h does not exist in ZooKeeper; check its name and the chroot" in missing
+    assert "'team/app' cannot be the name of a group" in impossible
+    with pytest.raises(GroupMissing, match="group h does not exist"):
+        export_offsets(session, servers.brokers.config, ["h"])
 
 
 def test_offsets_of_a_topic_that_is_not_described_may_be_those_of_an_earlier_one(servers, session):
