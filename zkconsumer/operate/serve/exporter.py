@@ -15,6 +15,7 @@ from typing import Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
@@ -118,9 +119,9 @@ def _group_series(group: GroupSnapshot) -> Iterator[Series]:
     for partition, samples in group.samples.items():
         newest = samples[-1]
         labels = f"{of_group},{_labels(partition)}"
-        if newest.committed is not None:
-            offsets.setdefault(partition.topic, []).append(newest.committed)
-            yield "kafka_consumergroup_current_offset", labels, newest.committed
+        if (offset := usable_offset(newest.committed)) is not None:
+            offsets.setdefault(partition.topic, []).append(offset)
+            yield "kafka_consumergroup_current_offset", labels, offset
         if newest.lag is not None:
             lags.setdefault(partition.topic, []).append(newest.lag)
             yield "kafka_consumergroup_lag", labels, newest.lag

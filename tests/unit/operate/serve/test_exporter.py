@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.documents import ROOT
@@ -64,8 +65,9 @@ def test_a_log_of_two_groups_has_one_series():
     assert page.count("\nkafka_topic_partition_current_offset{") == 1
 
 
-def test_unknown_values_have_no_series():
-    unknown = group_snapshot({"t-0": [lag_sample(committed=None, log_end=None, log_start=None)]})
+@pytest.mark.parametrize("committed", [None, -1])
+def test_unknown_values_have_no_series(committed):
+    unknown = group_snapshot({"t-0": [lag_sample(committed=committed, log_end=None, log_start=None)]})
     found = series(exposition(snapshot(unknown), 100.0))
     assert {name for name in found if name.startswith("kafka")} == {
         "kafka_consumergroup_members",

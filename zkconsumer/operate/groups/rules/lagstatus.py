@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log, sum_known
+from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 OWNERLESS_S: Final = 30.0
@@ -335,7 +336,7 @@ def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLa
         reason=reason,
         lag=newest.lag,
         lag_s=time_lag(newest, samples),
-        consumed_per_s=_rate([(sample.at, sample.committed) for sample in recent]),
+        consumed_per_s=_rate([(sample.at, usable_offset(sample.committed)) for sample in recent]),
         produced_per_s=_rate([(sample.at, sample.log_end) for sample in recent]),
         complete=len(known) >= window,
         ownerless_s=_seconds(newest, newest.stretches.ownerless),

@@ -285,6 +285,7 @@ def test_rates_are_per_second():
     assert evaluate_partition(samples([5, 5], [9, 9], every=10.0), 3).consumed_per_s == 0.0
     assert evaluate_partition(samples([5, 4], [9, 9], every=10.0), 3).consumed_per_s is None
     assert evaluate_partition(samples([5, 6], [9, 9], every=0.0), 3).consumed_per_s is None
+    assert evaluate_partition(samples([-1, 5_000_000], 9, every=10.0), 3).consumed_per_s is None, "-1 is no offset"
 
 
 def test_the_time_lag_in_the_oldest_interval_is_known():
