@@ -42,6 +42,9 @@ class SampleSeries:
     ) -> None:
         """Add a sample of each partition of groups; partitions that a group does not have any more are forgotten.
 
+        So are the samples of an earlier topic of the name: in a topic that was created again offsets begin at 0, and
+        no member has gone back.
+
         Args:
             newest: by group.
             written_ms: returns when the records at offsets were written, in ms since the epoch, as far as it is known;
@@ -72,7 +75,11 @@ class SampleSeries:
         former = self._samples.get(group, {})
         samples = {partition: former.get(partition, deque(maxlen=self._kept)) for partition in newest}
         for partition, series in samples.items():
-            series.append(follow(series[-1].stretches if series else Stretches(), newest[partition]))
+            sample, topic = newest[partition], series[-1].topic if series else None
+            if topic is not None and sample.topic is not None and not sample.topic.is_same_topic(topic):
+                series.clear()
+            stretches = series[-1].stretches if series else Stretches()
+            series.append(follow(stretches, sample._replace(topic=sample.topic or topic)))
         self._samples[group] = samples
 
     def keep(self, groups: Collection[str]) -> None:

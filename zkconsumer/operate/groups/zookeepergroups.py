@@ -120,6 +120,7 @@ class ZooKeeperGroups:
         for partition in all_partitions(znodes, in_kafka):
             stored = znodes.offsets.get(partition)
             counts = counting_stored(znodes, in_kafka, partition, self._storage)
+            origin = znodes.origins.get(partition.topic)
             is_stored = counts.offset is not None and not counts.in_kafka
             samples[partition] = LagSample(
                 at=at,
@@ -132,5 +133,6 @@ class ZooKeeperGroups:
                 is_unread=partition in logs.unread
                 if counts.offset is not None
                 else may_have_any or not counts.is_known,
+                topic=None if origin is None else origin.identity,
             )
         return samples

@@ -66,6 +66,23 @@ def test_a_group_that_vanishes_is_a_problem_and_an_error_if_all_that_are_named_d
             sampler.missing(["h"])
 
 
+@pytest.mark.parametrize(("is_created_again", "status"), [(False, LagStatus.REWIND), (True, LagStatus.UNKNOWN)])
+def test_no_member_has_gone_back_in_a_topic_that_was_created_again(is_created_again, status):
+    with running_stub_broker() as stub:
+        znodes = with_brokers(znodes_of_a_group(), stub.broker)
+        stub.log(P0).end = stub.log(P1).end = 9
+        with closing(LagSampler(ZooKeeperGroups(lambda: znodes, CONFIG), window=5)) as sampler:
+            sampler.sample(["g"], 0)
+            if is_created_again:
+                topic = znodes.nodes.pop("/brokers/topics/t")
+                sampler.sample(["g"], 1)
+                znodes.write("/brokers/topics/t", topic.data)
+            znodes.write("/consumers/g/offsets/t/0", b"2")
+            sampler.sample(["g"], 2)
+            found = sampler.evaluate("g").partitions[P0]
+    assert (found.status, found.consumed_per_s) == (status, None)
+
+
 def test_without_brokers_lag_is_unknown():
     with closing(LagSampler(ZooKeeperGroups(znodes_of_a_group, CONFIG), window=2)) as sampler:
         sampler.sample(["g"], 0)

@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log, sum_known
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
@@ -129,6 +129,7 @@ class LagSample(NamedTuple):
             is unknown.
         stretches: what this sample and those before it show; see :func:`follow`.
         is_unread: True if the lag is unknown because an offset or a log end could not be read that may exist.
+        topic: which topic of the name it is; None if that is unknown.
     """
 
     at: float
@@ -141,6 +142,7 @@ class LagSample(NamedTuple):
     stretches: Stretches = Stretches()
     age_s: float | None = None
     is_unread: bool = False
+    topic: TopicIdentity | None = None
 
     @property
     def lag(self) -> int | None:
