@@ -210,6 +210,13 @@ def counting_stored(
     return counting_offset(of_znode.counting, of_kafka.counting, storage, unknown_in)
 
 
+def is_unread(partition: TopicPartition, counts: ChosenOffset, in_kafka: OffsetsInKafka, logs: Logs) -> bool:
+    """True if a partition's lag is unknown because an offset or a log end could not be read that may exist."""
+    if counts.offset is not None:
+        return partition in logs.unread
+    return in_kafka.error is not None or not counts.is_known
+
+
 def without_offset(
     znodes: GroupZnodes, in_kafka: OffsetsInKafka, storage: OffsetStorage
 ) -> dict[TopicPartition, int | None]:
@@ -260,7 +267,6 @@ def _partition(
 ) -> PartitionDescription:
     committed = counting_stored(znodes, in_kafka, partition, storage)
     log_end = logs.ends.get(partition)
-    may_have_offset = in_kafka.error is not None or not committed.is_known
     return PartitionDescription(
         topic=partition.topic,
         partition=partition.partition,
@@ -273,5 +279,5 @@ def _partition(
         in_zookeeper=znodes.in_zookeeper(partition),
         in_kafka=znodes.judge(partition, in_kafka.found.get(partition, NO_OFFSET)).counting,
         is_readable=committed.is_known,
-        is_unread=partition in logs.unread if committed.offset is not None else may_have_offset,
+        is_unread=is_unread(partition, committed, in_kafka, logs),
     )

@@ -16,6 +16,7 @@ from zkconsumer.operate.groups.groupdescription import (
     all_partitions,
     counting_stored,
     existing_partitions,
+    is_unread,
     outdated_problems,
     read_offsets_in_kafka,
 )
@@ -109,13 +110,10 @@ class ZooKeeperGroups:
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs
     ) -> dict[TopicPartition, LagSample]:
-        may_have_any = False
         if in_kafka.error is None:
             self._in_kafka[znodes.group] = in_kafka.unknown.union(in_kafka.found)
         elif znodes.group in self._in_kafka:
-            in_kafka = in_kafka._replace(unknown=self._in_kafka[znodes.group])
-        else:
-            may_have_any = True
+            in_kafka = in_kafka._replace(unknown=self._in_kafka[znodes.group], error=None)
         samples = {}
         for partition in all_partitions(znodes, in_kafka):
             stored = znodes.offsets.get(partition)
@@ -130,9 +128,7 @@ class ZooKeeperGroups:
                 log_end=logs.ends.get(partition),
                 owner=znodes.owners.get(partition),
                 owner_live=znodes.is_live(partition),
-                is_unread=partition in logs.unread
-                if counts.offset is not None
-                else may_have_any or not counts.is_known,
+                is_unread=is_unread(partition, counts, in_kafka, logs),
                 topic=None if origin is None else origin.identity,
             )
         return samples
