@@ -16,7 +16,7 @@ from zkconsumer.group.coordinator.rules.coordinatorznodes import (
     CommandNode,
     Status,
     StatusNode,
-    consumer_id_of,
+    newest_commands,
     session_node_of,
 )
 from zkconsumer.group.rules.reconcile import Share
@@ -87,12 +87,7 @@ class CommandNodes:
                 known[paths[path]] = _KnownCommand(node.version, node.czxid, _decoded(path, node.data))
         self._known = known
         self._listed = frozenset(known)
-        newest: dict[str, str] = {}
-        for name, command_node in known.items():
-            present = newest.setdefault(consumer_id_of(name), name)
-            if known[present].czxid < command_node.czxid:
-                newest[consumer_id_of(name)] = name
-        self._newest = newest
+        self._newest = newest_commands({name: node.czxid for name, node in known.items()})
 
     @property
     def generation(self) -> int:

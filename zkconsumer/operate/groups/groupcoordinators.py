@@ -12,7 +12,7 @@ from zkconsumer.group.coordinator.rules.coordinatorznodes import (
     LeaderNode,
     Status,
     StatusNode,
-    consumer_id_of,
+    newest_commands,
 )
 from zkconsumer.zookeeper.reads import Reads
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
@@ -27,7 +27,8 @@ class GroupCoordinator:
         leader: consumer id of the member that leads, None if no member does.
         epoch: of the leader, None without one.
         status: what the leader last published; None if it has not published anything.
-        commands: the command of each member that obeys a coordinator, None where none has been written yet.
+        commands: the command of each member that obeys a coordinator, None where none has been written yet, or it
+            cannot be decoded.
         problems: what cannot be read, one sentence each.
     """
 
@@ -74,7 +75,8 @@ def _coordinator(paths: CoordinatorPaths, wanted: Iterable[str], reads: Reads) -
     problems = [str(reads.refused[path]) for path in wanted if path in reads.refused]
     leader: tuple[str | None, int | None] = (None, None)
     status: Status | None = None
-    newest: dict[str, tuple[int, Command | None]] = {}
+    commands: dict[str, Command | None] = {}
+    created: dict[str, int] = {}
     for path in wanted:
         node = reads.nodes.get(path)
         if node is None:
@@ -85,11 +87,9 @@ def _coordinator(paths: CoordinatorPaths, wanted: Iterable[str], reads: Reads) -
             elif path == paths.status:
                 status = StatusNode.decode(path, node.data)
             else:
-                # A session that registered twice may have two nodes; the member obeys the newest one.
-                version = (node.czxid, CommandNode.decode(path, node.data))
-                name = consumer_id_of(path)
-                newest[name] = max(newest.get(name, version), version, key=lambda pair: pair[0])
+                created[path] = node.czxid
+                commands[path] = CommandNode.decode(path, node.data)
         except MalformedZnode as error:
             problems.append(str(error))
-    commands = {name: command for name, (_, command) in sorted(newest.items())}
-    return GroupCoordinator(*leader, status, commands, tuple(problems))
+    newest = {name: commands.get(path) for name, path in sorted(newest_commands(created).items())}
+    return GroupCoordinator(*leader, status, newest, tuple(problems))

@@ -138,6 +138,17 @@ def consumer_id_of(path: str) -> str:
     return path.rpartition("/")[2].rpartition("@")[0]
 
 
+def newest_commands(created: Mapping[str, int]) -> dict[str, str]:
+    """By consumer id, the path or the name of the command that counts: of the newest registration.
+
+    A session that registered twice may have two. ``created`` has the czxid of each node.
+
+    >>> newest_commands({"g_a@00000000000000ff.10": 7, "g_a@00000000000000ff.9": 5})
+    {'g_a': 'g_a@00000000000000ff.10'}
+    """
+    return {consumer_id_of(path): path for path in sorted(created, key=created.__getitem__)}
+
+
 class LeaderNode:
     """``leader``: who leads, and in which epoch."""
 
