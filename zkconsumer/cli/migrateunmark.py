@@ -36,4 +36,4 @@ def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute:
             if execute:
                 remove_mark(session, name)
             done = "removed" if execute else "would be removed; give --execute to remove it"
-            click.echo(escaped(f"group {name} {mark.state}, to {mark.target or 'an unknown store'}: {done}"))
+            click.echo(escaped(f"group {name} {mark.state}, to {mark.where}: {done}"))

@@ -28,6 +28,7 @@ from zkconsumer.operate.groups.observedgroup import (
     is_migrated,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ class GroupInBoth:
         A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
         """
         mark = self.in_znodes.mark
-        continues_here = mark is not None and mark.may_be_of(f"kafka:{self.group}")
+        continues_here = mark is not None and mark.may_be_of(str(End("kafka", self.group)))
         return None if continues_here and is_migrated(self.in_znodes) and self.at_brokers.live else mark
 
     @property

@@ -200,6 +200,17 @@ class MigrationMark(NamedTuple):
         """The target as text; a mark that cannot be read has none."""
         return self.target or "another store"
 
+    @property
+    def meaning(self) -> str:
+        """What it means for the group, which is the subject of this text, and what to do."""
+        match self.state:
+            case "migrated":
+                return f"was migrated to {self.where}, where its consumers continue: start members there"
+            case "migrating":
+                way_out = "complete it with `zkconsumer migrate run`, or the rollback of its way back"
+                return f"is being migrated to {self.where}: {way_out}"
+        return f"has a migration to {self.where} that is being undone: complete the rollback or reverse"
+
     def may_be_of(self, target: str) -> bool:
         """True if it may be that of a migration to ``target``; one that cannot be read may be of any."""
         return self.target in ("", target)
@@ -244,18 +255,9 @@ def mark_verdict(mark: MigrationMark, *, has_members: bool) -> MarkVerdict:
 
 def describe_mark(group: str, mark: MigrationMark) -> str:
     """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
-    if mark.state == "migrated":
-        what = f"group {group} was migrated to {mark.where}, where its consumers continue: start members there"
-    elif mark.state == "migrating":
-        what = (
-            f"group {group} is being migrated to {mark.where}: complete it with `zkconsumer migrate run`, or the "
-            "rollback of its way back"
-        )
-    else:
-        what = f"the migration of group {group} to {mark.where} is being undone: complete the rollback or reverse"
     back = "to come back, use `zkconsumer migrate rollback` or `reverse`"
     unmark = shlex.join(["zkconsumer", "migrate", "unmark", "--group", group])
-    return f"{what}; {back}; a mark that is wrong is removed with `{unmark}`"
+    return f"group {group} {mark.meaning}; {back}; a mark that is wrong is removed with `{unmark}`"
 
 
 class StampNode:

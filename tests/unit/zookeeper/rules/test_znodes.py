@@ -263,7 +263,7 @@ def test_a_mark_that_cannot_be_read_is_that_of_a_migrated_group(data):
     [
         ("migrated", "was migrated to kafka:g, where its consumers continue"),
         ("migrating", "is being migrated to kafka:g: complete it with `zkconsumer migrate run`, or the rollback"),
-        ("undoing", "to kafka:g is being undone: complete the rollback or reverse"),
+        ("undoing", "to kafka:g that is being undone: complete the rollback or reverse"),
     ],
 )
 def test_what_a_mark_means_and_what_to_do(state, meaning):

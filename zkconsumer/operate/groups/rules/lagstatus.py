@@ -288,7 +288,7 @@ def evaluate_group(
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
             evaluated = {p: replace(one, status=status, reason=reason) for p, one in evaluated.items()}
         elif not status.is_problem:
-            status, reason = LagStatus.WARN, _marked(mark)
+            status, reason = LagStatus.WARN, f"{'it has members, though ' if members else ''}it {mark.meaning}"
     elif in_two_homes and not status.is_problem:
         status, reason = LagStatus.WARN, in_two_homes
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
@@ -302,16 +302,6 @@ def evaluate_group(
     consumed_per_s = sum_known(partition_lag.consumed_per_s for partition_lag in evaluated.values())
     produced_per_s = sum_known(partition_lag.produced_per_s for partition_lag in evaluated.values())
     return GroupLag(status, reason, complete, lag, consumed_per_s, produced_per_s, evaluated)
-
-
-def _marked(mark: MigrationMark) -> str:
-    match mark.state:
-        case "migrated":
-            return f"it has members, though it was migrated to {mark.where}"
-        case "migrating":
-            way_out = "complete its run, or the rollback of its way back"
-            return f"a migration to {mark.where} is not complete, and keeps members out: {way_out}"
-    return f"a way back from {mark.where} is not complete, and keeps members out: complete the rollback or reverse"
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:

@@ -303,9 +303,9 @@ def test_the_time_lag_without_a_log_end_is_unknown():
     [
         ("migrated", 0, LagStatus.MIGRATED, "its consumers continue at kafka:g"),
         ("migrated", 2, LagStatus.WARN, "it has members, though it was migrated to kafka:g"),
-        ("migrating", 0, LagStatus.WARN, "a migration to kafka:g is not complete, and keeps members out"),
-        ("migrating", 1, LagStatus.WARN, "a migration to kafka:g is not complete"),
-        ("undoing", 0, LagStatus.WARN, "a way back from kafka:g is not complete, and keeps members out"),
+        ("migrating", 0, LagStatus.WARN, "it is being migrated to kafka:g: complete it with"),
+        ("migrating", 1, LagStatus.WARN, "it has members, though it is being migrated to kafka:g"),
+        ("undoing", 0, LagStatus.WARN, "it has a migration to kafka:g that is being undone"),
     ],
 )
 def test_a_group_with_the_mark_of_a_migration(state, members, status, reason):
