@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,16 @@ STALE_INTERVALS: Final = 3
 """A snapshot whose sample ended longer ago than so many intervals is stale: it does not show the present any more."""
 
 _UNKNOWN: Final = -1
+
+
+def packed(numbers: Iterable[int | None]) -> array[int]:
+    """Numbers of 8 bytes each, -1 where one is unknown."""
+    return array("q", (_UNKNOWN if number is None else number for number in numbers))
+
+
+def unpacked(number: int) -> int | None:
+    """A number of such an array; None if it is unknown."""
+    return None if number == _UNKNOWN else number
 
 
 class LagRow(NamedTuple):
@@ -43,8 +53,7 @@ class LagRow(NamedTuple):
 
     def lag(self, index: int | None) -> int | None:
         """The lag of the partition with this index; None if it was unknown, or without an index."""
-        lag = _UNKNOWN if index is None else self.lags[index]
-        return None if lag == _UNKNOWN else lag
+        return None if index is None else unpacked(self.lags[index])
 
     def sum(self) -> int | None:
         """As :func:`~zkconsumer.offsets.rules.lag.sum_known`, without an object for each partition."""
@@ -215,8 +224,8 @@ def _row(
     at_ms: int, samples: Mapping[TopicPartition, Sequence[LagSample]], former: tuple[TopicPartition, ...]
 ) -> LagRow:
     partitions = tuple(samples)
-    lags = array("q", (_UNKNOWN if (lag := series[-1].lag) is None else lag for series in samples.values()))
-    return LagRow(at_ms, former if former == partitions else partitions, lags)
+    lags = (series[-1].lag for series in samples.values())
+    return LagRow(at_ms, former if former == partitions else partitions, packed(lags))
 
 
 def _rebalances(recorded: RecordedGroup, observed: ObservedGroup, at_ms: int, since_ms: int) -> tuple[Rebalance, ...]:

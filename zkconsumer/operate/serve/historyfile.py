@@ -18,10 +18,17 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, Stretch, Stretches
-from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance, RecordedGroup
+from zkconsumer.operate.serve.groupsnapshots import (
+    GroupSnapshot,
+    GroupsSnapshot,
+    LagRow,
+    Rebalance,
+    RecordedGroup,
+    packed,
+    unpacked,
+)
 
 _VERSION: Final = 1
-_UNKNOWN: Final = -1
 _APPENDED_BETWEEN: Final = 100
 """Snapshots from one search for groups that are gone to the next."""
 
@@ -201,8 +208,8 @@ class HistoryFile:
                 row.at_ms,
                 key,
                 self._partitions_id(key, row.partitions),
-                _blob(sample.committed for sample in newest),
-                _blob(sample.log_end for sample in newest),
+                packed(sample.committed for sample in newest).tobytes(),
+                packed(sample.log_end for sample in newest).tobytes(),
             ),
         )
         lasting = _stretches(group.samples, row.at_ms / 1000 - snapshot.at)
@@ -245,23 +252,14 @@ def _partitions(names: str) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for topic, number in json.loads(names))
 
 
-def _blob(numbers: Iterable[int | None]) -> bytes:
-    return array("q", (_UNKNOWN if number is None else number for number in numbers)).tobytes()
-
-
 def _numbers(blob: bytes) -> array[int]:
     numbers = array("q")
     numbers.frombytes(blob)
     return numbers
 
 
-def _known(number: int) -> int | None:
-    return None if number == _UNKNOWN else number
-
-
 def _lags(committed: Sequence[int], ends: Sequence[int]) -> array[int]:
-    lags = (lag(_known(offset), _known(end)) for offset, end in zip(committed, ends, strict=True))
-    return array("q", (_UNKNOWN if number is None else number for number in lags))
+    return packed(lag(unpacked(offset), unpacked(end)) for offset, end in zip(committed, ends, strict=True))
 
 
 def _stretches(samples: Mapping[TopicPartition, Sequence[LagSample]], shift: float) -> list[list[object]]:
@@ -292,7 +290,7 @@ def _samples(
         for partition, offset, end in zip(sets[partitions_id], committed, ends, strict=True):
             if partition in series:
                 at = at_ms / 1000 + shift
-                sample = LagSample(at, _known(offset), None, None, _known(end), None, owner_live=False)
+                sample = LagSample(at, unpacked(offset), None, None, unpacked(end), None, owner_live=False)
                 series[partition].append(sample)
     former = {id(row.partitions): row.partitions for row in rows}
     indices = {key: {partition: index for index, partition in enumerate(row)} for key, row in former.items()}
