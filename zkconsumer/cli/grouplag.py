@@ -28,7 +28,6 @@ from zkconsumer.cli.groupoptions import (
     warn,
 )
 from zkconsumer.cli.groupsource import open_groups
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable
 from zkconsumer.errors import TRANSIENT
 
@@ -198,8 +197,7 @@ def watch(
         view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
         with contextlib.suppress(KeyboardInterrupt), view.showing():
             _watch(sampler, view, groups, interval, math.inf if seconds is None else time.monotonic() + seconds)
-        if view.has_failed or sampler.missing(groups):
-            raise click.exceptions.Exit(EXIT_PROBLEM)
+        end_reading((), found=view.has_failed or bool(sampler.missing(groups)))
 
 
 def _watch(sampler: LagSampler, view: _View, groups: tuple[str, ...], interval: float, ends: float) -> None:

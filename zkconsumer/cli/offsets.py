@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
-from zkconsumer.cli.groupoptions import warn
+from zkconsumer.cli.groupoptions import end_reading, warn
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
@@ -71,8 +71,7 @@ def export(
     warn(exported.warnings)
     for problem in problems:
         click.echo(escaped(f"not exported: {problem}"), err=True)
-    if problems:
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+    end_reading((), found=bool(problems))
 
 
 @offsets.command("import")
