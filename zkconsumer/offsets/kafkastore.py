@@ -171,9 +171,9 @@ class KafkaOffsetStore:
     def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
         """The offset with metadata that no other commit has; an unchanged offset of the same topic keeps its metadata."""
         known, origin = self._stored.get(partition), self._topics.get(partition.topic)
-        if known is not None and known.offset == offset and is_unique(known.mark):
-            if judge_offset(origin, known).written_for is not WrittenFor.EARLIER:
-                return known
+        unchanged = known is not None and known.offset == offset and is_unique(known.mark)
+        if known is not None and unchanged and judge_offset(origin, known).written_for is not WrittenFor.EARLIER:
+            return known
         topic_id = None if origin is None else origin.identity.topic_id
         return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id, stamp))
 
