@@ -116,7 +116,7 @@ def _may_be_of_an_earlier_topic(evidence: Evidence, twice: Duplicate) -> bool:
     """True if the next owner had to begin before a committed record, since its topic had just been created again.
 
     1. The position is beyond the new log, so fetching continues at 0; 2. that is committed before the member has
-    noticed the new topic, and it is killed; 3. the next owner cannot know which topic the offset is of, and begins at 0.
+    noticed the new topic, and it is killed; 3. the next owner cannot know which topic the offset is of: it begins at 0.
     """
     created = [one for one in evidence.faults if one.kind == "recreate"]
     return any(one.began <= twice.first.at <= (one.established or one.ended) + _NOTICED_S for one in created)

@@ -169,7 +169,7 @@ class KafkaOffsetStore:
         return {partition: offset._replace(stamp=stamp_of(offset.mark)) for partition, offset in stored.items()}
 
     def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
-        """The offset with metadata that no other commit has; an unchanged offset of the same topic keeps its metadata."""
+        """The offset with metadata that no other commit has; an unchanged one of the same topic keeps its metadata."""
         known, origin = self._stored.get(partition), self._topics.get(partition.topic)
         unchanged = known is not None and known.offset == offset and is_unique(known.mark)
         if known is not None and unchanged and judge_offset(origin, known).written_for is not WrittenFor.EARLIER:
