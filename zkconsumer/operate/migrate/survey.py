@@ -55,7 +55,7 @@ def read_survey_facts(
         groups_znodes = read_groups(session, group_reader, groups).required(failures)
         topics = {partition.topic for znodes in groups_znodes for partition in znodes.partitions}
         problems, releases, retention = _broker_facts(cluster)
-        existing = cluster.offsets.existing(topics)
+        existing = cluster.existing(topics)
         undescribed = existing.found.undescribed
         # A broker that has just started denies topics that ZooKeeper describes.
         partitions = existing.found.partitions | existing_partitions(groups_znodes)
