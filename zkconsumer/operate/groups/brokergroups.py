@@ -41,7 +41,7 @@ from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, commit
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
-from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember, exists_at_brokers
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
@@ -279,7 +279,7 @@ class BrokerGroups:
         observed, failures = self.asked.ask_coordinators(possible, _observe)
         for name in groups:
             group = observed.get(name)
-            if name not in failures and (group is None or (group.described.state == DEAD and not group.offsets)):
+            if name not in failures and (group is None or not exists_at_brokers(group.described.state, group.offsets)):
                 failures[name] = GroupMissing(
                     f"group {name} does not exist at the brokers; check its name (`zkconsumer groups list`), or give "
                     "--zookeeper if it is a group in ZooKeeper"

@@ -106,7 +106,7 @@ def _plan_group(
     in_kafka = read_kafka(cluster, group, tuple(wanted), store)
     stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
-    if not group_exists(session, group, stored):
+    if not group_exists(session, cluster, group, stores, stored):
         guards.warnings.append(f"group {group} does not exist, and is created")
     elif of_file and stores == {"kafka"} and (new := sorted({p.topic for p in wanted} - {p.topic for p in stored})):
         guards.warnings.append(  # brokers delete offsets with their topic, and a file does not identify it

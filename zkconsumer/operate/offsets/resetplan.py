@@ -61,7 +61,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     in_kafka = read_kafka(cluster, group, partitions, store)
     stores = guards.choose_store(group, store, nodes.has_offsets(), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
-    if not (create or group_exists(session, group, stored)):
+    if not (create or group_exists(session, cluster, group, stores, stored)):
         name = "its name" if session.is_absent else "its name and the chroot"
         guards.refusals.append(f"group {group} does not exist; check {name}, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:

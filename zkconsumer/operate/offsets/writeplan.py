@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import NoCommonVersion, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import (
@@ -24,6 +24,7 @@ from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
 from zkconsumer.operate.offsets.rules.offsetmoves import OffsetRow
 from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
+from zkconsumer.wire.rules.describedgroup import exists_at_brokers
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MigratedNode, OffsetNode, describe_mark
@@ -355,9 +356,20 @@ def _missing_parents(
     return [NodeChange(path, None, NodeState(None, access=parents[path])) for path in missing]
 
 
-def group_exists(session: ZkSession, group: str, in_kafka: Mapping[TopicPartition, StoredOffset]) -> bool:
-    """True if ZooKeeper has the group, or Kafka offsets of it, as far as these were read."""
-    return bool(in_kafka) or (not session.is_absent and GroupReader(session).group_exists(group))
+def group_exists(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    stores: Collection[str],
+    in_kafka: Mapping[TopicPartition, StoredOffset],
+) -> bool:
+    """True if ZooKeeper has the group, or the brokers, which are asked if Kafka is written."""
+    if in_kafka or (not session.is_absent and GroupReader(session).group_exists(group)):
+        return True
+    try:
+        return "kafka" in stores and exists_at_brokers(cluster.describe(group).state, in_kafka)
+    except NoCommonVersion:  # brokers before 0.9, which have no groups
+        return False
 
 
 def read_kafka(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
@@ -70,6 +70,11 @@ class DescribedGroup(NamedTuple):
     state: str
     strategy: str
     members: tuple[DescribedMember, ...]
+
+
+def exists_at_brokers(state: str, offsets: Sized) -> bool:
+    """True if the brokers have a group of that state and with these offsets; it may have members and no offsets."""
+    return bool(offsets) or state != DEAD
 
 
 def why_no_groups(releases: Mapping[int, tuple[int, ...]]) -> str | None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
-from zkconsumer.errors import GroupMissing, WriteRefused, ZkConsumerError
+from zkconsumer.errors import GroupMissing, NoCommonVersion, WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.operate.groups.groupremoval import plan_rename
@@ -74,7 +74,7 @@ def test_a_topic_that_brokers_do_not_describe_is_not_one_that_does_not_exist(ser
 
 
 @pytest.mark.parametrize(
-    ("stored", "warned"), [({P1: 1}, 0), ({TopicPartition("u", 0): 1}, 1), ({}, 0)], ids=["of it", "of others", "none"]
+    ("stored", "warned"), [({P1: 1}, 0), ({TopicPartition("u", 0): 1}, 1), ({}, 1)], ids=["of it", "of others", "none"]
 )
 def test_an_import_warns_of_a_topic_of_which_the_brokers_have_no_offset(servers, session, stored, warned):
     """They delete offsets with their topic; those of the file may be of an earlier one."""
@@ -98,6 +98,26 @@ def test_a_group_that_a_typo_would_create_is_named(servers, session):
     for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
         assert plan.warnings == ("group gg does not exist, and is created",)
     assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
+
+
+def test_a_group_at_the_brokers_that_has_committed_nothing_exists(servers, session, monkeypatch):
+    """`groups list` shows it: its consumers joined, and left."""
+    file = parse_offsets("f", b"t,0,7\n", "archive")
+
+    def missing():
+        reset = plan_reset(session, servers.brokers, "archive", {"t": None}, ResetSpec("earliest"), store="kafka")
+        imported = plan_import(session, servers.brokers, file, store="kafka")
+        return [any("does not exist" in text for text in texts) for texts in (reset.refusals, imported.warnings)]
+
+    assert missing() == [True, True]
+    servers.brokers.store("archive", {})
+    assert missing() == [False, False]
+    monkeypatch.setattr(servers.brokers, "describe", _raise_no_common_version)
+    assert missing() == [True, True], "brokers before 0.9 have no groups"
+
+
+def _raise_no_common_version(_group):
+    raise NoCommonVersion("no common version of DescribeGroups")
 
 
 @pytest.mark.parametrize(
