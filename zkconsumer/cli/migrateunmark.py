@@ -24,7 +24,8 @@ def unmark_command(connection: ToolConnection, groups: tuple[str, ...], execute:
     the group. After it is removed, members in ZooKeeper begin at the offsets there, and read again what the new
     consumers have read.
     """
-    from zkconsumer.operate.migrate.migrationmark import read_mark, remove_mark
+    from zkconsumer.operate.migrate.migrationmark import remove_mark
+    from zkconsumer.operate.offsets.groupinuse import read_mark
 
     names = connection.group_names(groups)
     with tool_session(connection.config()) as session:

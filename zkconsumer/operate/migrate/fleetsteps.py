@@ -12,7 +12,6 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.operate.migrate.fleetfiles import Job
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
 from zkconsumer.operate.migrate.rules.fleetstate import is_reversed, why_not_begun
@@ -20,6 +19,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missin
 from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_of_scope
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
+from zkconsumer.operate.offsets.groupinuse import read_mark
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
 from zkconsumer.operate.offsets.wholefiles import prepared, sync

@@ -11,6 +11,7 @@ from typing import Final
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
+from zkconsumer.operate.offsets.groupinuse import read_mark
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.zookeeper.fencedtransaction import Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -21,17 +22,6 @@ _log = logging.getLogger(__name__)
 
 _ANY_NODE: Final = "/"
 _ATTEMPTS: Final = 5
-
-
-def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
-    """The mark of a group; None if it has none.
-
-    Raises:
-        ZkConsumerError: ZooKeeper cannot be read.
-    """
-    path = GroupPaths(group).migrated
-    node = session.get(path)
-    return None if node is None else MigratedNode.decode(path, node.data)
 
 
 def write_mark(session: ZkSession, group: str, mark: MigrationMark, fence: str = _ANY_NODE) -> None:

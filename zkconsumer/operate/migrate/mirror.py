@@ -16,7 +16,6 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, that_are
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import read_mark
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan
 from zkconsumer.operate.migrate.rules.mirrorplan import (
     CopiedOffset,
@@ -29,7 +28,7 @@ from zkconsumer.operate.migrate.rules.mirrorplan import (
 )
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.migrate.rules.waysback import known_at_source
-from zkconsumer.operate.offsets.groupinuse import live_members
+from zkconsumer.operate.offsets.groupinuse import live_members, read_mark
 from zkconsumer.operate.offsets.groupstores import partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import offset_nodes, stored_offset

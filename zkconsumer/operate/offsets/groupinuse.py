@@ -1,4 +1,4 @@
-"""What forbids a write of a group's offsets: its members, owners of its partitions, holds of other tools.
+"""What speaks against a write of a group's offsets: its members, owners, holds of other tools, the mark of a migration.
 
 Asked before a hold is taken, and under it.
 """
@@ -12,7 +12,7 @@ from zkconsumer.errors import HoldReason, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import HOLD, GroupPaths
-from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _HOLDER: Final = "_zkconsumer-hold-"
@@ -87,6 +87,17 @@ def how_owners_end(owners: Mapping[str, Znode]) -> str:
 
 def _without_end(lasting: Sequence[str]) -> str:
     return f"no session ends these: {name_some(lasting)}; stop what writes them, and delete them"
+
+
+def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
+    """The mark of a group; None if it has none.
+
+    Raises:
+        ZkConsumerError: ZooKeeper cannot be read.
+    """
+    path = GroupPaths(group).migrated
+    node = session.get(path)
+    return None if node is None else MigratedNode.decode(path, node.data)
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

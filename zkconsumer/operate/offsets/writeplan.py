@@ -18,7 +18,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     fresh_metadata,
     topic_id_of,
 )
-from zkconsumer.operate.offsets.groupinuse import live_members, registered_members, why_held, why_owned
+from zkconsumer.operate.offsets.groupinuse import live_members, read_mark, registered_members, why_held, why_owned
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
@@ -27,7 +27,7 @@ from zkconsumer.operate.offsets.snapshot import GroupChange, KafkaChange, NodeCh
 from zkconsumer.wire.rules.describedgroup import exists_at_brokers
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import MigratedNode, OffsetNode, describe_mark
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 _RECENT_MS: Final = 60_000
@@ -197,9 +197,7 @@ class Guards:
 
     def warn_of_mark(self, group: str, *, unless: str | None = None) -> None:
         """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper."""
-        path = GroupPaths(group).migrated
-        node = self.session.get(path)
-        mark = None if node is None else MigratedNode.decode(path, node.data)
+        mark = read_mark(self.session, group)
         if mark is not None and (unless is None or not mark.may_be_of(unless)):
             self.warnings.append(describe_mark(group, mark))
 

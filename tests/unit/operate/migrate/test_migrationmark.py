@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from zkconsumer.errors import SessionExpired, WriteRefused, ZkConsumerError, ZooKeeperUnavailable
-from zkconsumer.operate.migrate.migrationmark import MarkedWrite, read_mark, remove_mark, write_mark
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark, write_mark
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import check_plan
+from zkconsumer.operate.offsets.groupinuse import read_mark
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
