@@ -18,7 +18,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.groupznodes import existing_groups
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
-from zkconsumer.operate.offsets.groupinuse import groups_with_members
+from zkconsumer.operate.offsets.groupinuse import groups_with_members, marked_since, read_mark
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
@@ -33,7 +33,7 @@ from zkconsumer.operate.offsets.writeplan import (
 )
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths, offset_partition
-from zkconsumer.zookeeper.rules.znodes import BROKERS, MigratedNode, describe_mark
+from zkconsumer.zookeeper.rules.znodes import BROKERS
 from zkconsumer.zookeeper.session import ZkSession
 
 
@@ -153,7 +153,7 @@ def _plan_deletion(
 
     ``known`` is every partition of the group's topics, ``stored`` its offsets in Kafka, of all topics.
     """
-    mark = session.get(GroupPaths(group).migrated)
+    mark = read_mark(session, group)
     roots = _roots(session, group, topic, {partition.topic for partition in stored})
     nodes = offset_nodes(session, group)
     hold = frozenset(partition for partition in known if topic in (None, partition.topic))
@@ -182,21 +182,8 @@ def _plan_deletion(
         hold,
         tuple(guards.refusals),
         tuple(guards.warnings),
-        still_refused=partial(_marked_since, session, group, mark),
+        still_refused=partial(marked_since, session, group, mark),
     )
-
-
-def _marked_since(session: ZkSession, group: str, before: Znode | None) -> list[str]:
-    """Why a group is not removed under its hold: a migration has marked it since it was looked at.
-
-    1. The removal is planned; 2. `migrate run` writes the group's offsets to Kafka, and marks it; 3. without its znodes
-    there is no way back, and under another name old consumers read again what the new ones have read.
-    """
-    path = GroupPaths(group).migrated
-    now = session.get(path)
-    if now is None or (before is not None and now.mzxid == before.mzxid):
-        return []
-    return [f"a migration began meanwhile: {describe_mark(group, MigratedNode.decode(path, now.data))}"]
 
 
 def _roots(session: ZkSession, group: str, topic: str | None, in_kafka: Collection[str]) -> list[str]:
@@ -260,7 +247,7 @@ def plan_rename(
     _require_group(session, source)
     if GroupReader(session).group_exists(destination):
         raise WriteRefused(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
-    if session.get(GroupPaths(source).migrated) is not None:
+    if read_mark(session, source) is not None:
         raise WriteRefused(
             f"group {source} was migrated, or is being: under another name its consumers would read again what is read "
             f"elsewhere; roll it back first, or see `zkconsumer groups explain --group {source}`"
@@ -283,7 +270,7 @@ def plan_rename(
     guards = Guards(session, forceable=False, warnings=[*describe_before(that_are(judged, WrittenFor.BEFORE))])
     made = plan_offsets(session, cluster, guards, target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
-    still_refused = partial(_marked_since, session, source, None)
+    still_refused = partial(marked_since, session, source, None)
     creation = replace(made, change=change, still_refused=still_refused)
     deletion = replace(deletion, still_refused=still_refused)
     return WritePlan(f"rename {source} to {destination}", (creation, deletion), forceable=False)
@@ -346,7 +333,7 @@ def plan_clean(
             try:
                 known = partitions_to_hold(session, None, group)
                 deletion = _plan_deletion(session, Guards(session, forceable=False), group, None, known)
-                plans.append(replace(deletion, still_refused=partial(_marked_since, session, group, None)))
+                plans.append(replace(deletion, still_refused=partial(marked_since, session, group, None)))
             except ZooKeeperRefused as reason:
                 plans.append(_kept(group, str(reason)))
     return WritePlan(f"clean {match or ''}".strip(), tuple(plans), forceable=False)

@@ -12,7 +12,7 @@ from zkconsumer.errors import HoldReason, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import HOLD, GroupPaths
-from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark, PartitionOwnerNode
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark, PartitionOwnerNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 _HOLDER: Final = "_zkconsumer-hold-"
@@ -98,6 +98,16 @@ def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
     path = GroupPaths(group).migrated
     node = session.get(path)
     return None if node is None else MigratedNode.decode(path, node.data)
+
+
+def marked_since(session: ZkSession, group: str, before: MigrationMark | None) -> list[str]:
+    """Why a group is not removed under its hold: a migration has marked it since it was looked at.
+
+    1. The removal is planned; 2. `migrate run` writes the group's offsets to Kafka, and marks it; 3. without its znodes
+    there is no way back, and under another name old consumers read again what the new ones have read.
+    """
+    mark = read_mark(session, group)
+    return [] if mark in (None, before) else [f"a migration began meanwhile: {describe_mark(group, mark)}"]
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

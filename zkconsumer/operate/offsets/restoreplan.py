@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal
 
 from zkconsumer.config.serveraddresses import server_addresses
@@ -13,6 +14,7 @@ from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
+from zkconsumer.operate.offsets.groupinuse import marked_since, read_mark
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -159,6 +161,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         option = "; give --overwrite to write them all the same" if guards.forceable else ""
         guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
     hold: set[TopicPartition] = set()
+    still_refused: Callable[[], Sequence[str]] = tuple
     if change.held_group is not None:
         hold = partitions_to_hold(session, cluster, change.held_group, [row.partition for row in rows])
         # That an offset is recent is no warning: it was this tool, or the write is refused above. A migration is
@@ -166,6 +169,8 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         if changes or kafka or not guards.forceable:
             guards.check_group(change.held_group, hold, OffsetNodes({}))
         if changes and guards.forceable:  # not a migration, which has written the mark
+            mark = read_mark(session, change.held_group)
+            still_refused = partial(marked_since, session, change.held_group, mark)
             guards.warn_of_mark(change.held_group)
     return GroupPlan(
         replace(change, nodes=tuple(changes), kafka=tuple(kafka)),
@@ -173,6 +178,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         frozenset(hold),
         tuple(guards.refusals),
         tuple(guards.warnings),
+        still_refused=still_refused,
     )
 
 

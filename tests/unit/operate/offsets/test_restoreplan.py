@@ -6,11 +6,12 @@ import pytest
 
 from tests.fixtures.groupsinmemory import log
 from tests.fixtures.migrationsinmemory import OFFSETS
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
 from zkconsumer.offsets.rules.topicorigins import TopicRecord
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
+from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets import restoreplan
 from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
@@ -21,6 +22,7 @@ from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.offsetreset import ResetSpec
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, read_snapshot
 from zkconsumer.zookeeper.absentzookeeper import AbsentZooKeeper
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 @pytest.fixture
@@ -55,6 +57,18 @@ def test_a_rename_is_undone_and_done_again_without_a_moment_in_which_neither_gro
     again = plan_restore(session, servers.brokers, undone)
     assert groups_of(again) == [("h", True), ("g", False)]
     assert groups_of(plan_restore(session, servers.brokers, renamed, complete=True)) == groups_of(again)
+
+
+def test_a_removal_is_not_completed_if_a_migration_marks_the_group_meanwhile(servers, session, write):
+    removed = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    servers.store(OFFSETS)
+    plan = plan_restore(session, servers.brokers, removed, complete=True, overwrite=True)
+    write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
+    with pytest.raises(WriteRefused, match="a migration began meanwhile: group g was migrated to kafka:g"):
+        write(plan)
+    assert servers.stored() == OFFSETS
+    again = plan_restore(session, servers.brokers, removed, complete=True, overwrite=True)
+    assert [warning for warning in again.warnings if "was migrated to kafka:g" in warning]
 
 
 RESET = ResetSpec("latest")
