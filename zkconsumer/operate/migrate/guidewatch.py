@@ -15,6 +15,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import clamp_to_log
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC, StoredCommit, decode_commit, partition_of_group
 from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -104,8 +105,8 @@ class CommitTail:
             try:
                 answer = self._consumer.fetch(self._partition, self._position, max_wait_ms=_WAIT_MS, min_bytes=1)
             except OffsetOutOfRange:  # its segment was deleted, or an unclean election has truncated the log
-                end = self._consumer.latest(self._partition)
-                self._position = max(self._consumer.earliest(self._partition), min(self._position, end))
+                start, end = self._consumer.earliest(self._partition), self._consumer.latest(self._partition)
+                self._position = clamp_to_log(self._position, start, end)
                 continue
             commits = [decode_commit(record.key, record.value) for record in answer]
             self._found += [commit for commit in commits if commit is not None and commit.group == self._group]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition, recreated_topics
-from zkconsumer.offsets.rules.lag import signed_lag
+from zkconsumer.offsets.rules.lag import BEFORE_LOG, outside_log, signed_lag
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.offsets.rules.topicorigins import NOT_STORED, WrittenFor, that_are
 from zkconsumer.operate.migrate.rules.migrationplan import (
@@ -189,7 +189,9 @@ def _changed_topics(plan: MigrationPlan, now: Observation, *, is_written: bool) 
     if is_written:
         return
     new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in recreated}
-    if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
+    if expired := sorted(
+        p for p, offset in new.items() if p in now.logs and outside_log(offset, *now.logs[p]) == BEFORE_LOG
+    ):
         yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"
 
 

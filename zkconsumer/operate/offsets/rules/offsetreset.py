@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
 
@@ -85,7 +86,7 @@ def _requested(spec: ResetSpec, partition: TopicPartition, position: int | None)
 
 def _clamped(partition: TopicPartition, old: int | None, log: LogRange, wanted: int) -> OffsetRow:
     new = log.clamp(wanted)
-    note = "" if new == wanted else f"{wanted} is {'after the log end' if wanted > new else 'before the log start'}"
+    note = "" if new == wanted else f"{wanted} is {AFTER_LOG if wanted > new else BEFORE_LOG}"
     return OffsetRow(partition, old, new, log, note)
 
 
