@@ -12,7 +12,6 @@ from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.migrationoptions import (
     EXECUTE,
-    LONG_HOLD,
     MISSING,
     OUTPUT,
     PLAN,
@@ -25,7 +24,7 @@ from zkconsumer.cli.migrationoptions import (
     write_plan,
 )
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.writing import Writing, refuse, run
+from zkconsumer.cli.writing import LONG_HOLD, Writing, refuse, run
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:

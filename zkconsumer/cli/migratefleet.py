@@ -28,11 +28,11 @@ from zkconsumer.cli.fleettables import (
 from zkconsumer.cli.groupoptions import echo_lines, end_reading, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
-from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, LONG_HOLD, MISSING, REWIND
+from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, MISSING, REWIND
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.unreadoutput import need_no_reader
-from zkconsumer.cli.writing import connected
+from zkconsumer.cli.writing import LONG_HOLD, connected
 from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from zkconsumer.cli.migrationoptions import (
     COPY_FOR,
     COPY_INTERVAL,
     EXECUTE,
-    LONG_HOLD,
     PLAN,
     REWIND,
     connection_of,
@@ -28,7 +27,7 @@ from zkconsumer.cli.migrationoptions import (
 from zkconsumer.cli.migrationtables import copy_lines
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
-from zkconsumer.cli.writing import refuse
+from zkconsumer.cli.writing import LONG_HOLD, refuse
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:

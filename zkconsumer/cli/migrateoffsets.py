@@ -14,7 +14,6 @@ from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migrationoptions import (
     EXECUTE,
-    LONG_HOLD,
     MISSING,
     OUTPUT,
     PLAN,
@@ -31,7 +30,7 @@ from zkconsumer.cli.migrationoptions import (
 from zkconsumer.cli.migrationtables import plan_lines, run_document, verified_row, verify_lines
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
-from zkconsumer.cli.writing import refuse
+from zkconsumer.cli.writing import LONG_HOLD, refuse
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:

@@ -51,11 +51,6 @@ MISSING = click.option(
     help="Where partitions begin of which neither end has an offset.",
 )
 EXECUTE = execute_option()
-LONG_HOLD = click.option(
-    "--long-hold",
-    is_flag=True,
-    help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
-)
 REWIND = click.option(
     "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
 )

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from zkconsumer.operate.offsets.writereport import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
 
+LONG_HOLD = click.option(
+    "--long-hold",
+    is_flag=True,
+    help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
+)
 STORE = click.option(
     "--store",
     type=click.Choice(["zookeeper", "kafka", "both"]),
@@ -98,11 +103,7 @@ def writing_options(
         type=click.Path(dir_okay=False, path_type=Path),
         help="New file for what is changed.  [default: a name in the current directory]",
     )
-    @click.option(
-        "--long-hold",
-        is_flag=True,
-        help="Allow the hold, during which no member can own a partition, to last longer than 4 s.",
-    )
+    @LONG_HOLD
     @force_live
     @json_option
     @functools.wraps(function)

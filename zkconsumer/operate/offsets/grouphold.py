@@ -37,12 +37,18 @@ _log = logging.getLogger(__name__)
 LONGEST_S: Final = 4.0
 """How long a hold lasts at most. A JVM member tries to claim 0, 2, 4 and 6 s after it started, and then gives up."""
 
+
 _GIVES_UP_AFTER_MS: Final = 6000
 
 _ATTEMPT_S: Final = 1.0
 """How long a JVM member may take from reading offsets to claiming; LONGEST_S and this are less than its patience."""
 _OPEN: Final[Access] = ((31, "world", "anyone"),)
 _ATTEMPTS: Final = 5
+
+
+def why_over(group: str) -> str:
+    """Why nothing more is written once a hold has lasted :data:`LONGEST_S`, without what to do."""
+    return f"the hold of group {group} lasted {LONGEST_S:g} s, after which members that started meanwhile give up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +150,7 @@ class GroupHold:
         """
         self._session.commit_changes(self.fence, [Operation("check", self.fence)])
         if self.is_over:
-            raise WriteRefused(
-                f"the hold of group {self._paths.group} lasted {LONGEST_S:g} s, after which members that started "
-                "meanwhile give up; give --long-hold"
-            )
+            raise WriteRefused(f"{why_over(self._paths.group)}; give --long-hold")
 
     def take(self) -> None:
         """Claim everything.

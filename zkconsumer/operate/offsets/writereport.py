@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.offsets.grouphold import LONGEST_S, GroupHold, NoHold
+from zkconsumer.operate.offsets.grouphold import GroupHold, NoHold, why_over
 from zkconsumer.operate.offsets.writeplan import WritePlan
 
 
@@ -67,10 +67,7 @@ class UnderHold:
         """True if the hold has lasted too long for these writes, which are reported then."""
         if not self.hold.is_over:
             return False
-        self.report.faults.append(
-            f"the hold of group {self.group} lasted {LONGEST_S:g} s, after which members that started meanwhile give "
-            f"up; {self.plan.resume} with --long-hold"
-        )
+        self.report.faults.append(f"{why_over(self.group)}; {self.plan.resume} with --long-hold")
         self.report.not_written += names
         return True
 
