@@ -24,6 +24,7 @@ from zkconsumer.cli.groupoptions import (
 )
 from zkconsumer.cli.groupsource import LateSession
 from zkconsumer.cli.progress import progress
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import name_some
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ Table = Literal["offsets", "checker", "members", "state"]
 
 _HINT: Final = (
     "hint: the offset of an owned partition is shown as - until its consumer's first commit, which comes after "
-    "auto.commit.interval.ms (default 60 s)"
+    f"auto.commit.interval.ms (default {ConsumerConfig.auto_commit_interval_ms // 1000} s)"
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, how_far
@@ -183,7 +184,8 @@ def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
     ]
     return (
         f"watch longer: {name_some(silent)} were not committed twice; --watch must exceed twice "
-        "auto.commit.interval.ms of the members (60 s by default), and members without automatic commits must commit"
+        f"auto.commit.interval.ms of the members ({ConsumerConfig.auto_commit_interval_ms // 1000} s by default), and "
+        "members without automatic commits must commit"
     )
 
 

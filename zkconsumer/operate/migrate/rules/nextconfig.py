@@ -122,16 +122,24 @@ def _lines_for_defaults(target: ClientTarget, given: Given) -> Iterator[NextLine
     if "auto.commit.interval.ms" not in given and given.get("auto.commit.enable") != "false":
         default = str(ConsumerConfig.auto_commit_interval_ms)
         yield NextLine("", {"auto.commit.interval.ms": default}, f"its default was {default}, and is 5000 now")
-    if not given.keys() & {"zookeeper.session.timeout.ms", "session.timeout.ms"}:
-        note = "a member that ended without leaving is noticed after 45 s; it was 6 s (zookeeper.session.timeout.ms)"
-        yield NextLine("", {"session.timeout.ms": "45000"}, note)
+    defaults = _defaults_of(given)
+    if not (defaults.brokers_coordinate or given.keys() & {"zookeeper.session.timeout.ms", "session.timeout.ms"}):
+        now, before = defaults.session_timeout_ms, defaults.membership_timeout_ms
+        note = f"a member that ended without leaving is noticed after {now // 1000} s; it was {before // 1000} s"
+        yield NextLine("", {"session.timeout.ms": str(now)}, f"{note} (zookeeper.session.timeout.ms)")
     if "partition.assignment.strategy" not in given:
-        yield assignor(target, "range", given)
+        yield assignor(target, defaults.partition_assignment_strategy, given)
     if target == "java":
         note = "the decoders of the JVM consumer were arguments; its default returned bytes"
         yield NextLine("", {"key.deserializer": _BYTES, "value.deserializer": _BYTES}, note)
     else:
         yield from _librdkafka_lines(given)
+
+
+def _defaults_of(given: Given) -> ConsumerConfig:
+    """What a consumer takes for the properties that the file lacks; some depend on its ``group.protocol``."""
+    servers = {"zookeeper.connect": "unused:1", "bootstrap.servers": "unused:1"}
+    return ConsumerConfig.from_properties({"group.protocol": given.get("group.protocol")}, group_id="unused", **servers)
 
 
 def _librdkafka_lines(given: Given) -> Iterator[NextLine]:
@@ -148,7 +156,7 @@ def _librdkafka_lines(given: Given) -> Iterator[NextLine]:
 
 def _spark_lines(given: Given) -> Iterator[NextLine]:
     if "auto.offset.reset" not in given:
-        yield offset_reset("spark", "largest", given)
+        yield offset_reset("spark", ConsumerConfig.auto_offset_reset, given)
     note = "required: subscribe, subscribePattern or assign; in the JVM consumer it was an argument"
     yield NextLine("", {"subscribe": ""}, note, is_missing=True)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
 
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
@@ -247,7 +248,7 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             Level.BLOCKER,
             "no-commit",
             "its members have not committed an offset yet; survey it again when they have (auto.commit.interval.ms is "
-            "60 s by default)",
+            f"{ConsumerConfig.auto_commit_interval_ms // 1000} s by default)",
             _command("survey", facts),
         )
     else:

@@ -301,6 +301,15 @@ def test_nothing_else_is_missing():
 
 def test_a_default_is_written_only_where_the_file_has_no_value():
     assert whole("java", LEAST)["session.timeout.ms"] == "45000"
+    assert "it was 6 s" in "".join(line.note for line in next_config(LEAST, "java"))
+
+
+def test_defaults_are_those_of_the_protocol_of_the_file():
+    """Members of both kinds share the group until the last one has been replaced."""
+    lines = next_config({**LEAST, "group.protocol": "kafka"}, "java")
+    (strategy,) = [line for line in lines if "partition.assignment.strategy" in line.successors]
+    assert strategy.successors["partition.assignment.strategy"].endswith(".CooperativeStickyAssignor")
+    assert [line for line in lines if "session.timeout.ms" in line.successors] == [], "it is 45 s for both"
     assert whole("java", {**LEAST, "zookeeper.session.timeout.ms": "7000"})["session.timeout.ms"] == "7000"
     for target, name in (("spark", "startingOffsets"), ("mm2", "source.consumer.auto.offset.reset")):
         assert whole(target, LEAST)[name] == "latest"
