@@ -122,18 +122,23 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
         for change in (changes if complete else reversed(changes))
     ]
     verb = "complete" if complete else "undo"
-    checked = _check_place(plans, snapshot.zookeeper, session)
+    checked = _check_place(plans, snapshot, session)
     return WritePlan(f"{verb} {snapshot.command}", checked, live, forceable)
 
 
-def _check_place(plans: Sequence[GroupPlan], then: str, session: ZkSession) -> tuple[GroupPlan, ...]:
-    """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper."""
-    if not plans:
-        return ()
-    now = session.address
+def _check_place(plans: Sequence[GroupPlan], snapshot: Snapshot, session: ZkSession) -> tuple[GroupPlan, ...]:
+    """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper.
+
+    The addresses of ZooKeeper and those of brokers, of which one made the snapshot and the other one is named now,
+    cannot be compared.
+    """
+    of_brokers = snapshot.plan is None and all(change.held_group is None for change in snapshot.groups)
+    if not plans or of_brokers is not session.is_absent:
+        return tuple(plans)
+    then, now = snapshot.zookeeper, session.address
     (servers, chroot), (servers_now, chroot_now) = server_addresses(then), server_addresses(now)
     refusals, warnings = plans[0].refusals, plans[0].warnings
-    if chroot != chroot_now and not session.is_absent:  # brokers that are named have none
+    if chroot != chroot_now:
         reason = f"the snapshot was made for chroot {chroot or '/'}, not {chroot_now or '/'}; check --zookeeper"
         refusals = (reason, *refusals)
     if set(servers).isdisjoint(servers_now):  # an ensemble has many names, so this is no refusal

@@ -279,8 +279,8 @@ BROKERS = AbsentZooKeeper("h:9092")
 def test_a_reset_in_kafka_is_undone_by_the_brokers_alone_after_zookeeper_is_gone(servers, session, write, tmp_path):
     servers.brokers.store("g", OFFSETS)
     reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="kafka"))
-    undo = plan_restore(BROKERS, servers.brokers, replace(reset, zookeeper="h:2181/chroot"))
-    assert undo.refusals == ()
+    undo = plan_restore(BROKERS, servers.brokers, replace(reset, zookeeper="zk:2181/chroot"))
+    assert (undo.refusals, undo.warnings) == ((), ())
     assert execute(BROKERS, servers.brokers, undo, SnapshotFile(tmp_path / "undo")).faults == []
     assert servers.brokers.stored("g") == OFFSETS
 
@@ -291,7 +291,10 @@ def test_members_in_zookeeper_refuse_the_undo_of_what_brokers_alone_have_written
     brokers.store("g", OFFSETS)
     execute(BROKERS, brokers, plan_reset(BROKERS, brokers, "g", {"t": [0]}, RESET, store="kafka"), file)
     reset = read_snapshot(file.path)
-    undo = plan_restore(session, brokers, reset)
+    other = plan_restore(AbsentZooKeeper("b:9092"), brokers, reset)
+    assert "the snapshot was made at h:9092, not b:9092" in other.warnings[0]
+    undo = plan_restore(session, brokers, replace(reset, zookeeper="b:9092"))
+    assert undo.warnings == ()
     assert (undo.refusals, undo.groups[0].change.held_group, len(undo.groups[0].hold)) == ((), "g", 5)
     servers.register()
     assert "group g has 1 live member" in plan_restore(session, brokers, reset).refusals[0]
