@@ -39,6 +39,7 @@ from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identit
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, offset_nodes
 from zkconsumer.operate.offsets.writeplan import Guards
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import parse_json
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -349,7 +350,7 @@ def _layout_guard(end: End, *, is_other: bool) -> Guard:
             "layout",
             False,
             f"the znodes of {end} are those of a receiver that stores the last processed offset; plan with "
-            f"--from dibbhatt:/consumers/{end.group}",
+            f"--from dibbhatt:{GroupPaths(end.group).root}",
         )
     return Guard("layout", True, "the znodes are those of a consumer that stores the next offset")
 

@@ -26,10 +26,10 @@ from zkconsumer.operate.offsets.groupinuse import (
 )
 from zkconsumer.operate.offsets.patience import Patience, until_reconnected
 from zkconsumer.operate.offsets.snapshot import NodeState
-from zkconsumer.zookeeper.access import Access
+from zkconsumer.zookeeper.access import OPEN, Access
 from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions, lost_fence
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
-from zkconsumer.zookeeper.rules.znodes import STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
+from zkconsumer.zookeeper.rules.znodes import HOLD_NODE, STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ _GIVES_UP_AFTER_MS: Final = 6000
 
 _ATTEMPT_S: Final = 1.0
 """How long a JVM member may take from reading offsets to claiming; LONGEST_S and this are less than its patience."""
-_OPEN: Final[Access] = ((31, "world", "anyone"),)
 _ATTEMPTS: Final = 5
 
 
@@ -185,7 +184,7 @@ class GroupHold:
     def _create_fence(self) -> None:
         """Create the hold's own node. Another hold that ends meanwhile removes the parents that it has created."""
         self._group_access = self._session.access([self._paths.root]).get(self._paths.root)
-        change = Operation("create-ephemeral", self.fence, b'{"version":1,"client":"zkconsumer"}', access=_OPEN)
+        change = Operation("create-ephemeral", self.fence, HOLD_NODE, access=OPEN)
         for _ in range(_ATTEMPTS):
             if not all(self._create_parents([path]) for path in (CONSUMERS, self._paths.root, self._paths.ours)):
                 continue
@@ -227,7 +226,7 @@ class GroupHold:
         planned = self._parents.get(path)
         if planned is not None:
             return Operation("create", path, planned.data, access=planned.access)
-        access = _OPEN if path in (CONSUMERS, self._paths.ours) else self._group_access
+        access = OPEN if path in (CONSUMERS, self._paths.ours) else self._group_access
         return Operation("create", path, None, access=access)
 
     def _refuse_others(self) -> None:

@@ -29,7 +29,7 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.wholefiles import prepared, sync
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
-from zkconsumer.zookeeper.rules.grouppaths import offset_partition, partition_named
+from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, offset_partition, partition_named
 
 _VERSION: Final = 2
 _KIND: Final = "zkconsumer snapshot"
@@ -433,7 +433,7 @@ def _identity(recorded: Any) -> str | int:
 
 
 def _path(path: Any) -> str:
-    if not isinstance(path, str) or not path.startswith("/consumers/"):
+    if not isinstance(path, str) or not path.startswith(f"{CONSUMERS}/"):
         raise ValueError(f"path {path!r} is not below /consumers")
     return path
 

@@ -216,6 +216,10 @@ class MigrationMark(NamedTuple):
         return self.target in ("", target)
 
 
+HOLD_NODE: Final = b'{"version":1,"client":"zkconsumer"}'
+"""``/consumers/G/zkconsumer/hold@SESSION``: ephemeral, ours; a tool writes offsets of the group."""
+
+
 class MigratedNode:
     """``/consumers/G/zkconsumer/migrated``: persistent, ours (adr/0037)."""
 

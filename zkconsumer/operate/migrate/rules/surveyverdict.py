@@ -18,6 +18,7 @@ from zkconsumer.operate.migrate.rules.portableregex import portable_regex
 from zkconsumer.operate.offsets.rules.offsetguards import moving_back, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.rules.describedgroup import KafkaGroup, why_no_groups
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark, mark_verdict
 
 Layout = Literal["consumer", "offsets", "kafka-0.7", "last-processed", "empty"]
@@ -224,7 +225,7 @@ def _layout(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     }
     if facts.layout in reasons:
         commands = {
-            "last-processed": _plan_command(facts, source=f"dibbhatt:/consumers/{facts.group}"),
+            "last-processed": _plan_command(facts, source=f"dibbhatt:{GroupPaths(facts.group).root}"),
             "empty": f"zkconsumer groups delete --group {_quoted(facts)}",
         }
         yield SurveyFinding(Level.BLOCKER, "layout", reasons[facts.layout], commands.get(facts.layout, ""))
