@@ -20,7 +20,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     written_by_others,
 )
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, WrittenFor, judge_offsets, that_are
-from zkconsumer.zookeeper.fencedtransaction import Kind, Operation, Outcome
+from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Kind, Operation, Outcome
 from zkconsumer.zookeeper.partialtransactions import Outcomes
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode
@@ -48,7 +48,7 @@ class ZooKeeperOffsetStore:
         self,
         session: ZkSession,
         group: str,
-        fence: Callable[[], str] = lambda: "/",
+        fence: Callable[[], str] = lambda: NO_FENCE,
         stamp: Callable[[], Stamp | None] | None = None,
     ) -> None:
         self._session = session

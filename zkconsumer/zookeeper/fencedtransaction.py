@@ -28,6 +28,9 @@ from zkconsumer.zookeeper.access import Access, to_acl
 from zkconsumer.zookeeper.kazooadapter import translated_errors
 from zkconsumer.zookeeper.rules.requestparts import in_parts
 
+NO_FENCE: Final = "/"
+"""A node that always exists, as the fence of what is written in any case."""
+
 MOST_OPERATIONS: Final = 500
 """Operations in one transaction (architecture.md#round-trips)."""
 

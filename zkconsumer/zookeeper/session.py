@@ -352,11 +352,11 @@ class ZkSession(ZnodeReads):
             ZooKeeperRefused: a parent of them may not be created, or too many are refused.
             ZooKeeperUnavailable: it is unknown which of them are there.
         """
-        from zkconsumer.zookeeper.fencedtransaction import Operation
+        from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Operation
 
         for parent in sorted({path.rpartition("/")[0] for path in paths}):
             self.ensure_path(parent, data)
-        return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
+        return self.try_transact(NO_FENCE, [Operation("create", path, data) for path in sorted(paths)]).refused
 
     def create_ephemerals(
         self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = "", absent: str = ""

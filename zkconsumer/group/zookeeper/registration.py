@@ -19,7 +19,7 @@ from zkconsumer.errors import (
 from zkconsumer.group.rules.partitionassignor import PartitionAssignor
 from zkconsumer.group.rules.rebalancetimes import killed_member_seconds
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.zookeeper.fencedtransaction import Operation
+from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
@@ -249,7 +249,7 @@ class MemberRegistration:
         for path, data in nodes:
             # A command that the leader has written already stays.
             if not self._session.create_ephemerals([(path, data)], self._parents) and data:
-                self._session.transact("/", [Operation("set", path, data)])
+                self._session.transact(NO_FENCE, [Operation("set", path, data)])
 
     def nudge(self) -> None:
         """Make every member of the group rebalance: a member without topics comes and goes, in one transaction.

@@ -37,12 +37,10 @@ from zkconsumer.group.zookeeper.topicrecords import TopicRecords
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.process.boottime import boot_seconds
-from zkconsumer.zookeeper.fencedtransaction import lost_fence
+from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, lost_fence
 from zkconsumer.zookeeper.session import ZkSession
 
 _log: Final = logging.getLogger(__name__)
-
-_ALWAYS_THERE: Final = "/"
 
 MakeLease = Callable[[ZkSession, Registered, Callable[[], str], Callable[[], None], str], SessionLease]
 """Makes the lease; the arguments are those of :class:`~zkconsumer.group.zookeeper.sessionlease.SessionLease`."""
@@ -130,7 +128,7 @@ class ZooKeeperBase(ABC):
 
     def fence(self) -> str:
         """Path of the node whose absence stops every write; without a membership the root, which always exists."""
-        return _ALWAYS_THERE if self._stands_alone else self._membership.fence
+        return NO_FENCE if self._stands_alone else self._membership.fence
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +202,7 @@ class ZooKeeperBase(ABC):
         try:
             return self._membership.fence
         except SessionExpired:  # not registered: nothing is owned, and only the session counts
-            return _ALWAYS_THERE
+            return NO_FENCE
 
     def _require_session_node(self) -> None:
         """Read the session node if the lease has found it missing.

@@ -13,18 +13,17 @@ from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import plan_digest
 from zkconsumer.operate.offsets.groupinuse import read_mark
 from zkconsumer.operate.offsets.writereport import WriteReport
-from zkconsumer.zookeeper.fencedtransaction import Operation
+from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Operation
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MarkState, MigratedNode, MigrationMark
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
 
-_ANY_NODE: Final = "/"
 _ATTEMPTS: Final = 5
 
 
-def write_mark(session: ZkSession, group: str, mark: MigrationMark, fence: str = _ANY_NODE) -> None:
+def write_mark(session: ZkSession, group: str, mark: MigrationMark, fence: str = NO_FENCE) -> None:
     """Mark a group; replaces an earlier mark.
 
     Args:
@@ -52,8 +51,8 @@ def write_mark(session: ZkSession, group: str, mark: MigrationMark, fence: str =
 def remove_mark(session: ZkSession, group: str) -> None:
     """Remove the mark of a group, if it has one, and its parent if that is empty; raises as :func:`write_mark`."""
     paths = GroupPaths(group)
-    session.transact(_ANY_NODE, [Operation("delete", paths.migrated)])
-    session.try_transact(_ANY_NODE, [Operation("delete", paths.ours)])  # whoever needs it creates it again
+    session.transact(NO_FENCE, [Operation("delete", paths.migrated)])
+    session.try_transact(NO_FENCE, [Operation("delete", paths.ours)])  # whoever needs it creates it again
 
 
 def marked_group(plan: MigrationPlan) -> str | None:

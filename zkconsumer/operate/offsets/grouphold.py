@@ -27,7 +27,7 @@ from zkconsumer.operate.offsets.groupinuse import (
 from zkconsumer.operate.offsets.patience import Patience, until_reconnected
 from zkconsumer.operate.offsets.snapshot import NodeState
 from zkconsumer.zookeeper.access import OPEN, Access
-from zkconsumer.zookeeper.fencedtransaction import Conflict, Operation, in_transactions, lost_fence
+from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Conflict, Operation, in_transactions, lost_fence
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
 from zkconsumer.zookeeper.rules.znodes import HOLD_NODE, STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
 from zkconsumer.zookeeper.session import ZkSession
@@ -189,7 +189,7 @@ class GroupHold:
             if not all(self._create_parents([path]) for path in (CONSUMERS, self._paths.root, self._paths.ours)):
                 continue
             self._held = True  # the node may exist, though its answer is lost or an interrupt comes
-            conflict = self._session.commit_changes("/", [change])
+            conflict = self._session.commit_changes(NO_FENCE, [change])
             if conflict is None:
                 return
             self._held = False
@@ -210,7 +210,7 @@ class GroupHold:
         for part in in_transactions(self._parent(path) for path in paths if nodes[path] is None):
             left = list(part)
             while left:
-                conflict = self._session.commit_changes("/", left)
+                conflict = self._session.commit_changes(NO_FENCE, left)
                 if conflict is None:
                     self._created += [change.path for change in left]
                     break
@@ -344,10 +344,10 @@ class GroupHold:
             created += [self._paths.ours, self._paths.owners, *map(self._paths.owner_topic, self._topics())]
         parents = [Operation("delete", path) for path in dict.fromkeys(created) if path not in kept]
         if self._held:
-            problems += self._delete("/", [Operation("delete", self.fence)])  # again, if its answer was lost
+            problems += self._delete(NO_FENCE, [Operation("delete", self.fence)])  # again, if its answer was lost
             self._held = False
         deepest_first = sorted([*closing, *parents], key=lambda change: change.path.count("/"), reverse=True)
-        problems += self._delete("/", deepest_first)
+        problems += self._delete(NO_FENCE, deepest_first)
 
     def _delete(self, fence: str, deletions: Sequence[Operation]) -> list[str]:
         """Delete what can be deleted; returns what is still there, except parents that others use."""
@@ -406,7 +406,7 @@ class GroupHold:
         """The session has ended, and with it everything that was ephemeral."""
         parents = [Operation("delete", path) for path in reversed(self._created)]
         try:
-            self._delete("/", parents)
+            self._delete(NO_FENCE, parents)
         except ZkConsumerError as error:
             _log.warning("group %s: %s may be left empty: %s", self._paths.group, name_some(self._created), error)
 
@@ -426,7 +426,7 @@ class NoHold:
     created: Final[frozenset[str]] = frozenset()
     live: Final = False
     is_over: Final = False
-    fence: Final = "/"
+    fence: Final = NO_FENCE
 
     def members(self) -> list[str]:
         """None."""
