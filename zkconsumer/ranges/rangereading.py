@@ -84,6 +84,7 @@ class RangeReading:
         self._patience_s = self._config.socket_timeout_ms / 1000
         self._try_at = 0.0
         self._failure: Exception | None = None
+        self._failing_since: float | None = None  # the first failure after the last records
 
     def records(self) -> Iterator[Records]:
         """The records, in order within each partition; ends when the position of every range has reached its end.
@@ -93,13 +94,12 @@ class RangeReading:
 
         Raises:
             OffsetOutOfRange: offsets are not in the log any more and ``fail_on_data_loss`` is true.
-            BrokerUnavailable: no broker answered for ``socket.timeout.ms``.
+            BrokerUnavailable: no leader could be read from for ``socket.timeout.ms`` after the first failure.
             CorruptRecord: bytes cannot be decoded, also when they were fetched again, twice.
             ProtocolError: a broker sent an answer that cannot be decoded.
             TopicUnreadable: brokers refuse to serve a topic, for example because a permission is missing.
             RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
         """
-        give_up_at = time.monotonic() + self._patience_s
         while self._waiting or self._fetchers:
             if self._waiting and time.monotonic() >= self._try_at:
                 self._try_at = time.monotonic() + self._backoff_s
@@ -112,12 +112,25 @@ class RangeReading:
                     damage = yield from item.records(self._decoder)
                     if damage is not None:
                         self._fetch_again(item.partition, damage)
-                give_up_at = time.monotonic() + self._patience_s
-            if self._waiting and time.monotonic() > give_up_at:
+                self._failing_since = None
+            if self._waiting and self._is_out_of_patience():
                 raise BrokerUnavailable(
                     f"no leader could be read from for {self._patience_s:g} s: {', '.join(map(str, self._waiting))}; "
                     f"last error: {self._failure}"
                 ) from self._failure
+
+    def _is_out_of_patience(self) -> bool:
+        """True if there were no records for ``socket.timeout.ms`` after the first failure.
+
+        It does not count from the last records: 1. a leader falls silent; 2. the same timeout ends its connection,
+        later than that; 3. no other leader would be asked for.
+        """
+        return self._failing_since is not None and time.monotonic() - self._failing_since > self._patience_s
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
 
     def _fetch_again(self, partition: TopicPartition, damage: Damage) -> None:
         """Drop what follows damaged bytes, and fetch all of that again, since they may be damaged in transit.
@@ -149,10 +162,10 @@ class RangeReading:
         try:
             leaders = self._connections.find_leaders(list(self._waiting), self._brokers, self._epochs)
         except RetriableError as error:
-            self._failure = error
+            self._failed(error)
             return
         if reasons := {error_name(self._connections.leaderless[p]) for p in self._waiting.keys() - leaders.keys()}:
-            self._failure = LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}")
+            self._failed(LeaderUnknown(f"brokers name no leader: {', '.join(sorted(reasons))}"))
         for partition, leader in leaders.items():
             source = self._connections.source(partition, leader, needs_leader=self._epochs_of(partition).needs_leader)
             by_source.setdefault(source, {})[partition] = self._waiting[partition]
@@ -239,6 +252,6 @@ class RangeReading:
             for partition in ranges:
                 self._connections.follower_failed(partition)
         _log.info("%s: %s; looking for leaders again", self._reader, error)
-        self._failure = error
+        self._failed(error)
         self._waiting.update(ranges)
         self._connections.forget_leaders(ranges, fenced)

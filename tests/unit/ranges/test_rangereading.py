@@ -1,11 +1,13 @@
-"""RangeReading with more leaders than it reads from at a time; one broker at a real socket plays all of them."""
+"""RangeReading with stub brokers at real sockets: leaders beyond those that it reads from at a time, silent leaders."""
 
 import threading
 from contextlib import closing
 
 import pytest
 
+from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges import rangefetcher, rangereading
 from zkconsumer.ranges.decoderpool import DecoderPool
@@ -78,3 +80,52 @@ def test_few_leaders_are_read_from_at_a_time(
     assert max(fetchers) <= most
     assert set(requested) == {most_bytes}
     assert len(connections.idle_since()) == len(PARTITIONS)
+
+
+@pytest.fixture
+def silent_leader(stub_broker):
+    """Connections with one to a leader that has fallen silent; the brokers name the stub broker as the leader."""
+    stub_broker.log(PARTITIONS[0]).write(10, 0)
+    config = ConsumerConfig(
+        zookeeper_connect="unused:1",
+        group_id="g",
+        refresh_leader_backoff_ms=10,
+        fetch_wait_max_ms=5,
+        socket_timeout_ms=300,
+    )
+    ended = threading.Event()
+    with running_stub_broker() as silent, closing(LeaderConnections(config)) as made:
+        silent.log(PARTITIONS[0])
+        silent.fetching = ended.wait
+        made.leaders = {PARTITIONS[0]: silent.broker}
+        made.return_connection(silent.broker, made.take_connection(silent.broker))
+        try:
+            yield made
+        finally:
+            ended.set()
+
+
+def read_one_range(connections, stub_broker):
+    reading = RangeReading(
+        connections,
+        {PARTITIONS[0]: Span(0, 10)},
+        [stub_broker.broker],
+        {},
+        columns=("offset",),
+        decoders=DecoderPool(),
+        reader="test",
+        fail_on_data_loss=True,
+    )
+    with closing(reading):
+        return [offset for records in reading.records() for offset in records.offsets]
+
+
+def test_the_leader_after_a_silent_one_is_read_from(silent_leader, stub_broker):
+    assert read_one_range(silent_leader, stub_broker) == [*range(10)]
+
+
+def test_a_silent_leader_without_another_one_is_an_error_after_a_while(silent_leader, stub_broker):
+    stub_broker.leaderless = {PARTITIONS[0]}
+    with pytest.raises(BrokerUnavailable, match=r"for 0.3 s: .*last error: brokers name no leader"):
+        read_one_range(silent_leader, stub_broker)
+    assert len(stub_broker.described) > 3
