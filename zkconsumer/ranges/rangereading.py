@@ -76,7 +76,7 @@ class RangeReading:
         self._fail_on_data_loss = fail_on_data_loss
         self._borrowed = ExitStack()
         self._decoder = self._borrow_decoder(self._borrowed)
-        self._fetchers: set[RangeFetcher] = set()
+        self._fetchers: dict[RangeFetcher, ExitStack] = {}  # with what each has borrowed
         self._faults: dict[TopicPartition, Faults] = {}
         self._damaged: dict[TopicPartition, Span] = {}  # to be fetched again when their fetchers have ended
         self._queue = FetchedQueue(min(self._config.queued_max_bytes, _AHEAD_BYTES))
@@ -151,8 +151,9 @@ class RangeReading:
         self._queue.close()
         for fetcher in self._fetchers:
             self._connections.discard_connection(fetcher.pooled)
-        for fetcher in self._fetchers:
+        for fetcher, borrowed in self._fetchers.items():
             fetcher.join()
+            borrowed.close()
         self._fetchers.clear()
         self._borrowed.close()
 
@@ -204,8 +205,7 @@ class RangeReading:
             except ThreadLimit:
                 self._connections.return_connection(source.broker, connection)
                 raise
-            self._borrowed.push(borrowed.pop_all())
-        self._fetchers.add(fetcher)
+            self._fetchers[fetcher] = borrowed.pop_all()
         for partition in ranges:
             del self._waiting[partition]
 
@@ -217,8 +217,8 @@ class RangeReading:
         fetcher = ended.fetcher
         if len(self._fetchers) == _MOST_FETCHERS:
             self._try_at = 0.0  # others may wait for this
-        self._fetchers.discard(fetcher)
         fetcher.join()  # its run method is about to return
+        self._fetchers.pop(fetcher).close()
         self._epochs.update(fetcher.checked)
         if ended.connection_is_reusable:
             self._connections.return_connection(fetcher.broker, fetcher.pooled)

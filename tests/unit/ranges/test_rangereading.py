@@ -7,9 +7,10 @@ import pytest
 
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.ranges import rangefetcher, rangereading
+from zkconsumer.ranges import decoderpool, rangefetcher, rangereading
 from zkconsumer.ranges.decoderpool import DecoderPool
 from zkconsumer.ranges.leaderconnections import LeaderConnections
 from zkconsumer.ranges.rangereading import RangeReading
@@ -28,6 +29,19 @@ def connections(stub_broker):
     with closing(LeaderConnections(config)) as made:
         made.leaders = {p: Broker(p.partition, "127.0.0.1", stub_broker.port) for p in PARTITIONS}
         yield made
+
+
+def reading_of(connections, stub_broker, ranges, decoders=None):
+    return RangeReading(
+        connections,
+        ranges,
+        [stub_broker.broker],
+        {},
+        columns=("offset",),
+        decoders=decoders or DecoderPool(),
+        reader="test",
+        fail_on_data_loss=True,
+    )
 
 
 @pytest.fixture
@@ -64,22 +78,30 @@ def test_few_leaders_are_read_from_at_a_time(
 ):
     """The next one begins when one has ended, not after the pause between two attempts."""
     monkeypatch.setattr(rangereading, "_MOST_FETCHERS", most)
-    reading = RangeReading(
-        connections,
-        dict.fromkeys(PARTITIONS, Span(0, 20)),
-        [stub_broker.broker],
-        {},
-        columns=("offset",),
-        decoders=DecoderPool(),
-        reader="test",
-        fail_on_data_loss=True,
-    )
-    with closing(reading):
+    with closing(reading_of(connections, stub_broker, dict.fromkeys(PARTITIONS, Span(0, 20)))) as reading:
         assert sum(len(records.offsets) for records in reading.records()) == 20 * len(PARTITIONS)
     assert len(fetchers) == len(PARTITIONS)
     assert max(fetchers) <= most
     assert set(requested) == {most_bytes}
     assert len(connections.idle_since()) == len(PARTITIONS)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_decoder_of_an_ended_fetcher_is_used_again(connections, stub_broker, monkeypatch, most):
+    made = []
+
+    def make(settings):
+        made.append(BatchDecoder(settings))
+        return made[-1]
+
+    monkeypatch.setattr(decoderpool, "BatchDecoder", make)
+    monkeypatch.setattr(rangereading, "_MOST_FETCHERS", most)
+    ranges, decoders, kept = dict.fromkeys(PARTITIONS, Span(0, 20)), DecoderPool(), []
+    for _ in range(2):
+        with closing(reading_of(connections, stub_broker, ranges, decoders)) as reading:
+            kept += reading.records()
+    assert sorted(offset for records in kept for offset in records.offsets) == sorted([*range(20)] * 14)
+    assert len(made) <= 1 + most, "one more is that of the reading thread"
 
 
 @pytest.fixture
@@ -106,17 +128,7 @@ def silent_leader(stub_broker):
 
 
 def read_one_range(connections, stub_broker):
-    reading = RangeReading(
-        connections,
-        {PARTITIONS[0]: Span(0, 10)},
-        [stub_broker.broker],
-        {},
-        columns=("offset",),
-        decoders=DecoderPool(),
-        reader="test",
-        fail_on_data_loss=True,
-    )
-    with closing(reading):
+    with closing(reading_of(connections, stub_broker, {PARTITIONS[0]: Span(0, 10)})) as reading:
         return [offset for records in reading.records() for offset in records.offsets]
 
 
