@@ -62,6 +62,10 @@ def partitions(cluster):
     return cluster.read(["t"]).describe_topics(["t"])["t"].partitions
 
 
+def topic_id(cluster):
+    return cluster.read(["t"]).describe_topics(["t"])["t"].identity.topic_id
+
+
 def test_every_reading_asks_a_broker(stub, polled):
     cluster, _ = polled()
     assert partitions(cluster) == (0,)
@@ -138,6 +142,24 @@ def test_a_broker_that_has_just_started_denies_no_topic(stub, polled, monkeypatc
     del stub.logs[T0]
     eventually(lambda: changes)
     assert cluster.read(["t"]).topics() == set()
+
+
+def test_a_broker_that_describes_the_former_topic_changes_nothing(stub, polled):
+    """Brokers are asked in turns, and one learns later that a topic was created again."""
+    with running_stub_broker() as late:
+        late.number, late.others = 1, [stub.broker]
+        stub.others = [late.broker]
+        late.versions, late.topic_ids = dict(stub.versions), dict(stub.topic_ids)
+        late.log(T0)
+        cluster, changes = polled()
+        partitions(cluster)
+        ids = [topic_id(cluster)]
+        stub.topic_ids["t"] = UUID(int=2)
+        ids += [topic_id(cluster) for _ in range(6)]
+        assert len([*groupby(ids)]) == 2
+        assert len(late.described) > 1
+        eventually(lambda: changes)
+        assert len(changes) == 1
 
 
 def test_a_topic_that_may_not_be_described_any_more_is_not_deleted(stub, polled, monkeypatch):

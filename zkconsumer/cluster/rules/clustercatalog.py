@@ -20,6 +20,8 @@ A broker learns of the brokers before it learns of topics, and of a new topic la
 cluster denied every topic for 2.2 s after its start. Members may disagree about a deleted topic for this long.
 """
 
+_MOST_REPLACED: Final = 4
+"""Former topics of one name that are remembered. Brokers that have not learned of so many changes are very rare."""
 _FOLLOW_UP_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.2
 _MOST_DOUBLINGS: Final = 20
@@ -84,8 +86,10 @@ class ClusterSnapshot:
         brokers: live brokers, sorted; empty if nothing is known.
         described: the topics that exist, among those that were asked for.
         asked_for: names of the topics that were asked for; None for all topics.
-        denied: since when brokers have denied some of these topics, by the caller's clock, in seconds.
+        denied: since when brokers have denied some of these topics, by the caller's clock, in seconds; they also deny a
+            topic by describing one that it has replaced.
         undescribed: see :class:`ClusterCatalog`.
+        replaced: ids of former topics, of topics that were created again.
     """
 
     brokers: tuple[Broker, ...] = ()
@@ -93,6 +97,7 @@ class ClusterSnapshot:
     asked_for: frozenset[str] | None = frozenset()
     denied: Mapping[str, float] = field(default_factory=dict)
     undescribed: frozenset[str] = frozenset()
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """See :class:`ClusterCatalog`."""
@@ -192,22 +197,39 @@ def next_snapshot(before: ClusterSnapshot, answer: ClusterSnapshot, *, now: floa
     partitions: if it has fewer now and is the same topic, the former number is right. A topic that is not described any
     more stays until it was denied for :data:`DENIED_S`.
 
+    So does one that has replaced another, if the answer describes that one. Otherwise a member would read the new topic
+    from its beginning again and again: 1. topic t is created again, and broker A describes the new one; 2. the next
+    reading asks broker B, which has not learned of it, so t is another topic again; 3. the change causes a rebalance,
+    whose reading asks A. If the first answers were those of B after A, the former topic is believed until B has learned
+    of the new one, and for DENIED_S after that.
+
     Args:
         before: what was believed before.
         answer: what the broker reported now; of topics that it did not describe the former description stays.
         now: the time of the answer.
     """
     missing = before.described.keys() - answer.described.keys()
-    denied = {name: before.denied.get(name, now) for name in missing - answer.undescribed}
+    outdated = {
+        name
+        for name, former_ids in before.replaced.items()
+        if name in answer.described and answer.described[name].identity.topic_id in former_ids
+    }
+    denied = {name: before.denied.get(name, now) for name in (missing - answer.undescribed) | outdated}
     denied = {name: since for name, since in denied.items() if now - since < DENIED_S}
     described = dict(answer.described)
-    for name in missing & (denied.keys() | answer.undescribed):
+    for name in (missing & answer.undescribed) | denied.keys():
         described[name] = before.described[name]
+    replaced = {name: ids for name, ids in before.replaced.items() if name in described}
     for name, topic in before.described.items():
         later = described.get(name)
-        if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
+        if later is None or later.identity.topic_id is None:
+            continue
+        if later.identity == topic.identity:
             described[name] = max(topic, later, key=lambda candidate: len(candidate.partitions))
-    return ClusterSnapshot(answer.brokers, described, answer.asked_for, denied, answer.undescribed)
+        elif topic.identity.topic_id is not None:
+            former = [former_id for former_id in replaced.get(name, ()) if former_id != later.identity.topic_id]
+            replaced[name] = (*former, topic.identity.topic_id)[-_MOST_REPLACED:]
+    return ClusterSnapshot(answer.brokers, described, answer.asked_for, denied, answer.undescribed, replaced)
 
 
 def poll_seconds(interval_s: float, *, failures: int, soon: bool) -> float:

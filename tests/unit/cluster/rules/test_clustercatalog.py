@@ -109,7 +109,38 @@ def test_a_topic_was_deleted_when_brokers_have_denied_it_for_long():
 
 def test_a_topic_that_was_created_again_is_believed_at_once():
     denied = next_snapshot(snapshot(t=topic(4)), snapshot(), now=0)
-    assert next_snapshot(denied, snapshot(t=topic(2, "another")), now=1) == snapshot(t=topic(2, "another"))
+    assert next_snapshot(denied, snapshot(t=topic(2, "another")), now=1).described == {"t": topic(2, "another")}
+
+
+def believed_ids(*answers, start=""):
+    """The id of the topic that is believed after each answer (time, id); it is absent where the id is empty."""
+    believed, ids = snapshot(**({"t": topic(2, start)} if start else {})), ""
+    for now, topic_id in answers:
+        answer = snapshot(t=topic(2, topic_id)) if topic_id else snapshot()
+        believed = next_snapshot(believed, answer, now=now)
+        ids += believed.described["t"].identity.topic_id if "t" in believed.described else "-"
+    return ids
+
+
+def test_a_broker_that_has_not_learned_that_a_topic_was_created_again_is_outdated():
+    assert believed_ids((0, "b"), (1, "a"), (2, "b"), (6, "a"), (7, "a"), (8, "b"), start="a") == "bbbbbb"
+    assert believed_ids((0, "b"), (1, "c"), (2, "a"), (3, "b"), (4, "c"), (5, "d"), start="a") == "bccccd"
+
+
+def test_a_former_topic_is_believed_when_no_broker_has_described_the_later_one_for_long():
+    """As if the broker that had not learned of it was the second to be asked."""
+    answers = [(0, "new"), (1, "old"), (2, "new"), (6, "old"), (7, "new"), (11, "new"), (12, "new"), (13, "old")]
+    assert believed_ids(*((now, name[0]) for now, name in answers)) == "nooooonn"
+
+
+def test_the_ids_of_former_topics_are_forgotten_with_the_topic():
+    believed = snapshot(t=topic(1, "0"))
+    for number in range(1, 9):
+        believed = next_snapshot(believed, snapshot(t=topic(1, str(number))), now=number)
+    assert believed.replaced == {"t": ("4", "5", "6", "7")}
+    for now in (10, 15):
+        believed = next_snapshot(believed, snapshot(), now=now)
+    assert (believed.described, believed.replaced) == ({}, {})
 
 
 def test_a_topic_that_was_not_described_keeps_its_description():
