@@ -174,7 +174,7 @@ class LogEnds:
         seen = {p: self._seen[p] for p in ends if p in self._seen}
         return {partition: end.epoch for partition, end in seen.items() if ends[partition] <= end.end}
 
-    def gone(self, known: Mapping[str, str | int]) -> set[str]:
+    def gone(self, known: Mapping[str, str | int]) -> frozenset[str]:
         """Those of the topics that do not exist any more, also if there is another one of the same name by now.
 
         ``known`` has what was recorded of each (:attr:`~zkconsumer.model.TopicIdentity.recorded`).
@@ -185,12 +185,11 @@ class LogEnds:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
         """
 
-        def denied(answer: CatalogAnswer) -> set[str]:
+        def denied(answer: CatalogAnswer) -> frozenset[str]:
             if answer.snapshot.asked_for is None:
-                return set()
+                return frozenset()
             identities = {name: topic.identity for name, topic in answer.snapshot.described.items()}
-            absent = known.keys() - identities.keys() - answer.snapshot.undescribed
-            return absent | recreated_topics(known, identities)
+            return answer.denied(known) | recreated_topics(known, identities)
 
         return denied(self._catalog.ask(frozenset(known), denied))
 
