@@ -103,8 +103,7 @@ class LeaderConnections:
         """
         self._brokers = brokers
         for partition, epoch in planned.items():
-            self._known_epochs.expect(partition, epoch)
-            if self.epochs.get(partition, epoch) < epoch:
+            if not self._known_epochs.expect(partition, epoch):
                 self.leaders.pop(partition, None)
         unknown = {partition.topic for partition in partitions if partition not in self.leaders}
         if unknown:

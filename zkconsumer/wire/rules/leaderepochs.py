@@ -68,8 +68,8 @@ class KnownEpochs:
             known.older_since = None
         return True
 
-    def expect(self, partition: TopicPartition, epoch: int) -> None:
-        """Take note of an epoch that another process knows.
+    def expect(self, partition: TopicPartition, epoch: int) -> bool:
+        """Take note of an epoch that another process knows; False if the leader that is known may be outdated.
 
         Without topic ids, one that is known to be refused stays: 1. the leader has epoch 5, which is expected, and
         metadata says 4 during a whole reassignment; 2. 4 is accepted, and the leader refuses it; 3. each task expects 5
@@ -78,6 +78,8 @@ class KnownEpochs:
         known = self._known.get(partition)
         if known is None or (epoch > known.epoch and (known.fenced_since is None or known.topic_id is not None)):
             self._known[partition] = _KnownEpoch(None if known is None else known.topic_id, epoch)
+            return False
+        return True
 
     def fenced(self, partition: TopicPartition, now: float) -> None:
         """Take note that the leader refused the known epoch as older than its own."""

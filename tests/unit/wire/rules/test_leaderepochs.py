@@ -117,9 +117,10 @@ def test_only_epochs_that_the_answering_leaders_can_have_are_asked_for(answers, 
 
 
 def test_an_epoch_of_another_process_makes_older_ones_outdated(known):
-    known.expect(P, 4)
+    assert known.expect(P, 4)
     assert known.to_name(P, 0) == 5
-    known.expect(P, 7)
+    assert not known.expect(P, 7)
+    assert known.expect(P, 7)
     assert not known.accept(P, "id", 6, 0)
     assert known.accept(P, "id", 7, 0)
 
@@ -133,16 +134,16 @@ def test_an_epoch_of_another_process_is_of_the_same_topic(known):
 def test_without_topic_ids_a_refused_epoch_stays_known_although_a_later_one_is_expected():
     """Metadata is outdated for as long as the reassignment of a partition lasts, before Kafka 2.4."""
     known = KnownEpochs()
-    known.expect(P, 5)
+    assert not known.expect(P, 5)
     assert not known.accept(P, None, 4, 0)
     assert known.accept(P, None, 4, PATIENCE_S)
     known.fenced(P, PATIENCE_S)
-    known.expect(P, 5)  # by the next task
+    assert known.expect(P, 5), "by the next task"
     assert known.accept(P, None, 4, 2 * PATIENCE_S)
     assert known.to_name(P, 2 * PATIENCE_S) == UNKNOWN_EPOCH
 
 
 def test_an_epoch_that_is_expected_again_is_refused_still(known):
     known.fenced(P, 0)
-    known.expect(P, 5)
+    assert known.expect(P, 5)
     assert known.to_name(P, PATIENCE_S) == UNKNOWN_EPOCH
