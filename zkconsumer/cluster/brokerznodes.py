@@ -91,21 +91,26 @@ class BrokerZnodes:
         names = frozenset(topics)
         described = self._described(self._session.read_many(_paths(names)))
         missing = names - described.keys()
-        if missing and (self._may_lack_topics or not self._session.children(BROKER_IDS)):
+        if missing and self._may_lack_any():
             self.undescribed = missing
         return described
+
+    def _may_lack_any(self) -> bool:
+        """True if topics may exist that this ZooKeeper lacks: brokers that use it would be registered."""
+        return self._may_lack_topics or not self._session.children(BROKER_IDS)
 
     def _described(self, reads: Reads) -> dict[str, Topic]:
         described, self.undescribed = _topics(reads)
         return described
 
     def identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
-        """The identity of each topic, None if it does not exist; one whose znode cannot be read is absent."""
-        names = list(topics)
-        described, undescribed = _topics(self._session.read_many(_paths(names)))
-        return {
-            name: described[name].identity if name in described else None for name in names if name not in undescribed
-        }
+        """The identity of each topic, None if it does not exist; without those that may exist all the same."""
+        names = frozenset(topics)
+        described, unreadable = _topics(self._session.read_many(_paths(names)))
+        missing = names - described.keys() - unreadable
+        if missing and self._may_lack_any():
+            missing = frozenset()
+        return {**{name: topic.identity for name, topic in described.items()}, **dict.fromkeys(missing)}
 
 
 def _paths(topics: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ def test_a_topic_that_cannot_be_read_is_not_one_that_does_not_exist(session, cap
     """Positions of a topic that was deleted are not committed."""
     session.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
     session.ensure_path("/brokers/topics/garbage", b"{")
+    session.ensure_path("/brokers/ids/1", b"")
     identities = BrokerZnodes(session, "PLAINTEXT").identities(["t", "garbage", "missing", "no/name"])
     assert identities.keys() == {"t", "missing", "no/name"}
     assert identities["t"] is not None
@@ -46,6 +47,8 @@ def test_without_a_broker_in_zookeeper_nothing_is_known_of_topics_that_it_does_n
     group_reader = GroupReader(session)
     assert group_reader.describe_topics(["t", "newer"]).keys() == {"t"}
     assert group_reader.undescribed(["t", "newer"]) == {"newer"}
+    assert BrokerZnodes(session, "PLAINTEXT").identities(["t", "newer"]).keys() == {"t"}
     session.ensure_path("/brokers/ids/1", b"")
     group_reader.describe_topics(["newer"])
     assert group_reader.undescribed(["newer"]) == frozenset()
+    assert BrokerZnodes(session, "PLAINTEXT").identities(["newer"]) == {"newer": None}
