@@ -377,8 +377,9 @@ class ConsumerConnector:
         if self._owner.spares(self._name()):
             return
         self.end_streams()
-        if self._pool is not None:
-            self._pool.close()
+        pool = self._pool  # another thread may fail to create streams
+        if pool is not None:
+            pool.close()
         self._member.leave()
         if self._exporter is not None:
             self._exporter.close()

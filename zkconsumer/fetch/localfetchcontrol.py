@@ -263,8 +263,9 @@ class LocalFetchControl:
     def partitions_of(self, queue: ChunkQueue) -> StreamPartitions:
         """What a commit of the stream of a queue covers."""
         held = queue.held()
+        is_taken = isinstance(held, PartitionInfo) and not self._is_current(held)
         fetched = frozenset(partition for partition, info in self._infos.items() if info.queue is queue)
-        return StreamPartitions(fetched, None if held is None else held.partition)
+        return StreamPartitions(fetched, held.partition if held is not None and is_taken else None)
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaderfinder.LeaderFinder.fetch_requests>`."""

@@ -233,9 +233,11 @@ class RangeReading:
         if ended.error is not None and not isinstance(ended.error, RetriableError):
             raise ended.error
         if ended.error is not None and (ended.left or not named):
-            if fetcher.pooled.reused and not ended.connection_is_reusable:
-                self._try_at = 0.0  # it may have broken between two readings: no sign of a broker failure
+            failing_since = self._failing_since
             self._left(ended.left, ended.error, fetcher.fenced, follows=fetcher.follows)
+            if fetcher.pooled.reused and not ended.connection_is_reusable:
+                # It may have broken between two readings: no sign of a broker failure, after which the next one counts.
+                self._try_at, self._failing_since = 0.0, failing_since
         for partition in fetcher.partitions & self._damaged.keys():
             self._waiting[partition] = self._damaged.pop(partition)
 

@@ -161,7 +161,7 @@ def _members_at_coordinator(
 ) -> tuple[Sequence[DescribedMember], int]:
     """The other members, and their session timeout in ms; a static member that this query replaces is not one of them.
 
-    They are needed for warnings only: without an answer there seem to be none, and joining waits for the coordinator.
+    Without an answer there seem to be none: joining waits for the coordinator, and then looks at the members again.
     """
     from zkconsumer.group.kafka.describedmembers import group_members
     from zkconsumer.wire.brokerclient import BrokerClient
@@ -173,12 +173,13 @@ def _members_at_coordinator(
     with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), group)) as coordinator:
         try:
             members = group_members(coordinator, group)
-            if members and config.group_protocol == "consumer":
-                session_ms = coordinator.ask(lambda connection: consumer_session_ms(connection, group))
         except RetriableError as error:  # for example, a new cluster creates the topic of offsets at the first request
             _log.info("group %s: its members are not known yet: %s", group, error)
-        except ProtocolError as error:
-            _log.info("group %s: session.timeout.ms is used for its members: %s", group, error)
+        if members and config.group_protocol == "consumer":
+            try:
+                session_ms = coordinator.ask(lambda connection: consumer_session_ms(connection, group))
+            except (RetriableError, ProtocolError) as error:
+                _log.info("group %s: session.timeout.ms is used for its members: %s", group, error)
     static_id = config.group_instance_id
     return [m for m in members if static_id is None or m.instance_id != static_id], session_ms
 

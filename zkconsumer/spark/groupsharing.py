@@ -30,7 +30,8 @@ class GroupSharing:
         """The state of the group, as soon as the query may join it.
 
         A member that was killed stays in the group for its session timeout, so it is waited for: for the longest of
-        this query's, what the servers grant now, and what the member has written; brokers report none of the last two.
+        this query's, what the servers grant now, and what the member has written. Brokers report none of the last two,
+        except what they grant, for ``group.protocol=consumer``.
 
         Raises:
             UsageError: the query does not share the group, but the group has live members; or one of the live members

@@ -446,10 +446,10 @@ class ZkSession(ZnodeReads):
             Outcome by path: one for each operation that was done, or was found impossible or refused.
 
         Raises:
-            SessionExpired: the fence is gone; earlier transactions stay done.
+            SessionExpired: the fence is gone; other transactions stay done.
             ShareChanged: the condition does not hold; the same.
-            ZooKeeperUnavailable: no answer; whether the last transaction was done is unknown.
-            ZooKeeperRefused: too many were refused to try the others one by one.
+            ZooKeeperUnavailable: no answer; which of the transactions under way were done is unknown.
+            ZooKeeperRefused: too many were refused to try the others one by one; other transactions stay done.
         """
         from zkconsumer.zookeeper.partialtransactions import PartialTransactions
 

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fixtures.chunks import make_fetched_chunk, take
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import TopicAuthorizationFailed
 from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -84,3 +86,21 @@ def test_a_refused_partition_that_is_lost_does_not_keep_its_topic_from_recoverin
             queue.request(0)
         control.start(FetchAssignment(2, {P0: refused}))
         assert queue.faults.allow("t", P0)
+
+
+def test_only_the_stream_whose_batch_was_taken_away_is_told_so():
+    """1. The user of stream A holds a batch; 2. its partition is lost, and comes back to stream B, whose user reads."""
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    threads = [ConsumerThreadId("g_c", number) for number in range(2)]
+    queues = {thread: ChunkQueue(max_bytes=1 << 20, max_chunks=2) for thread in threads}
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queues[thread])
+    with closing(SimpleNamespace(close=control.stop)):
+        for generation, thread in ((1, threads[0]), (3, threads[1])):
+            control.start(FetchAssignment(generation, {P0: AssignedPartition(thread, 0)}))
+            queues[thread].put(make_fetched_chunk(control._infos[P0], 0, 5))
+            take(ChunkReader(queues[thread]), queues[thread])
+            if generation == 1:
+                control.start(FetchAssignment(2, {}))
+        first, second = (control.partitions_of(queues[thread]) for thread in threads)
+    assert (set(first.fetched), first.held) == (set(), P0)
+    assert (set(second.fetched), second.held) == ({P0}, None)

@@ -118,9 +118,11 @@ def silent_leader(stub_broker):
     ended = threading.Event()
     with running_stub_broker() as silent, closing(LeaderConnections(config)) as made:
         silent.log(PARTITIONS[0])
+        silent.number = 1
         silent.fetching = ended.wait
         made.leaders = {PARTITIONS[0]: silent.broker}
         made.return_connection(silent.broker, made.take_connection(silent.broker))
+        made.silent = silent
         try:
             yield made
         finally:
@@ -133,6 +135,23 @@ def read_one_range(connections, stub_broker):
 
 
 def test_the_leader_after_a_silent_one_is_read_from(silent_leader, stub_broker):
+    assert read_one_range(silent_leader, stub_broker) == [*range(10)]
+
+
+def test_the_leader_after_a_silent_one_is_read_from_although_an_idle_connection_was_broken(silent_leader, stub_broker):
+    """That is no failure of the broker: 1. it is asked again over another connection; 2. it falls silent."""
+    fall_silent = silent_leader.silent.fetching
+    stub_broker.elsewhere[PARTITIONS[0]] = silent_leader.silent.broker
+
+    def break_first():
+        def then():
+            del stub_broker.elsewhere[PARTITIONS[0]]
+            fall_silent()
+
+        silent_leader.silent.fetching = then
+        raise ConnectionError
+
+    silent_leader.silent.fetching = break_first
     assert read_one_range(silent_leader, stub_broker) == [*range(10)]
 
 

@@ -82,7 +82,7 @@ class StreamPartitions(NamedTuple):
 
     Attributes:
         fetched: the partitions of the newest assignment that fill its queue.
-        held: the one whose records its user holds, also if it was taken away, or moved to another stream.
+        held: one that was taken away, or moved to another stream, while its user holds records of it.
     """
 
     fetched: Collection[TopicPartition]

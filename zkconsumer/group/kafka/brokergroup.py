@@ -1,8 +1,8 @@
 """BrokerGroup: the group protocols of Kafka's own consumer: a broker coordinates; a member, or the broker, assigns.
 
 A :class:`~zkconsumer.group.groupprotocol.GroupProtocol`. The session joins, and keeps the membership, on threads of its
-own; this class answers the rebalance thread from what the session has received, without a request. There is a session
-for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
+own; this class answers the rebalance thread from what the session has received, without a request, unless the member
+joins no group. There is a session for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class SampleSeries:
     ) -> None:
         """Add a sample of each partition of groups; partitions that a group does not have any more are forgotten.
 
-        So are the samples of an earlier topic of the name: in a topic that was created again offsets begin at 0, and
-        no member has gone back.
+        So are, in a group in ZooKeeper, the samples of an earlier topic of the name: in a topic that was created again
+        offsets begin at 0, and no member has gone back. What is read of a group at brokers names no topic.
 
         Args:
             newest: by group.

@@ -101,10 +101,11 @@ def read_mark(session: ZkSession, group: str) -> MigrationMark | None:
 
 
 def marked_since(session: ZkSession, group: str, before: MigrationMark | None) -> list[str]:
-    """Why a group is not removed under its hold: a migration has marked it since it was looked at.
+    """Why a group's znodes are not written or removed under its hold: a migration has marked it since it was looked at.
 
-    1. The removal is planned; 2. `migrate run` writes the group's offsets to Kafka, and marks it; 3. without its znodes
-    there is no way back, and under another name old consumers read again what the new ones have read.
+    1. The write is planned; 2. `migrate run` writes the group's offsets to Kafka, and marks it; 3. what is written has
+    no effect on the consumers, which continue there; without its znodes there is no way back, and under another name
+    old consumers read again what the new ones have read.
     """
     mark = read_mark(session, group)
     return [] if mark in (None, before) else [f"a migration began meanwhile: {describe_mark(group, mark)}"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final, Literal
 
 from zkconsumer.config.serveraddresses import server_addresses
@@ -14,7 +13,6 @@ from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
-from zkconsumer.operate.offsets.groupinuse import marked_since, read_mark
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -174,9 +172,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         if changes or kafka or not guards.forceable:
             guards.check_group(change.held_group, hold, OffsetNodes({}))
         if changes and guards.forceable:  # not a migration, which has written the mark
-            mark = read_mark(session, change.held_group)
-            still_refused = partial(marked_since, session, change.held_group, mark)
-            guards.warn_of_mark(change.held_group)
+            still_refused = guards.warn_of_mark(change.held_group)
     return GroupPlan(
         replace(change, nodes=tuple(changes), kafka=tuple(kafka)),
         tuple(sorted(rows, key=lambda row: row.partition)),

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,14 @@ from zkconsumer.offsets.rules.storedoffsets import (
     fresh_metadata,
     topic_id_of,
 )
-from zkconsumer.operate.offsets.groupinuse import live_members, read_mark, registered_members, why_held, why_owned
+from zkconsumer.operate.offsets.groupinuse import (
+    live_members,
+    marked_since,
+    read_mark,
+    registered_members,
+    why_held,
+    why_owned,
+)
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import topic_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes
@@ -195,11 +203,16 @@ class Guards:
                 "them"
             )
 
-    def warn_of_mark(self, group: str, *, unless: str | None = None) -> None:
-        """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper."""
+    def warn_of_mark(self, group: str, *, unless: str | None = None) -> Callable[[], Sequence[str]]:
+        """A group that was migrated, to another store than ``unless``, has left its offsets in ZooKeeper.
+
+        Returns:
+            Why its znodes are not written under its hold: a migration has marked it since.
+        """
         mark = read_mark(self.session, group)
         if mark is not None and (unless is None or not mark.may_be_of(unless)):
             self.warnings.append(describe_mark(group, mark))
+        return partial(marked_since, self.session, group, mark)
 
     def require_deletion(self, cluster: Cluster, group: str) -> None:
         """Brokers before 2.4 cannot delete offsets. To commit another offset instead would make records be skipped."""
@@ -266,12 +279,13 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     wanted = {p: row.new for p, row in target.rows.items() if row.new is not None}
     nodes: tuple[NodeChange, ...] = ()
     kafka: tuple[KafkaChange, ...] = ()
+    still_refused: Callable[[], Sequence[str]] = tuple
     if "zookeeper" in target.stores:
         nodes = offset_changes(session, target.group, wanted, target.nodes, target.outdated)
         guards.warnings += (
             f"{target.nodes.unreadable[p]}; it is replaced" for p in wanted if p in target.nodes.unreadable
         )
-        guards.warn_of_mark(target.group)
+        still_refused = guards.warn_of_mark(target.group)
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
         named = {p.topic for p, one in stored.items() if topic_id_of(one.mark) is not None}
@@ -295,7 +309,9 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: W
     if kafka:
         guards.check_members_in_kafka(cluster, target.group)
     change = GroupChange(target.group, nodes, kafka).holding(None if session.is_absent else target.group)
-    return GroupPlan(change, rows, frozenset(hold), tuple(guards.refusals), tuple(guards.warnings))
+    return GroupPlan(
+        change, rows, frozenset(hold), tuple(guards.refusals), tuple(guards.warnings), still_refused=still_refused
+    )
 
 
 def offset_changes(

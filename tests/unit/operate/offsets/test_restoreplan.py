@@ -71,6 +71,15 @@ def test_a_removal_is_not_completed_if_a_migration_marks_the_group_meanwhile(ser
     assert [warning for warning in again.warnings if "was migrated to kafka:g" in warning]
 
 
+def test_a_group_is_not_reset_if_a_migration_marks_it_meanwhile(servers, session, write):
+    """It would be reported as done, though the consumers continue elsewhere."""
+    plan = plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper")
+    write_mark(session, "g", MigrationMark("migrated", "kafka:g", 1))
+    with pytest.raises(WriteRefused, match="a migration began meanwhile: group g was migrated to kafka:g"):
+        write(plan)
+    assert servers.stored() == OFFSETS
+
+
 RESET = ResetSpec("latest")
 P0 = TopicPartition("t", 0)
 
