@@ -21,7 +21,7 @@ def read(stream, poison):
         for count, message in enumerate(stream, start=1):
             try:
                 process(message)
-            except ValueError as error:  # a poison record: keep it, and continue
+            except (TypeError, ValueError) as error:  # a poison record: keep it, and continue
                 poison.write(f"{message.topic} {message.partition} {message.offset} {error}\n")
                 poison.flush()
             stream.done(message)  # from now on commits cover it
@@ -36,7 +36,9 @@ def read(stream, poison):
 
 def main(properties, topic, poison_file):
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before threads start: only sigwait gets them
-    config = ConsumerConfig.from_properties(properties, commit_on="done")
+    config = ConsumerConfig.from_properties(
+        properties, commit_on="done", auto_commit_enable=True, consumer_timeout_ms=-1
+    )
     with Path(poison_file).open("a") as poison, ConsumerConnector(config) as connector:  # leaving it commits
         streams = connector.create_message_streams({topic: 2})[topic]
         with ThreadPoolExecutor(2) as threads:

@@ -94,13 +94,9 @@ def command(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str
 
 
 def test_servers_of_tests_start_from_archives_that_fit(sandbox: Sandbox) -> None:
-    """Java ignores one that does not, and says so. Very rarely it fails to map one that fits, and not twice."""
+    """Java ignores one that does not, and says so."""
     for server in (*sandbox.brokers, sandbox.zookeeper):
-        if "[cds" in server.log.read_text():
-            command = server._command()
-            loading = [*command[: command.index("-cp") + 2], "-version"]
-            started = subprocess.run(loading, capture_output=True, text=True, check=True, timeout=60)
-            assert "[cds" not in started.stdout + started.stderr
+        assert "[cds" not in server.log.read_text(), server.log
 
 
 def test_records_go_through(

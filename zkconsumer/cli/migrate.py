@@ -18,6 +18,7 @@ from zkconsumer.cli.groupoptions import (
     end_reading,
     group_option,
     json_option,
+    warn,
 )
 from zkconsumer.cli.migrateback import reverse_command, rollback_command
 from zkconsumer.cli.migrateconfig import config_command
@@ -49,8 +50,8 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
 
     Shown are the layout of the znodes, clients, where offsets are stored, subscriptions and their regex for other
     clients, partitions without an offset, the group of the same name in Kafka, offsets.retention.minutes, and the
-    releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
-    with which the exit code is 3.
+    releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), `migrated`, or
+    `not ready`, with which the exit code is 3.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -62,6 +63,8 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
         facts = read_survey_facts(session, config, names or matching_groups(session), failures=failures)
+    if not (facts or failures):
+        warn(["no groups below /consumers; check the chroot of --zookeeper"])
     unread = unread_groups(facts, failures, names)
     surveys = [_pasteable(survey(group_facts), connection) for group_facts in facts]
     if as_json:

@@ -15,6 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from types import FrameType
 from typing import Any, Final
 
@@ -86,6 +87,10 @@ def run(
         raise UsageError(f"topics must be a collection of names, or a filter: [{topics!r}], not {topics!r}")
     if not topics:
         raise UsageError("run needs at least one topic, or a filter")
+    if iscoroutinefunction(handler) or iscoroutinefunction(dead_letter):
+        raise UsageError(
+            "run awaits no coroutine: pass plain functions, or use AsyncConsumerConnector in an event loop"
+        )
     limit = config.max_unfinished_records
     # Each worker has a partition to work on, also where all records that fit are of partitions whose handlers are slow.
     config = config.replace(

@@ -136,3 +136,11 @@ def test_a_group_that_is_deleted_after_it_was_listed_is_no_problem(run, znodes, 
     ended = run("groups", "describe", "--all")
     assert "warning: a part of groups g, h cannot be read" in ended.stderr, ended.exception  # no broker is registered
     assert "gone" not in ended.output
+
+
+def test_a_survey_of_no_groups_names_the_chroot(run, znodes):
+    for group in ("g", "h"):
+        znodes.delete(f"/consumers/{group}")
+    ended = run("migrate", "survey", "--all")
+    assert (ended.exit_code, ended.stdout) == (0, "")
+    assert "no groups below /consumers; check the chroot" in ended.stderr

@@ -262,6 +262,16 @@ def test_outside_of_the_main_thread_signals_are_left_alone(runs):
     assert not thread.is_alive()
 
 
+async def handle_later(_message):
+    """Nothing would run it, and its record would be committed."""
+
+
+@pytest.mark.parametrize("how", [{"handler": handle_later}, {"handler": print, "dead_letter": handle_later}])
+def test_coroutine_functions_are_refused(how):
+    with pytest.raises(UsageError, match="AsyncConsumerConnector"):
+        run(config=CONFIG, topics=["t"], **how)
+
+
 @pytest.mark.parametrize(
     ("topics", "how", "reason"),
     [
