@@ -247,13 +247,17 @@ class LocalFetchControl:
 
     def superseded(self) -> list[tuple[TopicPartition, int]]:
         """See :class:`~zkconsumer.fetch.rules.fetchcontrol.FetchControl`."""
-        held = [info for queue in self._queues if isinstance(info := queue.held(), PartitionInfo)]
-        positions = [(i.partition, i.position(handed_out=True)) for i in held if not self._is_current(i)]
+        taken = [info for queue in self._queues if (info := self._taken_from(queue)) is not None]
+        positions = [(info.partition, info.position(handed_out=True)) for info in taken]
         return [(partition, position) for partition, position in positions if position is not None]
 
-    def _is_current(self, info: PartitionInfo) -> bool:
-        current = self._infos.get(info.partition)
-        return current is not None and info in (current, current.previous)
+    def _taken_from(self, queue: ChunkQueue) -> PartitionInfo | None:
+        """The partition of which the user of a queue holds records, if the newest assignment does not continue it."""
+        held = queue.held()
+        if not isinstance(held, PartitionInfo):
+            return None
+        current = self._infos.get(held.partition)
+        return None if current is not None and held in (current, current.previous) else held
 
     def unfinished(self) -> dict[TopicPartition, int]:
         """How many records of each partition were handed out and are not done, where there are any."""
@@ -262,10 +266,9 @@ class LocalFetchControl:
 
     def partitions_of(self, queue: ChunkQueue) -> StreamPartitions:
         """What a commit of the stream of a queue covers."""
-        held = queue.held()
-        is_taken = isinstance(held, PartitionInfo) and not self._is_current(held)
+        taken = self._taken_from(queue)
         fetched = frozenset(partition for partition, info in self._infos.items() if info.queue is queue)
-        return StreamPartitions(fetched, held.partition if held is not None and is_taken else None)
+        return StreamPartitions(fetched, None if taken is None else taken.partition)
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaderfinder.LeaderFinder.fetch_requests>`."""

@@ -37,7 +37,7 @@ MOST_OPERATIONS: Final = 500
 _JUTE_MAXBUFFER: Final = 0xFFFFF
 """The servers' limit unless it is configured; they close the connection without an answer to a longer request."""
 
-TRANSACTIONS: Final = 20
+_TRANSACTIONS: Final = 20
 """Transactions under way at once."""
 
 _ANY_VERSION: Final = -1
@@ -110,6 +110,10 @@ _REASONS: Final[Mapping[Outcome, str]] = MappingProxyType(
 )
 
 
+Answer = Callable[[float], Conflict | Sequence[Any]]
+"""Waits for the answer to a transaction, so many seconds at most; see :func:`send`."""
+
+
 def in_transactions(operations: Iterable[Operation], together: int = 1) -> Iterator[list[Operation]]:
     """The operations in parts that are small enough for one transaction each, in their order.
 
@@ -124,9 +128,7 @@ def _size(operation: Operation) -> int:
     return len(operation.path) + len(operation.data or b"")
 
 
-def send(
-    client: Any, operations: Sequence[Operation], acl: Sequence[Any]
-) -> Callable[[float], Conflict | Sequence[Any]]:
+def send(client: Any, operations: Sequence[Operation], acl: Sequence[Any]) -> Answer:
     """Send a transaction, and do not wait.
 
     Args:
@@ -194,9 +196,7 @@ def _refusal(operation: Operation, error: ZookeeperError) -> ZooKeeperRefused:
         return refused
 
 
-def send_fenced(
-    client: Any, fence: str, operations: Sequence[Operation], acl: Sequence[Any]
-) -> Callable[[float], Conflict | Sequence[Any]]:
+def send_fenced(client: Any, fence: str, operations: Sequence[Operation], acl: Sequence[Any]) -> Answer:
     """As :func:`send`, if the node ``fence`` exists: the transaction checks that first.
 
     Args:
@@ -265,9 +265,20 @@ def commit_independent(
     Raises:
         SessionExpired, ZooKeeperUnavailable: as of :func:`commit_changes`; it is unknown which parts were done.
     """
-    remaining, conflicts = iter(parts), list[Conflict | None]()
-    while sent := [send_fenced(client, fence, part, acl) for part in islice(remaining, TRANSACTIONS)]:
-        for answer in sent:
-            result = answer(timeout)
-            conflicts.append(result if isinstance(result, Conflict) else None)
-    return conflicts
+    answers = (answer for _, answer in sent_together(lambda part: send_fenced(client, fence, part, acl), parts))
+    return [result if isinstance(result := answer(timeout), Conflict) else None for answer in answers]
+
+
+def sent_together(
+    send_part: Callable[[Sequence[Operation]], Answer],
+    parts: Iterable[Sequence[Operation]],
+    most: int = _TRANSACTIONS,
+) -> Iterator[tuple[Sequence[Operation], Answer]]:
+    """Send transactions of which none needs another, at most ``most`` before the first of them is waited for.
+
+    Returns:
+        Each part with what waits for its answer, in order.
+    """
+    remaining = iter(parts)
+    while sent := [(part, send_part(part)) for part in islice(remaining, most)]:
+        yield from sent

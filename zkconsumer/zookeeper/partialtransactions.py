@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import Any, Final
 
 from zkconsumer.errors import ShareChanged, ZooKeeperRefused
 from zkconsumer.zookeeper.fencedtransaction import (
-    TRANSACTIONS,
+    Answer,
     Conflict,
     Operation,
     Outcome,
     in_transactions,
     send_fenced,
+    sent_together,
 )
 
 _MOST_REFUSED: Final = 10
@@ -87,15 +88,14 @@ class PartialTransactions:
 
     def run(self, fence: str, operations: Sequence[Operation], insist: bool, together: int = 1) -> Outcomes:
         """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
-        outcomes, parts = Outcomes(), in_transactions(operations, together)
+        outcomes, parts, send = Outcomes(), in_transactions(operations, together), partial(self._send, fence)
         # The rest of one that cannot be done is sent behind the others, which need nothing of it.
-        while sent := [(part, self._send(fence, part)) for part in islice(parts, TRANSACTIONS if insist else 1)]:
-            for part, answer in sent:
-                if not self._finish(fence, part, answer, outcomes, insist) and not insist:
-                    return outcomes
+        for part, answer in sent_together(send, parts) if insist else sent_together(send, parts, most=1):
+            if not self._finish(fence, part, answer, outcomes, insist) and not insist:
+                break
         return outcomes
 
-    def _send(self, fence: str, operations: Sequence[Operation]) -> Callable[[float], Conflict | Sequence[Any]]:
+    def _send(self, fence: str, operations: Sequence[Operation]) -> Answer:
         checks = [] if self.condition is None else [self.condition]
         return send_fenced(self.client, fence, [*checks, *operations], self.acl)
 
@@ -103,7 +103,7 @@ class PartialTransactions:
         self,
         fence: str,
         group: Sequence[Operation],
-        answer: Callable[[float], Conflict | Sequence[Any]],
+        answer: Answer,
         outcomes: Outcomes,
         insist: bool,
     ) -> bool:

@@ -32,7 +32,7 @@ def test_a_second_thread_cannot_replace_the_queues_of_the_first(monkeypatch):
 
 
 def test_a_shutdown_before_the_decoding_threads_are_there_leaves_none(monkeypatch):
-    """1. A thread creates streams; 2. another one shuts down, and finds no pool to close; 3. the first one goes on."""
+    """1. A thread creates streams; 2. another one shuts down, and finds no pool to close; 3. the first continues."""
     monkeypatch.setattr(GroupMember, "open", lambda self: None)
     connector = ConsumerConnector(
         ConsumerConfig(zookeeper_connect="h:1", group_id="g", consumer_id="early", decode_threads=2)

@@ -128,7 +128,7 @@ def test_a_run_marks_the_group_once_no_guard_can_refuse_it(servers):
 
 @pytest.mark.parametrize("is_marked_by_another", [False, True])
 def test_a_run_whose_hold_has_ended_marks_no_group(servers, monkeypatch, is_marked_by_another):
-    """1. The run is stopped under its hold, and its session ends; 2. another tool may mark the group; 3. it goes on."""
+    """1. The run is stopped under its hold; 2. its session ends; 3. another tool may mark the group; 4. it runs."""
     begin = MarkedWrite.begin
 
     def begin_late(write, fence):
