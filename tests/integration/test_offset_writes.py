@@ -262,6 +262,21 @@ def test_a_deletion_finds_topics_that_only_kafka_has(
     assert (done.faults, done.warnings, offset_group.tree(), cluster.committed_all(name)) == ([], [], {}, {})
 
 
+def test_offsets_in_kafka_of_a_running_group_can_be_deleted(
+    offset_group, topic, only_in_kafka, tool_session, cluster, write
+):
+    """Before a group in ZooKeeper begins to commit to both: the greater offset would count there."""
+    name = offset_group.name
+    offset_group.register("g_live-member")
+    owner = offset_group.path("owners", topic, 0)
+    offset_group.client.create(owner, b"g_live-member-0", ephemeral=True, makepath=True)
+    before = offset_group.tree()
+    assert "g_live-member" in plan_delete(tool_session, cluster, [name], None, store="kafka").refusals[0]
+    report = write(plan_delete(tool_session, cluster, [name], None, store="kafka", live=True))
+    assert (report.faults, report.written) == ([], [f"{only_in_kafka} of group {name} in Kafka"])
+    assert (offset_group.tree(), cluster.committed_all(name)) == (before, {})
+
+
 # -- compare and set --------------------------------------------------------------------------------------------------
 
 

@@ -200,3 +200,36 @@ def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect
     thread.join()
     assert len(handled | others) == 1000
     assert offsets() == [250] * PARTITIONS
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
+    config, topic, produce, connect, offsets, workers
+):
+    """Records wait for handlers when another member joins, and when it takes its share."""
+    produce(topic, spread(0, 400))
+    handled, lock = [], threading.Lock()
+    others = []
+
+    def handle(message):
+        time.sleep(0.01)
+        with lock:
+            handled.append(int(message.value))
+
+    def interfere():
+        try:
+            eventually(lambda: len(handled) > 20)
+            with connect() as other:
+                (stream,) = other.create_message_streams({topic: 1})[topic]
+                others.extend(int(next(stream).value) for _ in range(100))
+                stream.release()
+            eventually(lambda: len({*handled, *others}) == 400)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interfere)
+    thread.start()
+    run(handle, config, [topic], workers=workers)
+    thread.join()
+    assert sorted([*handled, *others]) == list(range(400))
+    assert offsets() == [100] * PARTITIONS

@@ -44,16 +44,10 @@ class ConsumerConfig(ConsumerProperties):
     if not TYPE_CHECKING:  # type checkers see a keyword of its type for each property, as a dataclass has them
 
         def __init__(self, **values: object) -> None:
-            violations: list[str] = []
-            given: dict[str, object] = {}
-            for spelling, value in values.items():
-                attribute = spelling.replace(".", "_")
-                if attribute not in PROPERTIES:
-                    violations.append(f"{spelling} is not a property of this consumer{_suggestion(spelling)}")
-                elif attribute in given:
-                    violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
-                else:
-                    given[attribute] = value
+            given, violations = _by_attribute(values)
+            violations += [
+                f"{n} is not a property of this consumer{_suggestion(n)}" for n in given if n not in PROPERTIES
+            ]
             for attribute, row in PROPERTIES.items():
                 object.__setattr__(self, attribute, self._read(attribute, row, given, violations))
             violations.extend(_violations(self))
@@ -89,15 +83,12 @@ class ConsumerConfig(ConsumerProperties):
             OSError: the file cannot be read.
         """
         values: Mapping[str, object] = source if isinstance(source, Mapping) else load_properties(Path(source))
-        known: dict[str, Any] = {}
-        for name, value in values.items():
-            attribute = name.replace(".", "_")
-            if attribute in PROPERTIES:
-                known[attribute] = value
-            elif not name.startswith("external"):
+        given = _once(values)
+        for name in [name for name in given if name not in PROPERTIES]:
+            del given[name]
+            if not name.startswith("external"):
                 _log.warning("property %s is not known to this consumer and is ignored%s", name, _suggestion(name))
-        known.update({_attribute(name): value for name, value in overrides.items()})
-        return cls(**known)
+        return cls(**{**given, **_once(overrides)})
 
     @classmethod
     def without_group(cls, **values: object) -> Self:
@@ -108,7 +99,7 @@ class ConsumerConfig(ConsumerProperties):
         Raises:
             ConfigError: with every violation.
         """
-        given: dict[str, Any] = {_attribute(name): value for name, value in values.items() if value is not None}
+        given = {name: value for name, value in _once(values).items() if value is not None}
         if not given.keys() & {"zookeeper_connect", "bootstrap_servers"}:
             raise ConfigError(["zookeeper.connect or bootstrap.servers is missing"])
         protocol = {} if "zookeeper_connect" in given else {"group_protocol": "kafka"}
@@ -116,7 +107,7 @@ class ConsumerConfig(ConsumerProperties):
 
     def replace(self, **changes: object) -> Self:
         """A copy with some values changed; defaults that depend on others stay as they were computed."""
-        return type(self)(**{**dataclasses.asdict(self), **{k.replace(".", "_"): v for k, v in changes.items()}})
+        return type(self)(**{**dataclasses.asdict(self), **_once(changes)})
 
     @property
     def brokers_coordinate(self) -> bool:
@@ -164,10 +155,26 @@ def _suggestion(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _attribute(name: str) -> str:
-    """The attribute for a name in either spelling; an unknown name stays as the user wrote it."""
-    attribute = name.replace(".", "_")
-    return attribute if attribute in PROPERTIES else name
+def _by_attribute(values: Mapping[str, object]) -> tuple[dict[str, Any], list[str]]:
+    """The values by attribute, from names in either spelling, and the violations.
+
+    An unknown name stays as the user wrote it.
+    """
+    given: dict[str, Any] = {}
+    violations = []
+    for name, value in values.items():
+        attribute = name.replace(".", "_")
+        if attribute in given:
+            violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
+        given[attribute if attribute in PROPERTIES else name] = value
+    return given, violations
+
+
+def _once(values: Mapping[str, object]) -> dict[str, Any]:
+    given, violations = _by_attribute(values)
+    if violations:
+        raise ConfigError(violations)
+    return given
 
 
 def _digest(config: ConsumerConfig) -> str | None:

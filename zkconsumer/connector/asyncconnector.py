@@ -141,7 +141,8 @@ class AsyncConsumerConnector:
                     self._attempt.abandon()
                 raise
         if self._connector is not None:
-            await self._outside(self._connector.shutdown, "shutdown")
+            self._require_loop()
+            await call_outside(self._connector.shutdown, self._thread_name("shutdown"), daemon=False)
 
     async def __aenter__(self) -> Self:
         try:
@@ -270,6 +271,11 @@ class AsyncConsumerConnector:
     def paused(self) -> frozenset[TopicPartition]:
         """See :meth:`ConsumerConnector.paused`."""
         return self._opened().paused()
+
+    @property
+    def release_s(self) -> float:
+        """See :attr:`ConsumerConnector.release_s`."""
+        return self._opened().release_s
 
     def describe(self) -> MemberDescription:
         """See :meth:`ConsumerConnector.describe`."""

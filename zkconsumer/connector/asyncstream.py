@@ -9,7 +9,7 @@ anything is claimed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -107,7 +107,8 @@ class AsyncMessageStream(Generic[M]):
         self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
     ) -> AsyncIterator[pa.RecordBatch]:
         """See :meth:`MessageStream.batches`; for ``async for``."""
-        return self._hand_out(self._stream.batches(max_rows=max_rows, max_bytes=max_bytes, headers=headers))
+        ready = self._stream.batches(max_rows=max_rows, max_bytes=max_bytes, headers=headers)
+        return _Repeatable(lambda: self._hand_out(ready))
 
     async def next_batch(
         self,
@@ -142,7 +143,7 @@ class AsyncMessageStream(Generic[M]):
         """See :meth:`MessageStream.close`."""
         self._stream.close()
 
-    async def _hand_out(self, ready: Iterator[T]) -> AsyncIterator[T]:
+    async def _hand_out(self, ready: Iterator[T]) -> AsyncGenerator[T]:
         """The items, waiting in between, until the stream ends."""
         wait, is_first = _Wait(self, self._timeout_s), True
         while True:
@@ -208,6 +209,20 @@ class AsyncMessageStream(Generic[M]):
             if timer is not None:
                 timer.cancel()
         self._ready.begin_turn()
+
+
+class _Repeatable(AsyncIterator[T]):
+    """The items of generators: after an error, or the cancellation of a wait, the next one continues."""
+
+    def __init__(self, generate: Callable[[], AsyncGenerator[T]]) -> None:
+        self._generate = generate
+        self._items: Any = generate()
+
+    def __anext__(self) -> Awaitable[T]:
+        if self._items.ag_frame is None:  # it has ended
+            self._items = self._generate()
+        following: Awaitable[T] = self._items.__anext__()
+        return following
 
 
 class _Wait:

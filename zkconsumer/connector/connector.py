@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -22,7 +22,7 @@ from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, UsageErro
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
-from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.fetch.localfetchcontrol import FetchPosition, LocalFetchControl
 from zkconsumer.fetch.rules.idlestreams import seconds_between_looks
 from zkconsumer.group.consumerid import new_consumer_id
 from zkconsumer.group.memberdescription import MemberDescription
@@ -97,6 +97,7 @@ class ConsumerConnector:
         self._queues: dict[str | None, list[ChunkQueue]] = {}
         self._creating = threading.Lock()
         self._pool: DecodePool | None = None
+        self._ended = False
         connections = ConnectionPool()
         self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for, connections)
         self._member = assemble_member(
@@ -109,7 +110,9 @@ class ConsumerConnector:
             on_refusal=self._group_refused,
         )
         self._member.open()
-        self._metrics = ConsumerMetrics(config, self._member.stats, self._fetch, self._queues)
+        self._metrics = ConsumerMetrics(
+            config, self._member.stats, self._owned_states, self._fetch.fetch_requests, self._queues
+        )
         self._exporter: Exporter | None = None
         if config.metrics_port >= 0:
             try:
@@ -301,6 +304,15 @@ class ConsumerConnector:
         """Set the listener that rebalances call; to be called before streams are created."""
         self._member.set_listener(listener)
 
+    @property
+    def release_s(self) -> float:
+        """How long a rebalance listener may wait for work in progress before partitions are released, in s.
+
+        The other members wait meanwhile; after a longer wait members of the JVM may give up, or brokers may remove this
+        consumer.
+        """
+        return self._member.release_s
+
     def describe(self) -> MemberDescription:
         """The present state of this consumer: state, generation, last rebalance, partitions, session and lease.
 
@@ -313,10 +325,8 @@ class ConsumerConnector:
         """Positions of every owned partition, sorted."""
         self._owner.require(self._name())
         consumed = self._fetch.positions(handed_out=True)
-        states, owned = [], self._member.ownership()
-        for state in self._fetch.states():
-            if state.released and state.partition not in owned:  # in a listener it is released, and still owned
-                continue
+        states = []
+        for state in self._owned_states():
             position, end = consumed.get(state.partition), state.high_watermark
             states.append(
                 PartitionState(
@@ -364,6 +374,7 @@ class ConsumerConnector:
     def end_streams(self) -> None:
         """Stop handing out records: every stream ends at its next request. The membership and its commits continue."""
         self._owner.require(self._name())
+        self._ended = True
         for queue in self._all_queues():
             queue.close()
 
@@ -458,8 +469,18 @@ class ConsumerConnector:
         limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
         give_up = self._give_up if leaves else None
         watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
-        with suppress(ConsumerClosed):  # another thread has shut it down meanwhile, which ends the streams
-            self._member.repeat(seconds_between_looks(limit_ms), watch.look)
+
+        def look() -> None:
+            if not self._ended:  # nobody reads what is left in streams that were ended
+                watch.look()
+
+        try:
+            self._member.repeat(seconds_between_looks(limit_ms), look)
+        except ConsumerClosed:  # another thread has shut it down meanwhile, which ends the streams
+            pass
+        except BaseException:  # an interrupt: the caller gets no streams, so nobody would read the partitions
+            self._member.leave()
+            raise
 
     def _give_up(self, cause: StreamIdle) -> None:
         """Leave the group since a stream is not read; on the rebalance thread, which commits and leaves after this."""
@@ -481,6 +502,11 @@ class ConsumerConnector:
 
     def _all_queues(self) -> list[ChunkQueue]:
         return [queue for queues in list(self._queues.values()) for queue in queues]  # another thread may add some
+
+    def _owned_states(self) -> Iterator[FetchPosition]:
+        """What is fetched, and in a listener what was released and is still owned."""
+        owned = self._member.ownership()
+        return (state for state in self._fetch.states() if not state.released or state.partition in owned)
 
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
-from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.fetch.localfetchcontrol import FetchPosition
 from zkconsumer.group.memberstats import MemberStats
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.process.forks import Owner, call_in_child
@@ -114,7 +114,8 @@ class ConsumerMetrics:
     Args:
         config: the consumer's properties.
         member: returns the counters of the member.
-        fetch: the member's fetch control.
+        states: returns the state of each owned partition.
+        fetch_requests: returns, by fetcher, when it was started and the number of its requests.
         queues: queues of the streams, by topic (None: streams of a filter) and number of the thread.
     """
 
@@ -122,12 +123,14 @@ class ConsumerMetrics:
         self,
         config: ConsumerConfig,
         member: Callable[[], MemberStats],
-        fetch: LocalFetchControl,
+        states: Callable[[], Iterable[FetchPosition]],
+        fetch_requests: Callable[[], Mapping[str, tuple[float, int]]],
         queues: Mapping[str | None, Sequence[ChunkQueue]],
     ) -> None:
         self._everywhere = {"client_id": config.client_id, "group_id": config.group_id}
         self._member = member
-        self._fetch = fetch
+        self._states = states
+        self._fetch_requests = fetch_requests
         self._queues = queues
         self._rates = MinuteRates()
         self._rates_lock = Lock()
@@ -141,14 +144,13 @@ class ConsumerMetrics:
         ]
 
     def _of_fetching(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        fetched = [state for state in self._fetch.states() if not state.released]
-        lags = {state.partition: lag(state.fetched, state.high_watermark) for state in fetched}
+        lags = {state.partition: lag(state.fetched, state.high_watermark) for state in self._states()}
         yield "zkconsumer_max_lag", {}, max((known for known in lags.values() if known is not None), default=0)
         for (topic, number), records in lags.items():
             labels = {"topic": topic, "partition": str(number)}
             yield "zkconsumer_consumer_lag", labels, -1 if records is None else records
         with self._rates_lock:
-            slowest = self._rates.slowest(self._fetch.fetch_requests(), time.monotonic())
+            slowest = self._rates.slowest(self._fetch_requests(), time.monotonic())
         yield "zkconsumer_min_fetch_rate", {}, slowest
 
     def _of_streams(self) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -247,4 +249,4 @@ class Exporter:
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
-            self._server.server_close()
+        self._server.server_close()

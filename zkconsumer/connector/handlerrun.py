@@ -4,6 +4,9 @@ A thread for each stream reads and puts records into lanes (``rules/lanes.py``);
 and declare them done. Where a signal, or an error of any thread, stops the run, no worker takes another record. What
 was not handled is not done, so it is not committed, and is read again by its next owner.
 
+A rebalance that releases partitions holds their lanes, and waits for the handlers that have a record of them, so that
+the next owner reads nothing that is handled here, too. A record that waits is dropped if its partition was lost.
+
 The thread of the caller waits for the stop only, and takes no lock that the other threads need: an interrupt of it
 leaves nothing locked.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from types import FrameType
@@ -21,12 +24,13 @@ from typing import Any, Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
-from zkconsumer.connector.rules.lanes import Lanes, Order, lane_by
+from zkconsumer.connector.rules.lanes import Lane, Lanes, Order, lane_by
 from zkconsumer.connector.rules.retry import Retry
 from zkconsumer.connector.stream import MessageStream
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import ConsumerClosed, UsageError, ZkConsumerError
+from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.subscription import TopicFilter
-from zkconsumer.model import Message, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
 from zkconsumer.process.threads import start_thread
 from zkconsumer.process.wakeup import SIGNALS_S, Latch
 
@@ -59,7 +63,8 @@ def run(
     is not committed, and it is read again. The run also ends with any other exception of the handler, such as
     KeyboardInterrupt, and with an error of the consumer.
 
-    A record may be handled more than once: after a crash, and if a rebalance gives its partition to another member.
+    A record may be handled more than once: after a crash, after the end of a session, and if a rebalance gives its
+    partition to another member while its handler takes longer than :attr:`.ConsumerConnector.release_s`.
 
     Args:
         handler: is called by several threads. When it returns, the record's effects must be durable.
@@ -101,6 +106,7 @@ def run(
     )
     work = _Work(handler, retry, dead_letter, lane_of, limit)
     with _stopped_by_signals(work.stopping), ConsumerConnector(config) as connector:
+        connector.set_rebalance_listener(_Releases(work, connector))
         streams = _streams(connector, topics)
         try:
             work.start(streams, workers, connector.consumer_id)
@@ -165,7 +171,7 @@ class _Work:
         handler: Handler,
         retry: Retry,
         dead_letter: DeadLetter | None,
-        lane_of: Callable[[Message], Hashable],
+        lane_of: Callable[[Message], Lane],
         limit: int,
     ) -> None:
         self._handler = handler
@@ -178,6 +184,7 @@ class _Work:
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._taken = threading.Condition(self._lock)
+        self._finished = threading.Condition(self._lock)
         self._lanes: Lanes[tuple[MessageStream[Message], Message]] = Lanes()
         self._threads: list[threading.Thread] = []
 
@@ -202,6 +209,33 @@ class _Work:
         for thread in self._threads:
             while thread.is_alive():
                 thread.join(SIGNALS_S)
+
+    # -- a rebalance --------------------------------------------------------------------------------------------------
+
+    def hold(self, partitions: Collection[TopicPartition], patience_s: float) -> bool:
+        """Hand out nothing more of these partitions, and wait for the handlers that have records of them.
+
+        Returns:
+            True if there were any.
+        """
+        with self._lock:
+            self._lanes.hold(partitions)
+            if not self._lanes.is_busy():
+                return False
+            if not self._finished.wait_for(lambda: not self._lanes.is_busy(), patience_s):
+                _log.warning(
+                    "a handler has not finished a record within %.1f s, and its partition is released: the next owner "
+                    "reads the record again",
+                    patience_s,
+                )
+            return True
+
+    def resume(self, kept: Collection[TopicPartition]) -> None:
+        """Hand out records of the kept partitions again, and forget those of the others."""
+        with self._lock:
+            self._lanes.resume(kept)
+            self._arrived.notify_all()
+            self._taken.notify_all()
 
     # -- the threads ------------------------------------------------------------------------------------------------
 
@@ -243,6 +277,7 @@ class _Work:
             with self._lock:
                 self._lanes.finish(lane)
                 self._taken.notify()
+                self._finished.notify_all()
 
     def _handle(self, stream: MessageStream[Message], message: Message) -> None:
         """Handle a record and declare it done; it stays unfinished if the run stops before that, or if this raises."""
@@ -267,6 +302,34 @@ class _Work:
                     continue
             stream.done(message)
             return
+
+
+class _Releases(ConsumerRebalanceListener):
+    """Keeps handlers from working on partitions that are released, and commits what they finish meanwhile.
+
+    Args:
+        work: whose handlers they are.
+        connector: commits.
+    """
+
+    def __init__(self, work: _Work, connector: ConsumerConnector) -> None:
+        self._work = work
+        self._connector = connector
+
+    def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
+        """See :class:`~zkconsumer.ConsumerRebalanceListener`; what was done before this is committed already."""
+        if not self._work.hold(owned, self._connector.release_s):
+            return
+        try:
+            self._connector.commit_offsets()
+        except ConsumerClosed:
+            raise
+        except ZkConsumerError as error:
+            _log.warning("releasing without a commit; the next owners read uncommitted records again: %s", error)
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """See :class:`~zkconsumer.ConsumerRebalanceListener`."""
+        self._work.resume([partition for partition, thread in assignment.items() if thread.consumer_id == consumer_id])
 
 
 def is_unfinished(stream: MessageStream[Message], message: Message) -> bool:

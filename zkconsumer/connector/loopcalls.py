@@ -61,7 +61,7 @@ _served: ContextVar[_ServedThread | None] = ContextVar("_served", default=None)
 """Set in the coroutines that a thread of the consumer awaits."""
 
 
-async def call_outside(call: Callable[[], T], name: str) -> T:
+async def call_outside(call: Callable[[], T], name: str, *, daemon: bool = True) -> T:
     """Make a call that may block, on a thread of its own; in a coroutine that a thread awaits, on that thread.
 
     Not in a pool: a call may wait for another one, a join for the commit of a listener. If the task is cancelled
@@ -70,6 +70,7 @@ async def call_outside(call: Callable[[], T], name: str) -> T:
     Args:
         call: to make.
         name: of the thread.
+        daemon: False if the end of the process is to wait for the call.
 
     Raises:
         ThreadLimit: the system does not allow another thread.
@@ -99,7 +100,7 @@ async def call_outside(call: Callable[[], T], name: str) -> T:
     if served is not None and not served.ended:
         served.put(run)
     else:
-        start_thread(threading.Thread(target=run, name=name, daemon=True))
+        start_thread(threading.Thread(target=run, name=name, daemon=daemon))
     return await answer
 
 
@@ -109,7 +110,10 @@ def await_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) 
 
     async def run() -> T:
         _served.set(served)
-        return await call()
+        try:
+            return await call()
+        finally:
+            served.end()
 
     running: Coroutine[Any, Any, T] = run()
     try:
@@ -117,7 +121,7 @@ def await_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) 
     except RuntimeError:  # the loop is closed
         running.close()
         raise
-    result.add_done_callback(lambda _: served.end())  # also if the task is cancelled before its first step
+    result.add_done_callback(lambda _: served.end())  # if the task is cancelled before its first step
     served.serve()
     return result.result()
 

@@ -28,7 +28,7 @@ from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, fetch_metadata, list_offsets
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.errorcodes import ErrorCode, error_name, verdict_on
+from zkconsumer.wire.errorcodes import ErrorCode, error_name, is_refusal, verdict_on
 from zkconsumer.wire.fetchmessages import FetchedPartition, receive_fetch, send_fetch
 from zkconsumer.wire.fetchsession import PartitionFetch, without_session
 from zkconsumer.wire.metadatamessages import Metadata
@@ -272,17 +272,21 @@ class SimpleConsumer:
 
         Raises:
             CoordinatorMoved: the group has no coordinator at the moment; try again.
-            GroupAuthorizationFailed, TopicAuthorizationFailed: a permission is missing.
+            GroupAuthorizationFailed: a permission on the group is missing.
+            TopicUnreadable: offsets of a topic are refused; TopicAuthorizationFailed if a permission is missing.
         """
+        coordinator = OffsetCoordinator(self._client, group)
         if storage == "kafka":
-            stored = OffsetCoordinator(self._client, group).fetch(partitions)
+            stored = coordinator.fetch(partitions)
             offsets = {partition: stored_offset.offset for partition, stored_offset in stored.found.items()}
             errors = stored.errors
         else:
             offsets, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
-        denied = [p for p, code in errors.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        if denied:
-            raise self._denied(denied[0].topic, DESCRIBE)
+        for partition, code in errors.items():
+            if is_refusal(code) and storage == "kafka":
+                raise coordinator.refusal(partition.topic, code)
+            if is_refusal(code):
+                raise self._denied(partition.topic, DESCRIBE, code)
         if errors:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())
             raise ProtocolError(f"offsets of group {group} cannot be read from {storage}: {reasons}")
@@ -293,9 +297,7 @@ class SimpleConsumer:
     def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
         return self._client.ask(self._broker, question)
 
-    def _denied(
-        self, topic: str, operation: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED, what: str = ""
-    ) -> TopicUnreadable:
+    def _denied(self, topic: str, operation: str, code: int, what: str = "") -> TopicUnreadable:
         sender = f"{self._broker.host}:{self._broker.port}"
         return topic_refused(topic, code, operation, sender, self._client.security, what)
 
@@ -313,8 +315,9 @@ class SimpleConsumer:
             metadata = self.metadata(partition.topic)
             leader = metadata.leaders.get(partition)
             # ListOffsets of version 0 answers UNKNOWN_TOPIC_OR_PARTITION if a permission is missing.
-            if metadata.failed_topics.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                raise self._denied(partition.topic, DESCRIBE)
+            failed = metadata.failed_topics.get(partition.topic, ErrorCode.NONE)
+            if is_refusal(failed):
+                raise self._denied(partition.topic, DESCRIBE, failed)
         if leader is None:
             raise LeaderUnknown(f"{text}, and it has no leader; check the topic's name and its brokers")
         raise NotLeader(f"{text}; the leader is {leader}", leader)

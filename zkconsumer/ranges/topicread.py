@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.assembly.clusterchoice import read_cluster
 from zkconsumer.cluster.brokercatalog import require_described
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from zkconsumer.decode.records import Records
+
+T = TypeVar("T")
 
 
 def read(
@@ -79,7 +81,26 @@ def read(
             f"columns must be some of {', '.join(ALL_COLUMNS)}, each once, not {', '.join(names) or 'none'}"
         )
     plan = plan_read(topic, config, start, end)
-    return pa.RecordBatchReader.from_batches(schema_of(names), map(batch_of, plan.records(names)))
+    return pa.RecordBatchReader.from_batches(schema_of(names), _Failing(map(batch_of, plan.records(names))))
+
+
+class _Failing(Iterator[T]):
+    """Raises again what it has raised: a generator would end there, which a second call would take for the end."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._error: BaseException | None = None
+
+    def __next__(self) -> T:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 class TopicRead(NamedTuple):

@@ -39,6 +39,25 @@ def test_both_spellings_name_the_same_key():
         config(**{"rebalance.backoff.ms": 1, "rebalance_backoff_ms": 1})
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        ConsumerConfig.from_properties,
+        lambda both: ConsumerConfig.from_properties({"zookeeper.connect": "z:1"}, **both),
+        lambda both: ConsumerConfig.without_group(zookeeper_connect="z:1", **both),
+        lambda both: ConsumerConfig(group_id="g", zookeeper_connect="z:1").replace(**both),
+    ],
+)
+def test_a_property_in_both_spellings_is_refused_wherever_it_is_given(make):
+    with pytest.raises(ConfigError, match=r"group\.id is given in both spellings"):
+        make({"group.id": "a", "group_id": "b", "zookeeper.session.timeout.ms": "6000"})
+
+
+def test_an_override_replaces_what_the_file_has_in_the_other_spelling():
+    made = ConsumerConfig.from_properties({"group.id": "a", "zookeeper.connect": "z:1"}, group_id="b")
+    assert made.group_id == "b"
+
+
 def test_all_violations_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         ConsumerConfig(group_id="a/b", auto_offset_reset="earliest", num_consumer_fetchers=0, bogus=1)

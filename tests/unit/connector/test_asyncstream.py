@@ -113,6 +113,23 @@ def test_a_timeout_leaves_the_stream_usable(make, queue, info):
     asyncio.run(read())
 
 
+def test_an_iterator_of_batches_continues_after_an_error_and_after_a_cancellation(make, queue, info):
+    async def read():
+        batches = make(timeout_ms=30).batches(max_rows=2)
+        with pytest.raises(ConsumerTimeout):
+            await anext(batches)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(batches), 0.005)
+        queue.put(make_fetched_chunk(info, 0, 6))
+        assert [(await anext(batches)).num_rows for _ in range(2)] == [2, 2]
+        with pytest.raises(ConsumerTimeout):
+            assert [batch.num_rows async for batch in batches] == []
+        queue.close()
+        assert [batch async for batch in batches] == []
+
+    asyncio.run(read())
+
+
 def test_a_wakeup_ends_one_wait(make, queue, info):
     async def read():
         stream = make()

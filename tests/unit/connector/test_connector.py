@@ -1,8 +1,10 @@
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.fixtures.chunks import make_fetched_chunk, make_info
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ConfigError, UsageError
@@ -47,3 +49,39 @@ def test_a_shutdown_before_the_decoding_threads_are_there_leaves_none(monkeypatc
     with pytest.raises(UsageError, match="only once"):
         connector.create_message_streams({"t": 1})
     eventually(lambda: not [thread for thread in threading.enumerate() if "early" in thread.name])
+
+
+def test_an_interrupt_after_the_join_leaves_the_group(monkeypatch):
+    """The caller has no streams, so nobody would read its partitions."""
+    monkeypatch.setattr(GroupMember, "open", lambda self: None)
+    connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g"))
+    done = []
+
+    def interrupted(seconds, action):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connector._member, "join", lambda subscription: done.append("joined"))
+    monkeypatch.setattr(connector._member, "repeat", interrupted)
+    monkeypatch.setattr(connector._member, "leave", lambda: done.append("left"))
+    with pytest.raises(KeyboardInterrupt):
+        connector.create_message_streams({"t": 1})
+    assert done == ["joined", "left"]
+
+
+def test_streams_that_were_ended_are_not_idle(monkeypatch):
+    """What is left in them is read by nobody, while the program finishes what it holds."""
+    monkeypatch.setattr(GroupMember, "open", lambda self: None)
+    connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g", max_stream_idle_ms=1))
+    looks = []
+    monkeypatch.setattr(connector._member, "join", lambda subscription: None)
+    monkeypatch.setattr(connector._member, "repeat", lambda seconds, look: looks.append(look))
+    left = []
+    monkeypatch.setattr(connector._member, "leave", lambda: left.append(True))
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    info = make_info(stream.queue, 0)
+    stream.queue.put(make_fetched_chunk(info, 0, 3))
+    connector.end_streams()
+    for _ in range(3):
+        looks[0]()
+        time.sleep(0.01)
+    assert left == []

@@ -1,6 +1,8 @@
+import pytest
+
 from tests.fixtures.chunks import make_queue
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.connector.consumermetrics import ConsumerMetrics, MinuteRates
+from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, MinuteRates
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.group.memberstats import MemberStats, RebalanceCounts
@@ -43,7 +45,8 @@ def test_a_partition_has_a_lag_from_its_start_to_its_release():
     metrics = ConsumerMetrics(
         config,
         lambda: MemberStats("joined", RebalanceCounts(), {}, {}, 0, 0, 0, connected=True, delivering=True),
-        control,
+        lambda: [state for state in control.states() if not state.released],
+        control.fetch_requests,
         {},
     )
 
@@ -58,3 +61,21 @@ def test_a_partition_has_a_lag_from_its_start_to_its_release():
     control.stop()
     assert with_lag() == []
     assert control.positions(handed_out=True) == {p0: 5, p1: 5}, "for commits and the next start"
+
+
+def test_an_exporter_whose_end_was_interrupted_gives_its_port_back_when_it_is_closed_again(monkeypatch):
+    """1. The server has ended; 2. an interrupt comes in the wait for its thread; 3. the connector is closed again."""
+    metrics = ConsumerMetrics(ConsumerConfig(group_id="g", zookeeper_connect="unused:1"), None, None, None, {})
+    exporter = Exporter(metrics, "127.0.0.1", 0)
+    join = exporter._thread.join
+
+    def interrupted():
+        join()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporter._thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        exporter.close()
+    exporter.close()
+    exporter.close()
+    Exporter(metrics, *exporter.address).close()

@@ -40,6 +40,9 @@ class Connector:
         assert topics == {"t": 1}
         return {"t": [MessageStream(self.queue, name="g_c-0", kind=Message)]}
 
+    def set_rebalance_listener(self, listener):
+        self.listener = listener
+
     def end_streams(self):
         self.queue.close()
 

@@ -137,3 +137,10 @@ def test_a_coroutine_that_is_cancelled_before_its_first_step_is_not_awaited_for_
 
     asyncio.run(run())
     assert outcomes == [CancelledError]
+
+
+def test_the_end_of_the_process_can_wait_for_a_call():
+    async def run():
+        return [(await call_outside(threading.current_thread, "t", daemon=daemon)).daemon for daemon in (True, False)]
+
+    assert asyncio.run(run()) == [True, False]

@@ -1,11 +1,13 @@
 """What a read of a topic makes of a topic that brokers do not describe."""
 
+import pyarrow as pa
 import pytest
 
 from tests.fixtures.kafka import MetadataRequest
 from zkconsumer.cluster import brokercatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import TopicUnreadable, UsageError
+from zkconsumer.errors import OffsetOutOfRange, TopicUnreadable, UsageError
+from zkconsumer.ranges import topicread
 from zkconsumer.ranges.topicread import plan_read
 from zkconsumer.wire.errorcodes import ErrorCode
 
@@ -19,3 +21,16 @@ def test_a_topic_that_is_not_described_is_not_called_missing(stub_broker, monkey
     config = ConsumerConfig.without_group(bootstrap_servers=f"127.0.0.1:{stub_broker.port}")
     with pytest.raises(error, match="topic secret"):
         plan_read("secret", config, "earliest", "latest")
+
+
+def test_a_reader_that_has_failed_does_not_report_the_end_afterwards():
+    schema = pa.schema([("offset", pa.int64())])
+
+    def batches():
+        yield pa.record_batch([[1]], schema)
+        raise OffsetOutOfRange("2 to 5 are gone")
+
+    reader = pa.RecordBatchReader.from_batches(schema, topicread._Failing(batches()))
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange, match="are gone"):
+            reader.read_all()

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
-from typing import Final, Generic, Literal, TypeVar
+from collections.abc import Callable, Collection, Set
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from zkconsumer.errors import UsageError
-from zkconsumer.model import Message
+from zkconsumer.model import Message, TopicPartition
 
 T = TypeVar("T")
 
 Order = Literal["partition", "key"]
+Lane = tuple[Any, ...]
+"""What items of one lane have in common; it begins with their topic and partition."""
 
 
 class Lanes(Generic[T]):
     """Items that wait, by lane. Lanes take turns: a long one does not keep the others from being worked on."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, deque[T]] = {}  # of lanes that have items, or are worked on
-        self._ready: deque[Hashable] = deque()  # lanes that have items and are not worked on
+        self._lines: dict[Lane, deque[T]] = {}  # of lanes that have items, or are worked on
+        self._ready: deque[Lane] = deque()  # lanes that have items and are not worked on
+        self._worked_on: set[Lane] = set()
+        self._held: Set[TopicPartition] = frozenset()
         self._count = 0
 
     def __len__(self) -> int:
         """Number of items that wait or are worked on."""
         return self._count
 
-    def put(self, lane: Hashable, item: T) -> None:
+    def put(self, lane: Lane, item: T) -> None:
         """Add an item at the end of its lane."""
         self._count += 1
         line = self._lines.get(lane)
@@ -36,26 +40,49 @@ class Lanes(Generic[T]):
         else:
             line.append(item)
 
-    def take(self) -> tuple[Hashable, T] | None:
+    def take(self) -> tuple[Lane, T] | None:
         """The next item to work on, with its lane; None if there is none.
 
         Nothing more of its lane is taken before :meth:`finish`.
         """
-        if not self._ready:
-            return None
-        lane = self._ready.popleft()
-        return lane, self._lines[lane].popleft()
+        for _ in range(len(self._ready)):
+            lane = self._ready.popleft()
+            if lane[:2] not in self._held:
+                self._worked_on.add(lane)
+                return lane, self._lines[lane].popleft()
+            self._ready.append(lane)
+        return None
 
-    def finish(self, lane: Hashable) -> None:
+    def finish(self, lane: Lane) -> None:
         """The item that was taken of this lane is not worked on any more."""
         self._count -= 1
+        self._worked_on.discard(lane)
         if self._lines[lane]:
             self._ready.append(lane)
         else:
             del self._lines[lane]
 
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """Let nothing more of these partitions be taken; what is worked on is not affected."""
+        self._held |= frozenset(partitions)
 
-def lane_by(order: str) -> Callable[[Message], Hashable]:
+    def is_busy(self) -> bool:
+        """True if an item of a held partition is worked on."""
+        return any(lane[:2] in self._held for lane in self._worked_on)
+
+    def resume(self, kept: Collection[TopicPartition]) -> None:
+        """End the hold: items of partitions that are not ``kept`` are dropped, those of the others can be taken."""
+        dropped = self._held - frozenset(kept)
+        self._held = frozenset()
+        for lane in [lane for lane in self._lines if lane[:2] in dropped]:
+            self._count -= len(self._lines[lane])
+            self._lines[lane].clear()
+            if lane not in self._worked_on:
+                del self._lines[lane]
+        self._ready = deque(lane for lane in self._ready if lane in self._lines)
+
+
+def lane_by(order: str) -> Callable[[Message], Lane]:
     """Returns the function that gives the lane of a record.
 
     Args:
@@ -69,13 +96,13 @@ def lane_by(order: str) -> Callable[[Message], Hashable]:
     return _LANES[order]
 
 
-def _by_partition(message: Message) -> Hashable:
+def _by_partition(message: Message) -> Lane:
     return message[:2]
 
 
-def _by_key(message: Message) -> Hashable:
+def _by_key(message: Message) -> Lane:
     alone = message.offset if message.key is None else None
     return message.topic, message.partition, message.key, alone
 
 
-_LANES: Final[dict[str, Callable[[Message], Hashable]]] = {"partition": _by_partition, "key": _by_key}
+_LANES: Final[dict[str, Callable[[Message], Lane]]] = {"partition": _by_partition, "key": _by_key}

@@ -2,7 +2,7 @@ import pytest
 
 from zkconsumer.connector.rules.lanes import Lanes, lane_by
 from zkconsumer.errors import UsageError
-from zkconsumer.model import Message
+from zkconsumer.model import Message, TopicPartition
 
 
 def lanes(*items):
@@ -44,6 +44,38 @@ def test_its_length_is_what_waits_or_is_worked_on():
     made.take()
     made.finish(lane)
     assert (len(made), made.take()) == (0, None)
+
+
+def test_nothing_is_taken_of_a_held_partition_and_lost_ones_are_dropped():
+    made = Lanes()
+    for lane in [("t", 0, b"j"), ("t", 0, b"k"), ("t", 1, b"j"), ("t", 2, b"j"), ("t", 2, b"j")]:
+        made.put(lane, lane)
+    assert made.take() == (("t", 0, b"j"),) * 2
+    made.hold([TopicPartition("t", 0), TopicPartition("t", 1)])
+    assert made.is_busy()
+    assert made.take() == (("t", 2, b"j"),) * 2
+    assert made.take() is None, "one of the lane is worked on; the others are held"
+    made.finish(("t", 0, b"j"))
+    assert not made.is_busy(), "what is worked on is not held"
+    made.resume([TopicPartition("t", 1)])
+    assert len(made) == 3
+    assert made.take() == (("t", 1, b"j"),) * 2
+    made.finish(("t", 2, b"j"))
+    assert made.take() == (("t", 2, b"j"),) * 2
+
+
+def test_a_lane_that_is_worked_on_can_be_dropped():
+    made = Lanes()
+    for number in range(3):
+        made.put(("t", 0), number)
+    lane, _ = made.take()
+    made.hold([TopicPartition("t", 0)])
+    made.resume([])
+    assert (len(made), made.take()) == (1, None)
+    made.put(("t", 0), 3)
+    assert made.take() is None
+    made.finish(lane)
+    assert made.take() == (lane, 3)
 
 
 def test_a_lane_is_a_partition_or_a_key():

@@ -196,8 +196,9 @@ def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
             yield (
                 f"{watched.partition}: Kafka has offset {watched.in_kafka} of an earlier time, ZooKeeper "
                 f"{watched.znode}; with "
-                f"dual commit the greater one counts, and {skipped} records would be skipped. Delete "
-                "the group's offsets in Kafka first, or set dual.read=zookeeper where members are zkconsumer's"
+                f"dual commit the greater one counts, and {skipped} records would be skipped. Delete the group's "
+                "offsets in Kafka first (`zkconsumer groups delete --store kafka --force-live`), or set "
+                "dual.read=zookeeper where members are zkconsumer's"
             )
 
 
