@@ -27,6 +27,8 @@ PROTOCOLS: Final[Mapping[str, str]] = {
 """By ``group.protocol``, what a stored trial has of its members."""
 
 _COMMON: Final = ("R1", "R2", "R3", "R4", "R7-clean", "R7-hard", "R8")
+_ROUND: Final = 5
+"""Trials of each kind in a row."""
 
 
 class Wanted(NamedTuple):
@@ -49,6 +51,17 @@ class Wanted(NamedTuple):
     def members(self) -> str:
         """What a stored trial has of its members."""
         return PROTOCOLS[self.protocol] + ("+jvm" if self.jvm else "")
+
+    @property
+    def ours(self) -> str:
+        """The kind of our members."""
+        return OURS if self.protocol == "zookeeper" else self.protocol
+
+    @property
+    def servers(self) -> tuple[str, int, int]:
+        """Release of the brokers, number of brokers, number of ZooKeeper servers."""
+        row = EVERY_ROW[self.row]
+        return version_for(row, self.ours), row.brokers, row.zookeepers
 
 
 def required() -> list[Wanted]:
@@ -80,16 +93,20 @@ def servers_for(directory: Path, row: Row, ours: str) -> Servers:
 
 
 def missing(done: Collection[tuple[str, str, int]]) -> Iterator[tuple[Wanted, int]]:
-    """What is to be run, with its seed: first one of each kind, then the second, so that a run that ends early has all.
+    """What is to be run, with its seed.
+
+    First some of each kind, then the next ones, so that a run that ends early has all. Those that need the same servers
+    follow each other: servers that wait cost a tenth of a processor each.
 
     Args:
         done: row, members and seed of the trials that count.
     """
-    wanted = required()
-    for seed in range(1, max(one.trials for one in wanted) + 1):
+    wanted = sorted(required(), key=lambda one: one.servers)
+    for first in range(1, max(one.trials for one in wanted) + 1, _ROUND):
         for one in wanted:
-            if seed <= one.trials and (one.row, one.members, seed) not in done:
-                yield one, seed
+            for seed in range(first, min(first + _ROUND, one.trials + 1)):
+                if (one.row, one.members, seed) not in done:
+                    yield one, seed
 
 
 def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float, part: int, parts: int) -> list[Trial]:
@@ -109,19 +126,22 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
     done = {(one.row, one.members, one.seed) for one in (*published, *store) if one.product == product}
     began, failed = time.monotonic(), []
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    servers: dict[tuple[str, int, int], Servers] = {}
+    running: tuple[str, int, int] | None = None
+    servers: Servers | None = None
     try:
         for number, (wanted, seed) in enumerate(missing(done)):
             if number % parts != part or (wanted.alone and parts > 1):
                 continue
             if time.monotonic() - began > 60 * minutes:
                 break
-            row, ours = EVERY_ROW[wanted.row], OURS if wanted.protocol == "zookeeper" else wanted.protocol
-            needed = version_for(row, ours), row.brokers, row.zookeepers
-            if needed not in servers:
-                servers[needed] = servers_for(directory / "-".join(map(str, needed)), row, ours)
-            schedule = row.schedule(seed, jvm=wanted.jvm, ours=ours)
-            verdict = run_undisturbed_trial(servers[needed], row, schedule)
+            row = EVERY_ROW[wanted.row]
+            if servers is None or running != wanted.servers:
+                if servers is not None:
+                    servers.close()
+                running = wanted.servers
+                servers = servers_for(directory / str(number), row, wanted.ours)
+            schedule = row.schedule(seed, jvm=wanted.jvm, ours=wanted.ours)
+            verdict = run_undisturbed_trial(servers, row, schedule)
             text = f"{row.name}{wanted.members} seed {seed}"
             if verdict.failures and verdict.disturbance:
                 click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")
@@ -136,8 +156,8 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
                 failed.append(trial)
                 click.echo("\n".join(f"  {one}" for one in failures) + f"\n  --schedule '{schedule.to_json()}'")
     finally:
-        for one in servers.values():
-            one.close()
+        if servers is not None:
+            servers.close()
         if failed:
             click.echo(f"ledgers and logs: {directory}")
         else:

@@ -1,6 +1,7 @@
 """Which trials are missing."""
 
 from collections import Counter
+from itertools import pairwise
 
 from tests.chaos.campaign import missing, required
 from tests.chaos.everyrow import EVERY_ROW
@@ -19,11 +20,16 @@ def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
     assert {row for row, _ in trials} == set(EVERY_ROW)
 
 
-def test_what_is_done_is_not_repeated_and_each_kind_comes_once_before_the_second():
+def test_what_is_done_is_not_repeated_and_each_kind_has_five_before_one_has_more():
     every = list(missing(set()))
     assert len(every) == sum(wanted.trials for wanted in required())
-    kinds = len(required())
-    assert [seed for _, seed in every[:kinds]] == [1] * kinds
-    assert {seed for _, seed in every[kinds : 2 * kinds]} == {2}
+    first = [seed for _, seed in every[: sum(min(5, wanted.trials) for wanted in required())]]
+    assert set(first) == {1, 2, 3, 4, 5}
+    assert every[len(first)][1] == 6
     done = {(wanted.row, wanted.members, seed) for wanted, seed in every[5:]}
     assert list(missing(done)) == every[:5]
+
+
+def test_trials_with_the_same_servers_follow_each_other():
+    first = [wanted.servers for wanted, seed in missing(set()) if seed <= 5]
+    assert len(set(first)) == 1 + sum(before != after for before, after in pairwise(first))
