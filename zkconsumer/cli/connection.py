@@ -100,9 +100,10 @@ def consumer_config(
         click.UsageError: a property is not of the form K=V, or contradicts ``--zookeeper``.
     """
     refuse_conflicts(properties, {"zookeeper.connect": ("--zookeeper", zookeeper)})
-    given: dict[str, object] = dict(_parse_properties(properties))
     options = {"zookeeper.connect": zookeeper, **{name.replace("_", "."): value for name, value in overrides.items()}}
-    given.update((name, value) for name, value in options.items() if value is not None)
+    set_by_options = {name: value for name, value in options.items() if value is not None}
+    others = _parse_properties(properties).items()
+    given = {**{name: v for name, v in others if name.replace("_", ".") not in set_by_options}, **set_by_options}
     try:
         return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
     except ConfigError as error:

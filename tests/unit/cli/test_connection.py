@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from zkconsumer.cli import migratefleet
-from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.connection import ToolConnection, consumer_config
 from zkconsumer.cli.main import command
 from zkconsumer.cli.migratefleetgroups import ChosenGroups
 from zkconsumer.cli.migrationoptions import connection_of
@@ -99,3 +99,10 @@ def test_a_consumer_of_brokers_alone_is_told_which_protocol_needs_no_zookeeper()
     ended = CliRunner().invoke(command, ["consume", "--bootstrap-server", "b:1", "--group", "g", "--topic", "t"])
     assert isinstance(ended.exception, ConfigError)
     assert "needs none, but --group-protocol kafka or consumer" in str(ended.exception)
+
+
+def test_an_option_replaces_a_property_in_either_spelling_and_two_spellings_are_refused():
+    made = consumer_config("z:1", None, ("zookeeper_connect=z:1", "group.id=a"), group_id="b")
+    assert (made.zookeeper_connect, made.group_id) == ("z:1", "b")
+    with pytest.raises(ConfigError, match=r"group\.id is given in both spellings"):
+        consumer_config("z:1", None, ("group.id=a", "group_id=b"))
