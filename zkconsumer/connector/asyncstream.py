@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zkconsumer.connector.loopcalls import call_outside
-from zkconsumer.connector.stream import MessageStream
-from zkconsumer.errors import ConsumerClosed, ConsumerTimeout, UsageError, WokenUp
+from zkconsumer.connector.stream import MessageStream, nothing_arrived, stream_ended
+from zkconsumer.errors import ConsumerTimeout, UsageError, WokenUp
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.readyreader import ReadyReader
 from zkconsumer.fetch.unfinisheditems import BACKSTOP_S
@@ -94,14 +94,14 @@ class AsyncMessageStream(Generic[M]):
         except ConsumerTimeout:
             return None
         except StopAsyncIteration:
-            raise self._closed() from None
+            raise stream_ended(self.name) from None
 
     async def peek(self) -> M:
         """See :meth:`MessageStream.peek`; ConsumerClosed after the shutdown."""
         try:
             return await self._next(self._stream.peek, self._timeout_s)
         except StopAsyncIteration:
-            raise self._closed() from None
+            raise stream_ended(self.name) from None
 
     def batches(
         self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
@@ -125,7 +125,7 @@ class AsyncMessageStream(Generic[M]):
         except ConsumerTimeout:
             return None
         except StopAsyncIteration:
-            raise self._closed() from None
+            raise stream_ended(self.name) from None
 
     def release(self) -> None:
         """See :meth:`MessageStream.release`."""
@@ -175,9 +175,6 @@ class AsyncMessageStream(Generic[M]):
             except StopIteration:
                 raise StopAsyncIteration from None
             await wait.once()
-
-    def _closed(self) -> ConsumerClosed:
-        return ConsumerClosed(f"stream {self.name} has ended: its connector was shut down")
 
     def _refuse_second_task(self) -> None:
         if self._awaited is not None:
@@ -248,8 +245,7 @@ class _Wait:
         now = asyncio.get_running_loop().time()
         self.deadline = now + patience_s if self.deadline is None else self.deadline
         if now >= self.deadline and not stream._ready.is_pending:
-            waited = f"no record arrived for stream {stream.name} within {patience_s} s"
-            raise ConsumerTimeout(f"{waited}; iterate again to continue")
+            raise nothing_arrived(stream.name, patience_s)
         await stream._await_change(None if stream._ready.is_pending else self.deadline - now)
 
 

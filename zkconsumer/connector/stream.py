@@ -143,7 +143,7 @@ class MessageStream(Generic[M]):
             return None
         finally:
             self._patience_s = self._timeout_s
-        raise self._closed()
+        raise stream_ended(self.name)
 
     def peek(self) -> M:
         """The record that ``next`` will return, without taking it: no position moves, and nothing is released.
@@ -213,7 +213,7 @@ class MessageStream(Generic[M]):
             return None
         finally:
             self._patience_s = self._timeout_s
-        raise self._closed()
+        raise stream_ended(self.name)
 
     def release(self) -> None:
         """Release everything that was handed out, without a request for more; for the reading thread."""
@@ -317,12 +317,8 @@ class MessageStream(Generic[M]):
     def _arrived(self, item: Item) -> Chunk | None:
         """The chunk that arrived, None at the end. Raises ConsumerTimeout where nothing arrived."""
         if item is None:
-            waited = f"no record arrived for stream {self.name} within {self._patience_s} s"
-            raise ConsumerTimeout(f"{waited}; iterate again to continue")
+            raise nothing_arrived(self.name, self._patience_s)
         return None if isinstance(item, Ended) else item
-
-    def _closed(self) -> ConsumerClosed:
-        return ConsumerClosed(f"stream {self.name} has ended: its connector was shut down")
 
     def _check_thread(self) -> None:
         self._owner.require(f"stream {self.name}")
@@ -384,3 +380,13 @@ def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tu
     if rows == records.num_rows:
         return records, chunk.next_offset - 1
     return records.slice(0, rows), records.offsets[rows - 1]
+
+
+def stream_ended(name: str) -> ConsumerClosed:
+    """For a request to a stream of this name after the shutdown."""
+    return ConsumerClosed(f"stream {name} has ended: its connector was shut down")
+
+
+def nothing_arrived(name: str, patience_s: float | None) -> ConsumerTimeout:
+    """For a request that has waited so long, in s."""
+    return ConsumerTimeout(f"no record arrived for stream {name} within {patience_s} s; iterate again to continue")
