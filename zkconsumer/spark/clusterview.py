@@ -34,14 +34,16 @@ class ClusterView:
         committed: the group's offset of each partition, None if none is stored; without unreadable ones, and empty if
             offsets were not requested.
         members: the group's live members: consumer ids, or member ids of a group that brokers coordinate.
-        our_members: those of them that use this package; of a group that brokers coordinate those that have the same
-            ``client.id``, which by default is the name of the group in this package only.
+        our_members: those of them that use this package, without the replaced ones; of a group that brokers coordinate
+            those that have the same ``client.id``, which by default is the name of the group in this package only.
         outdated: partitions whose offset was written for an earlier topic of the same name.
         refused: why offsets are unreadable that are stored in Kafka.
         unshared: live members with ``group.share=false``; brokers do not know them.
         session_ms: session timeouts in ms, by member: the longer of what it has written and what servers grant now; in
             groups of brokers the coordinator's, or as that of this query if it is unknown.
         undescribed: subscribed topics that may exist, although they are not described.
+        replaced: live members with this query's ``group.instance.id``: the one that it replaces when it joins, and then
+            the query itself.
     """
 
     brokers: tuple[Broker, ...]
@@ -54,6 +56,12 @@ class ClusterView:
     unshared: frozenset[str] = frozenset()
     session_ms: Mapping[str, int] = field(default_factory=dict)
     undescribed: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The live members that stay when this query joins."""
+        return self.members - self.replaced
 
     def require(self, options: SourceOptions, topics: Collection[str] = ()) -> None:
         """Check that these topics exist, and the partitions that options name, as far as their topics are described.
@@ -143,23 +151,27 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
         origins = {name: TopicOrigin(identity) for name, identity in _identities(topics).items()}
         stored = _fetch(store, topics, origins)
     members, session_ms = _members_at_coordinator(config, lambda: snapshot.brokers)
+    static_id = config.group_instance_id
+    replaced = frozenset(m.member_id for m in members if static_id is not None and m.instance_id == static_id)
+    ours = frozenset(member.member_id for member in members if member.client_id == config.client_id)
     return ClusterView(
         brokers=snapshot.brokers,
         partitions=_partitions(topics),
         committed=stored.committed,
         members=frozenset(member.member_id for member in members),
-        our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
+        our_members=ours - replaced,
         outdated=stored.outdated,
         refused=stored.refused,
         session_ms={member.member_id: session_ms for member in members},
         undescribed=snapshot.undescribed.intersection(selected),
+        replaced=replaced,
     )
 
 
 def _members_at_coordinator(
     config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]
 ) -> tuple[Sequence[DescribedMember], int]:
-    """The other members, and their session timeout in ms; a static member that this query replaces is not one of them.
+    """The members, and their session timeout in ms.
 
     Without an answer there seem to be none: joining waits for the coordinator, and then looks at the members again.
     """
@@ -180,8 +192,7 @@ def _members_at_coordinator(
                 session_ms = coordinator.ask(lambda connection: consumer_session_ms(connection, group))
             except (RetriableError, ProtocolError) as error:
                 _log.info("group %s: session.timeout.ms is used for its members: %s", group, error)
-    static_id = config.group_instance_id
-    return [m for m in members if static_id is None or m.instance_id != static_id], session_ms
+    return members, session_ms
 
 
 def _partitions(topics: Mapping[str, Topic]) -> frozenset[TopicPartition]:

@@ -42,7 +42,7 @@ class GroupSharing:
         waited_for: frozenset[str] = frozenset()
         while True:
             view = self._read_cluster()
-            barring = view.unshared if self._shares else view.members
+            barring = view.unshared if self._shares else view.others
             if not barring:
                 return view
             named = ", ".join(sorted(barring))
@@ -68,13 +68,14 @@ class GroupSharing:
         if self._shares or query.generation == self._checked:
             return
         if len(query.owned) < len(query.subscribed):
-            members = self._read_cluster().members
-            if len(members) > 1:  # otherwise partitions are missing for another reason
+            view = self._read_cluster()
+            if len(view.members) > 1:  # otherwise partitions are missing for another reason
+                others = view.others - {consumer_id}
                 # Coordinators of brokers choose the ids.
-                among = "" if consumer_id in members else " (this query is one of these)"
+                among = "" if others != view.members else " (this query is one of these)"
                 raise UsageError(
                     f"group {self._group} has other members now, which own a part of its partitions: "
-                    f"{', '.join(sorted(members - {consumer_id}))}{among}; with group.share=false this query ends. "
+                    f"{', '.join(sorted(others))}{among}; with group.share=false this query ends. "
                     "Stop them and start it again, set another group.id, or omit group.share"
                 )
         self._checked = query.generation

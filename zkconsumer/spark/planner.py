@@ -82,7 +82,7 @@ class BatchPlanner:
         self._settle_s = settle_s
         self._accept = accept
         self._view = view
-        self._positions = QueryPositions(options, control, ends, view.members)
+        self._positions = QueryPositions(options, control, ends, view.others)
         self._not_ours: list[TopicPartition] = []
         self._idle_until = 0.0
         self._planned_at = float("-inf")

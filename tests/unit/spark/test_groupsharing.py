@@ -11,8 +11,9 @@ from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.rules.querystate import QueryState
 
 
-def view(members=(), unshared=()):
-    return ClusterView((), frozenset(), {}, frozenset(members), frozenset(), unshared=frozenset(unshared))
+def view(members=(), unshared=(), replaced=()):
+    of_group = frozenset(members), frozenset()
+    return ClusterView((), frozenset(), {}, *of_group, unshared=frozenset(unshared), replaced=frozenset(replaced))
 
 
 def sharing(*views, shares=False, session_ms=1):
@@ -65,6 +66,16 @@ def test_a_query_that_owns_everything_does_not_read_the_group():
 def test_a_member_that_takes_a_share_is_named():
     with pytest.raises(UsageError, match=r"own a part of its partitions: g_jvm; with group\.share=false"):
         sharing(view({"g_own", "g_jvm"})).require_everything(assignment(1), "g_own")
+
+
+def test_a_query_that_another_one_replaces_is_not_waited_for():
+    killed = view({"g-1"}, replaced={"g-1"})
+    assert sharing(killed).await_admission() == killed
+
+
+def test_a_static_query_notices_the_member_that_takes_a_share():
+    with pytest.raises(UsageError, match=r"own a part of its partitions: g-2; with group\.share=false"):
+        sharing(view({"g-1", "g-2"}, replaced={"g-1"})).require_everything(assignment(1), "g_own")
 
 
 def test_where_brokers_choose_the_ids_its_own_is_among_them():

@@ -1,0 +1,33 @@
+"""The state of a group that brokers coordinate, from their descriptions."""
+
+import pytest
+
+from zkconsumer.group.kafka import describedmembers
+from zkconsumer.spark.clusterview import read_cluster
+from zkconsumer.spark.rules.options import parse_options
+from zkconsumer.wire.rules.describedgroup import DescribedMember
+
+
+@pytest.fixture
+def described(stub_broker, monkeypatch):
+    """Read the cluster as a query with a ``group.instance.id``, whose group has these instance ids by member id."""
+
+    def described(ids, instance_id="query"):
+        members = tuple(DescribedMember(member, "g", instance, frozenset()) for member, instance in ids.items())
+        monkeypatch.setattr(describedmembers, "group_members", lambda *_: members)
+        options = {"group.protocol": "kafka", "bootstrap.servers": f"127.0.0.1:{stub_broker.port}", "group.id": "g"}
+        static = {} if instance_id is None else {"group.instance.id": instance_id}
+        return read_cluster(parse_options({**options, **static, "subscribe": "t"}))
+
+    return described
+
+
+def test_the_member_with_the_querys_instance_id_is_no_other_member(described):
+    view = described({"g-1": "query", "g-2": "another", "g-3": None})
+    assert view.members == {"g-1", "g-2", "g-3"}
+    assert view.others == view.our_members == {"g-2", "g-3"}
+
+
+def test_without_an_instance_id_every_member_is_another_one(described):
+    view = described({"g-1": "another", "g-2": None}, instance_id=None)
+    assert view.members == view.others == view.our_members == {"g-1", "g-2"}
