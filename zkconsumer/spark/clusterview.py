@@ -173,7 +173,7 @@ def _members_at_coordinator(
 ) -> tuple[Sequence[DescribedMember], int]:
     """The members, and their session timeout in ms.
 
-    Without an answer there seem to be none: joining waits for the coordinator, and then looks at the members again.
+    Without an answer there are none: the query joins, which waits for the coordinator, and checks the members then.
     """
     from zkconsumer.group.kafka.describedmembers import group_members
     from zkconsumer.wire.brokerclient import BrokerClient

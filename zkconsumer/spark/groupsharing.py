@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import CoordinatorMoved, UsageError
 from zkconsumer.group.rules.rebalancetimes import killed_member_seconds
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.rules.querystate import QueryState
@@ -63,12 +63,18 @@ class GroupSharing:
 
         Raises:
             UsageError: another member has joined the group, and was given partitions.
+            RetriableError: the group's coordinator does not answer.
             ZkConsumerError: the group cannot be read.
         """
         if self._shares or query.generation == self._checked:
             return
         if len(query.owned) < len(query.subscribed):
             view = self._read_cluster()
+            if not view.members:
+                raise CoordinatorMoved(
+                    f"the members of group {self._group} are unknown, though this query is one: its coordinator does "
+                    "not answer, or has removed the query"
+                )
             if len(view.members) > 1:  # otherwise partitions are missing for another reason
                 others = view.others - {consumer_id}
                 # Coordinators of brokers choose the ids.

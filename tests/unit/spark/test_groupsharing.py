@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import RetriableError, UsageError
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.clusterview import ClusterView
@@ -81,6 +81,14 @@ def test_a_static_query_notices_the_member_that_takes_a_share():
 def test_where_brokers_choose_the_ids_its_own_is_among_them():
     with pytest.raises(UsageError, match=r"partitions: g-1, g-2 \(this query is one of these\); with"):
         sharing(view({"g-1", "g-2"})).require_everything(assignment(1), "g_own")
+
+
+def test_members_that_the_coordinator_does_not_report_are_asked_for_again():
+    group = sharing(view(), view({"g_own", "g_jvm"}))
+    with pytest.raises(RetriableError, match="the members of group g are unknown"):
+        group.require_everything(assignment(1), "g_own")
+    with pytest.raises(UsageError, match="g_jvm"):
+        group.require_everything(assignment(1), "g_own")
 
 
 def test_partitions_that_no_other_member_has_are_accepted():
