@@ -169,6 +169,10 @@ class LogEnds:
         """Take note of epochs, and ends that were seen in them, that an earlier run of the query recorded."""
         self._seen = {**{partition: SeenEnd(*end) for partition, end in seen.items()}, **self._seen}
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the epochs of partitions whose positions another client has chosen, in logs that it has seen."""
+        self._seen = {partition: end for partition, end in self._seen.items() if partition not in partitions}
+
     def epochs(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The leader epoch in whose log each of these offsets was seen, as far as known."""
         seen = {p: self._seen[p] for p in ends if p in self._seen}

@@ -65,8 +65,7 @@ class QueryPositions:
         if query.gone is None:
             gone = self._find_gone(query, finished, is_first=is_first)
             choices = self._choose(query, finished)
-            ends = finished.spans.items()
-            self._ends.remember({p: (finished.epochs[p], span.until) for p, span in ends if p in finished.epochs})
+            self._compare_logs(finished, choices)
             query = self._control.update(lambda newest: newest.chosen(generation, choices, gone))
         unlocated = {p: choice.place for p, choice in query.unlocated.items()}
         if unlocated:
@@ -85,6 +84,18 @@ class QueryPositions:
         if beyond:
             self._locate(query.generation, beyond)
         return bool(beyond)
+
+    def _compare_logs(self, finished: SourceOffset, choices: Mapping[TopicPartition, Choice]) -> None:
+        """Compare logs with those that this query has seen, unless others have chosen its positions since.
+
+        1. It reads t-0 to 1000; 2. another member gets t-0; 3. an unclean leader keeps the records to 900; 4. the other
+        member reads new ones to 960, where this query continues: it has read none of what is lost.
+        """
+        ends = {
+            p: span.until for p, span in finished.spans.items() if p not in choices or choices[p].place == span.until
+        }
+        self._ends.forget(choices.keys() - ends.keys())
+        self._ends.remember({p: (finished.epochs[p], end) for p, end in ends.items() if p in finished.epochs})
 
     def _locate(self, generation: int, places: Mapping[TopicPartition, Wanted]) -> QueryState:
         wanted = self._ends.resolve(places)

@@ -243,6 +243,27 @@ def test_available_now_finds_what_a_new_leader_lost_since_the_last_run(stub_brok
     assert "the leader of epoch 1 has lost the records from offset 10 on" in caplog.text
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_leader_lost_before_the_offset_of_another_member_is_not_lost_to_the_query(stub_broker, query, restarted):
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    stub_broker.log(A).write(10, 0)
+    stub_broker.log(A).write(20, 0)
+    ours = query({A: 0})
+    assert ours.trigger() == {A: Span(0, 30)}
+    ours.member.release()
+    stub_broker.log(A).elect_uncleanly(10, 25, 1)
+    read_by_another_member = {A: StoredOffset(20, 9999)}
+    if restarted:
+        again = query(read_by_another_member)
+        ours, again.offset = again, ours.offset
+    else:
+        ours.own(read_by_another_member)
+    assert ours.trigger() == {A: Span(20, 35)}
+    stub_broker.log(A).elect_uncleanly(20, 25, 2)
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 35, the log has \[0, 20\)"):
+        ours.trigger()
+
+
 def test_a_new_query_does_not_begin_without_a_leader(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)
