@@ -101,8 +101,8 @@ class QueryMonitor(StreamingQueryListener):
     def _acknowledge(self, report: Report, planned: SourceOffset) -> None:
         """Notify the source that its batch has finished, so that it is committed before the next trigger.
 
-        A socket that is gone, or was never on this machine, is not tried again. A source that answers late is: its
-        commit may have waited for a broker.
+        A socket that is gone, or was never on this machine, is not tried again. After any other error it is: a commit
+        may have waited for a broker, or this process may have had no file descriptor left.
         """
         path = report.acknowledge
         if path is None or path in self._unreachable:
@@ -112,7 +112,8 @@ class QueryMonitor(StreamingQueryListener):
         except TimeoutError:
             _log.info("group %s: the source has not yet committed batch %d", report.group, planned.number)
         except OSError as error:
-            self._unreachable |= {path}
+            if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+                self._unreachable |= {path}
             _log.info("group %s: cannot acknowledge finished batches over %s: %s", report.group, path, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name

@@ -1,3 +1,4 @@
+import errno
 import json
 import socket
 import threading
@@ -57,6 +58,24 @@ def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
     finally:
         server.close()
     assert received == [(1, 8), (2, 8)]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, "too many open files"), BrokenPipeError(), ConnectionResetError()]
+)
+def test_batches_after_an_acknowledgement_that_failed_are_acknowledged(monkeypatch, error):
+    faults, received = [error], []
+
+    def acknowledged(_path, number, _parallelism):
+        if faults:
+            raise faults.pop()
+        received.append(number)
+
+    monkeypatch.setattr("zkconsumer.spark.monitor.acknowledge", acknowledged)
+    monitor = QueryMonitor()
+    for number in (1, 2):
+        monitor.onQueryProgress(progress(number, "path"))
+    assert received == [2]
 
 
 def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
