@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Set
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.ranges.logends import LogEnds, stepped_back
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, Loss, Wanted, describe_losses, locate
 from zkconsumer.spark.rules.options import SourceOptions
@@ -197,8 +198,12 @@ def unreadable_offset(config: ConsumerConfig, partition: TopicPartition) -> Malf
     unknown = f"the start of {partition} is unknown"
     if config.offsets_only_in_kafka:
         return BrokerUnavailable(f"the group's coordinator returns no offset, so {unknown}; the log has the reason")
+    path = GroupPaths(config.group_id).offset(partition)
+    if config.offsets_storage == "kafka":  # a healthy znode may have a partner that the coordinator does not return
+        reason = f"one of them holds no offset, so {unknown}; the log has which one and why"
+        return MalformedZnode(f"{path} or {OFFSETS_TOPIC}", reason)
     reason = f"holds no offset, so {unknown}; write an offset (a batch read may set startingOffsets instead)"
-    return MalformedZnode(GroupPaths(config.group_id).offset(partition), reason)
+    return MalformedZnode(path, reason)
 
 
 def accept_losses(options: SourceOptions, lost: Mapping[TopicPartition, Loss]) -> None:

@@ -75,6 +75,14 @@ def test_an_unreadable_offset_that_is_needed_is_named(starting):
         committed_offsets(options(starting), VIEW)
 
 
+def test_an_unreadable_offset_of_dual_commit_may_be_in_either_store():
+    both = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+    with pytest.raises(
+        MalformedZnode, match=r"/t/1 or __consumer_offsets: one of them holds no offset, .* the log has"
+    ):
+        committed_offsets(options(**both), VIEW)
+
+
 @pytest.mark.parametrize("starting", ["earliest", '{"t":{"1":3}}'])
 def test_an_unneeded_unreadable_offset_skips_no_partition(starting):
     assert committed_offsets(options(starting), VIEW) == {T0: 5, T1: None, T2: None}
