@@ -338,7 +338,7 @@ class QueryDriver:
             "group %s: joining with %d %s (option numStreams: %s, CPUs of this process: %d)",
             self._config.group_id,
             threads,
-            "tasks for each batch" if self._brokers_coordinate else "consumer threads",
+            "streams" if self._brokers_coordinate else "consumer threads",
             self._options.num_streams or "not set",
             cpus,
         )

@@ -649,7 +649,8 @@ def test_the_report_follows_a_rebalance_before_the_next_plan(stub_broker, log, q
     assert report() == ({"t": {"1": [4, 9]}}, {"t": [0, 1]}, 3), "another member may have read partition 0"
 
 
-def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
+def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query, caplog):
+    caplog.set_level(logging.INFO)
     for partition, end in ((A, 6), (B, 3), (C, 2)):
         log(partition, 0, end)
     brokers = {"group.protocol": "kafka", "bootstrap.servers": "unused:1"}
@@ -658,6 +659,7 @@ def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
     ours.trigger()
     subscribed = ours.member.subscription
     assert (subscribed.topics, subscribed.weight) == ({"t": 1}, 2), "one consumer thread, which counts for two"
+    assert "joining with 2 streams (option numStreams: 2" in caplog.text
     tasks = [[piece[1] for piece in task.ranges] for task in ours.driver.partitions(start, ours.offset)]
     assert tasks == [[0], [1, 2]]
 
