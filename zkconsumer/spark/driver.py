@@ -123,9 +123,10 @@ class QueryDriver:
         self._backoff_s = self._config.refresh_leader_backoff_ms / 1000
         self._patience_s = retry_window_seconds(self._config.rebalance_max_retries, self._config.rebalance_backoff_ms)
         self._brokers_coordinate = self._config.brokers_coordinate
-        # Brokers let each member take the rebalance timeout.
-        rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
-        self._settle_s = max(self._patience_s, rebalance_s)
+        # Brokers let each member take the rebalance timeout; those before 0.10.1 the session timeout.
+        rebalance_ms = self._config.max_poll_interval_ms if self._brokers_coordinate else 0
+        session_ms = self._config.session_timeout_ms if self._config.group_protocol == "kafka" else 0
+        self._settle_s = max(self._patience_s, rebalance_ms / 1000, session_ms / 1000)
         self._brokers: tuple[Broker, ...] = ()
         self._brokers_read_at = float("-inf")
         self._ends = LogEnds(self._config, lambda: self._brokers, f"group {self._config.group_id}")

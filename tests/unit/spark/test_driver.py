@@ -678,10 +678,14 @@ def test_available_now_waits_for_what_others_release_where_a_first_share_may_be_
     gained.join()
 
 
-def test_available_now_begins_in_a_group_of_brokers_after_rebalances_that_outlast_its_patience(stub_broker, log, query):
+@pytest.mark.parametrize("longest", ["max.poll.interval.ms", "session.timeout.ms"])
+def test_available_now_begins_in_a_group_of_brokers_after_rebalances_that_outlast_its_patience(
+    stub_broker, log, query, longest
+):
     log(A, 0, 10)
     brokers = {"group.protocol": "kafka", "bootstrap.servers": "unused:1", "rebalance.backoff.ms": "10"}
-    ours = query({A: 4}, **brokers)
+    limits = {"max.poll.interval.ms": "1", "session.timeout.ms": "30", "heartbeat.interval.ms": "10", longest: "60000"}
+    ours = query({A: 4}, **brokers, **limits)
     rebalances = list(range(3))
 
     def rebalance_late(_):
