@@ -116,6 +116,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
         topics, undescribed = group_reader.describe_topics(selected), group_reader.undescribed(selected)
         brokers = group_reader.live_brokers()
         group = group_reader.view(config.group_id)
+        members = frozenset(group.members.keys() | group.unreadable.keys())
         granted_ms = round(1000 * session.negotiated_timeout)
         stored = _Stored()
         if with_offsets:
@@ -125,12 +126,12 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             brokers=brokers,
             partitions=_partitions(topics),
             committed=stored.committed,
-            members=frozenset(group.members.keys() | group.unreadable.keys()),
+            members=members,
             our_members=frozenset(group.our_clients),
             outdated=stored.outdated,
             refused=stored.refused,
             unshared=frozenset(group.unshared & group.members.keys()),
-            session_ms={member: max(group.session_ms.get(member, 0), granted_ms) for member in group.members},
+            session_ms={member: max(group.session_ms.get(member, 0), granted_ms) for member in members},
             undescribed=undescribed,
         )
     finally:

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
-from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import (
     BrokerUnavailable,
     MalformedZnode,
@@ -22,7 +20,6 @@ from zkconsumer.spark.batchplan import committed_offsets, plan_batch_read, plan_
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.errorcodes import ErrorCode
-from zkconsumer.zookeeper.session import ZkSession
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
@@ -33,15 +30,6 @@ def options(starting="group", **more):
     chosen = {} if more.keys() & {"assign", "subscribePattern"} else {"subscribe": "t"}
     given = {"zookeeper.connect": "unused:1", "group.id": "g", "startingOffsets": starting, **chosen}
     return parse_options({**given, "refresh.leader.backoff.ms": "10", **more})
-
-
-@pytest.fixture
-def znodes(monkeypatch):
-    """The session of a read, of a ZooKeeper in memory."""
-    session = session_in_memory(ZooKeeperInMemory())
-    monkeypatch.setattr(ZkSession, "from_config", lambda _config: session)
-    monkeypatch.setattr(session, "open", lambda: None)
-    return session
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The state of a group that brokers coordinate, from their descriptions."""
+"""The state of a group, as ZooKeeper or its coordinator has it."""
 
 import pytest
 
@@ -31,3 +31,9 @@ def test_the_member_with_the_querys_instance_id_is_no_other_member(described):
 def test_without_an_instance_id_every_member_is_another_one(described):
     view = described({"g-1": "another", "g-2": None}, instance_id=None)
     assert view.members == view.others == view.our_members == {"g-1", "g-2"}
+
+
+def test_a_member_whose_registration_cannot_be_read_may_live_for_the_granted_session(znodes):
+    znodes.ensure_path("/consumers/g/ids/g_damaged", b"{")
+    view = read_cluster(parse_options({"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t"}))
+    assert view.session_ms == {"g_damaged": round(1000 * znodes.negotiated_timeout)}
