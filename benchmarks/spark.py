@@ -34,8 +34,8 @@ from benchmarks.sparkfield import (
     source_options,
     spark_field,
 )
+from zkconsumer.decode.buffers import COLUMNS
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.spark.rows import COLUMNS
 
 _EVERYBODY: Final = (OURS, SPARK, SPARK_TUNED, CEILING, CEILING_CACHED)
 _BESIDE_CEILING: Final = "at least 0.85"

@@ -9,10 +9,10 @@ from confluent_kafka.admin import AdminClient
 from tests.fixtures.sandbox import delete_records_before
 from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.threads import threads_refused
+from zkconsumer.decode.buffers import COLUMNS
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.ranges.rules.spans import OffsetRange
-from zkconsumer.spark.rows import COLUMNS
 from zkconsumer.spark.rules.microbatch import RangePartition
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.spark.taskreading import read_ranges

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.assembly.memberassembly import assemble_member
@@ -270,10 +269,8 @@ class QueryDriver:
         if made is None or made.looked_at is not looked_at or made.partitions is not query.partitions:
             path = None if self._acknowledgements is None else self._acknowledgements.path
             owned = {p: one for p, one in query.owned.items() if one.state is not QueryPartitionState.RELEASING}
-            since = {p: one.since for p, one in owned.items() if one.since is not None}
-            available = {
-                p: span for p, span in looked_at.available.items() if since.get(p, inf) <= looked_at.generation
-            }
+            kept = {p for p, one in owned.items() if one.is_kept_since(looked_at.generation)}
+            available = {p: span for p, span in looked_at.available.items() if p in kept}
             encoded = encode_report(Report(self._config.group_id, available, path, owned.keys(), query.rebalances))
             self._report = made = _MadeReport(looked_at, query.partitions, encoded)
         return made.encoded

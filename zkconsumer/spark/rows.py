@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from zkconsumer.decode.buffers import COLUMNS, HEADERS_COLUMN
 from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
-
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""Columns in their order; ``headers`` follows if requested."""
 
 
 def spark_schema(include_headers: bool) -> StructType:
@@ -31,7 +29,7 @@ def spark_schema(include_headers: bool) -> StructType:
     fields = [StructField(name, kind) for name, kind in zip(COLUMNS, types, strict=True)]
     if include_headers:
         header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-        fields.append(StructField("headers", ArrayType(header)))
+        fields.append(StructField(HEADERS_COLUMN, ArrayType(header)))
     return StructType(fields)
 
 

@@ -132,6 +132,10 @@ class QueryPartition(NamedTuple):
         """The end of the log, or the target if that is less."""
         return log_end if self.target is None else min(log_end, self.target)
 
+    def is_kept_since(self, generation: int | None) -> bool:
+        """True if it was owned all the time since a generation; None for one of an earlier run."""
+        return self.since is not None and (generation is None or self.since <= generation)
+
     def enter(self, state: QueryPartitionState, **changes: Any) -> QueryPartition:
         """The record in this state, or unchanged."""
         return self._replace(state=state, **changes) if state in PARTITION_TRANSITIONS[self.state] else self
@@ -193,7 +197,3 @@ class Batch:
     def enter(self, state: BatchState) -> Batch:
         """The record in this state, or unchanged."""
         return replace(self, state=state) if state in BATCH_TRANSITIONS[self.state] else self
-
-    def reads(self, partition: QueryPartition) -> bool:
-        """True if a partition that is in the batch was owned all the time since it was planned."""
-        return partition.since is not None and (self.generation is None or partition.since <= self.generation)

@@ -299,7 +299,7 @@ class QueryState:
 
     def _read_by(self, batch: Batch) -> Set[TopicPartition]:
         """The partitions that a batch reads and that were owned all the time since."""
-        return {p for p in batch.ends if p in self.partitions and batch.reads(self.partitions[p])}
+        return {p for p in batch.ends if p in self.partitions and self.partitions[p].is_kept_since(batch.generation)}
 
     def _with(self, partitions: Mapping[TopicPartition, QueryPartition]) -> QueryState:
         if not partitions:  # an idle trigger changes nothing of thousands of partitions
