@@ -31,6 +31,7 @@ RENAMED: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
 }
 """Property names of Kafka 0.7 (up to ``zk.synctime.ms``) and of Kafka's newer consumer, with this consumer's names."""
 

@@ -136,6 +136,7 @@ def test_a_wrong_escape_is_an_error_that_names_the_file(tmp_path):
         ("zk.connect", "zookeeper.connect"),
         ("enable.auto.commit", "auto.commit.enable"),
         ("enable_auto_commit", "auto.commit.enable"),
+        ("request.timeout.ms", "socket.timeout.ms"),
         ("auto.ofset.reset", "auto.offset.reset"),
     ],
 )

@@ -1,6 +1,7 @@
 """Replacements for options of Spark's own Kafka source that have another name, or no meaning, in this source.
 
-Options that both sources have under one name are not listed. ``docs/spark.md`` has the whole table.
+Options that both sources have under one name are not listed, nor those whose other name ``RENAMED`` of the
+configuration has. ``docs/spark.md`` has the whole table.
 """
 
 from __future__ import annotations
@@ -39,10 +40,7 @@ INSTEAD: Mapping[str, str] = {
         "group.protocol=kafka"
     ),
     "kafka.max.poll.records": "is not an option of this source: use maxOffsetsPerTrigger",
-    "kafka.max.partition.fetch.bytes": "is not an option of this source: use fetch.message.max.bytes",
-    "kafka.fetch.max.wait.ms": "is not an option of this source: use fetch.wait.max.ms",
     "kafka.client.rack": "is not an option of this source: use client.rack, which holds for all executors",
-    "kafka.request.timeout.ms": "is not an option of this source: use socket.timeout.ms",
     "kafka.sasl.login.callback.handler.class": "cannot be used: " + _TOKENS,
     "kafka.sasl.oauthbearer.token.endpoint.url": "cannot be used: " + _TOKENS,
     "kafka.ssl.truststore.certificates": "cannot be used: write the certificates to a file, and set ssl.ca.location",
@@ -50,7 +48,6 @@ INSTEAD: Mapping[str, str] = {
         "cannot be used: write the certificates to a file, and set ssl.certificate.location"
     ),
     "kafka.ssl.keystore.key": "cannot be used: write the key to a file, and set ssl.key.location",
-    "kafka.receive.buffer.bytes": "is not an option of this source: use socket.receive.buffer.bytes",
 }
 """Option, in the spelling of Spark's documentation, and the predicate of the sentence about it."""
 

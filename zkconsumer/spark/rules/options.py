@@ -385,10 +385,9 @@ def _unknown(name: str, value: str) -> str:
         return answer
     if name == "path":
         return f"load() takes no path ({value!r}): set topics with subscribe or subscribePattern"
-    if name.removeprefix("kafka.") in _KNOWN:
-        return f"{name} is not an option of this source: use {_KNOWN[name.removeprefix('kafka.')]}"
-    if name in RENAMED:
-        return f"{name} is not an option of this source: use {RENAMED[name]}"
+    of_kafka = name.removeprefix("kafka.")
+    if instead := _KNOWN.get(of_kafka) or RENAMED.get(of_kafka):
+        return f"{name} is not an option of this source: use {instead}"
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
     if name.startswith("kafka.") and not near:
         return f"{name} is of Kafka's Java client, and has no counterpart here: remove it"
