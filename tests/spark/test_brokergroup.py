@@ -12,6 +12,7 @@ from tests.fixtures.brokergroup import leave_in_place_of
 from tests.fixtures.sourceprocess import SourceProcess, next_batch, positions_of
 from tests.fixtures.spark import DEADLINE_S, ObservedGroup, Sink, await_until
 from tests.fixtures.waiting import eventually
+from zkconsumer.errors import UsageError
 from zkconsumer.spark.rules.offsetsjson import decode_offset, initial_offset
 
 PARTITIONS = 4
@@ -251,6 +252,17 @@ def test_a_new_query_warns_of_members_that_share_its_partitions(source, group, t
     second.ask("join")
     (text,) = [text for text in second.ask("warnings") if "has live zkconsumer members" in text]
     assert member in text
+
+
+def test_a_static_query_that_does_not_share_ends_when_a_member_joins(source, group, topic_factory):
+    topic = topic_factory(partitions=PARTITIONS)
+    static = {"group.instance.id": "only", "group.share": "false", "auto.offset.reset": "largest"}
+    query, other = source(topic, **static), source(topic)
+    planned = next_batch(query, initial_offset(group.group))
+    other.ask("join")
+    await_until(lambda: owned(other) == list(LEAVING), "the other query owns a part")
+    with pytest.raises(UsageError, match=r"own a part of its partitions: [^,;(]+; with group\.share=false"):
+        query.ask("latest_offset", planned, None)
 
 
 def test_a_static_query_that_was_killed_is_replaced_at_once(source, group, topic_factory, produce):
