@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -43,9 +44,10 @@ def offsets(zookeeper, unique_name, topic):
 
 
 @pytest.fixture
-def config(sandbox, unique_name):
+def configure(sandbox, unique_name):
     found = {name.replace(".", "_"): value for name, value in sandbox.connection.items()}
-    return ConsumerConfig(
+    return partial(
+        ConsumerConfig,
         **found,
         group_id=unique_name,
         auto_offset_reset="smallest",
@@ -54,6 +56,11 @@ def config(sandbox, unique_name):
         rebalance_max_retries=20,
         auto_commit_interval_ms=3_600_000,
     )
+
+
+@pytest.fixture
+def config(configure):
+    return configure()
 
 
 @pytest.fixture
@@ -202,14 +209,17 @@ def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect
     assert offsets() == [250] * PARTITIONS
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize(
+    ("protocol", "workers"), [("zookeeper", 1), ("zookeeper", 4), ("coordinator", 4), ("kafka", 1)]
+)
 def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
-    config, topic, produce, connect, offsets, workers
+    configure, sandbox, topic, produce, connect, protocol, workers
 ):
     """Records wait for handlers when another member joins, and when it takes its share."""
     produce(topic, spread(0, 400))
     handled, lock = [], threading.Lock()
     others = []
+    among = {"group_protocol": protocol, "bootstrap_servers": sandbox.bootstrap_servers}
 
     def handle(message):
         time.sleep(0.01)
@@ -219,7 +229,7 @@ def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
     def interfere():
         try:
             eventually(lambda: len(handled) > 20)
-            with connect() as other:
+            with connect(**among) as other:
                 (stream,) = other.create_message_streams({topic: 1})[topic]
                 others.extend(int(next(stream).value) for _ in range(100))
                 stream.release()
@@ -229,7 +239,6 @@ def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
 
     thread = threading.Thread(target=interfere)
     thread.start()
-    run(handle, config, [topic], workers=workers)
+    run(handle, configure(**among), [topic], workers=workers)
     thread.join()
     assert sorted([*handled, *others]) == list(range(400))
-    assert offsets() == [100] * PARTITIONS

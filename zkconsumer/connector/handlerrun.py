@@ -212,23 +212,16 @@ class _Work:
 
     # -- a rebalance --------------------------------------------------------------------------------------------------
 
-    def hold(self, partitions: Collection[TopicPartition], patience_s: float) -> bool:
-        """Hand out nothing more of these partitions, and wait for the handlers that have records of them.
-
-        Returns:
-            True if there were any.
-        """
+    def hold(self, partitions: Collection[TopicPartition], patience_s: float) -> None:
+        """Hand out nothing more of these partitions, and wait for the handlers that have records of them."""
         with self._lock:
             self._lanes.hold(partitions)
-            if not self._lanes.is_busy():
-                return False
             if not self._finished.wait_for(lambda: not self._lanes.is_busy(), patience_s):
                 _log.warning(
                     "a handler has not finished a record within %.1f s, and its partition is released: the next owner "
                     "reads the record again",
                     patience_s,
                 )
-            return True
 
     def resume(self, kept: Collection[TopicPartition]) -> None:
         """Hand out records of the kept partitions again, and forget those of the others."""
@@ -317,9 +310,13 @@ class _Releases(ConsumerRebalanceListener):
         self._connector = connector
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
-        """See :class:`~zkconsumer.ConsumerRebalanceListener`; what was done before this is committed already."""
-        if not self._work.hold(owned, self._connector.release_s):
+        """See :class:`~zkconsumer.ConsumerRebalanceListener`.
+
+        The automatic commit does not cover what handlers have finished while it was made, and since.
+        """
+        if not owned:
             return
+        self._work.hold(owned, self._connector.release_s)
         try:
             self._connector.commit_offsets()
         except ConsumerClosed:
