@@ -17,6 +17,7 @@ from tests.chaos.rows import Row
 from tests.chaos.servers import Servers
 from tests.chaos.store import Trial, TrialStore, code_identity
 from tests.chaos.trial import run_undisturbed_trial
+from zkconsumer.errors import SandboxError
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "zookeeper": "",
@@ -135,14 +136,18 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
             if time.monotonic() - began > 60 * minutes:
                 break
             row = EVERY_ROW[wanted.row]
+            text = f"{row.name}{wanted.members} seed {seed}"
             if servers is None or running != wanted.servers:
                 if servers is not None:
                     servers.close()
-                running = wanted.servers
-                servers = servers_for(directory / str(number), row, wanted.ours)
+                servers, running = None, wanted.servers
+                try:
+                    servers = servers_for(directory / str(number), row, wanted.ours)
+                except SandboxError as error:
+                    click.echo(f"{text}: disturbed, {error}; not stored")
+                    continue
             schedule = row.schedule(seed, jvm=wanted.jvm, ours=wanted.ours)
             verdict = run_undisturbed_trial(servers, row, schedule)
-            text = f"{row.name}{wanted.members} seed {seed}"
             if verdict.failures and verdict.disturbance:
                 click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")
                 continue
