@@ -110,6 +110,31 @@ def missing(done: Collection[tuple[str, str, int]]) -> Iterator[tuple[Wanted, in
                     yield one, seed
 
 
+class _CurrentServers:
+    """The servers of the present trials; they end before those of the next ones are started."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started = 0
+        self._what: tuple[str, int, int] | None = None
+        self._servers: Servers | None = None
+
+    def for_trials(self, wanted: Wanted) -> Servers:
+        """Those that run, or others; raises SandboxError if one does not start."""
+        if self._servers is None or self._what != wanted.servers:
+            self.close()
+            self._started += 1
+            made = servers_for(self._directory / str(self._started), EVERY_ROW[wanted.row], wanted.ours)
+            self._servers, self._what = made, wanted.servers
+        return self._servers
+
+    def close(self) -> None:
+        """End them."""
+        servers, self._servers = self._servers, None
+        if servers is not None:
+            servers.close()
+
+
 def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float, part: int, parts: int) -> list[Trial]:
     """Run what is missing, and store it.
 
@@ -127,27 +152,20 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
     done = {(one.row, one.members, one.seed) for one in (*published, *store) if one.product == product}
     began, failed = time.monotonic(), []
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    running: tuple[str, int, int] | None = None
-    servers: Servers | None = None
+    servers = _CurrentServers(directory)
     try:
         for number, (wanted, seed) in enumerate(missing(done)):
             if number % parts != part or (wanted.alone and parts > 1):
                 continue
             if time.monotonic() - began > 60 * minutes:
                 break
-            row = EVERY_ROW[wanted.row]
-            text = f"{row.name}{wanted.members} seed {seed}"
-            if servers is None or running != wanted.servers:
-                if servers is not None:
-                    servers.close()
-                servers, running = None, wanted.servers
-                try:
-                    servers = servers_for(directory / str(number), row, wanted.ours)
-                except SandboxError as error:
-                    click.echo(f"{text}: disturbed, {error}; not stored")
-                    continue
+            row, text = EVERY_ROW[wanted.row], f"{wanted.row}{wanted.members} seed {seed}"
             schedule = row.schedule(seed, jvm=wanted.jvm, ours=wanted.ours)
-            verdict = run_undisturbed_trial(servers, row, schedule)
+            try:
+                verdict = run_undisturbed_trial(servers.for_trials(wanted), row, schedule)
+            except SandboxError as error:
+                click.echo(f"{text}: disturbed, {error}; not stored")
+                continue
             if verdict.failures and verdict.disturbance:
                 click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")
                 continue
@@ -161,8 +179,7 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
                 failed.append(trial)
                 click.echo("\n".join(f"  {one}" for one in failures) + f"\n  --schedule '{schedule.to_json()}'")
     finally:
-        if servers is not None:
-            servers.close()
+        servers.close()
         if failed:
             click.echo(f"ledgers and logs: {directory}")
         else:
