@@ -119,6 +119,7 @@ def test_libraries_take_it_in_one_line(brokers, filled, library):
     reader = read(filled, brokers, columns=["partition", "value"])
     if library == "polars":
         assert polars.from_arrow(reader).shape == (COUNT, 2)
+        assert polars.from_arrow(read(filled, brokers, start="latest", columns=["value"])).shape == (0, 1)
     elif library == "duckdb":
         query = "SELECT partition, count(*) FROM reader GROUP BY ALL ORDER BY 1"
         assert duckdb.sql(query).fetchall() == [(0, COUNT // 2), (1, COUNT // 2)]

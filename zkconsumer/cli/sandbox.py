@@ -66,13 +66,14 @@ def sandbox(
     maven_url: str | None,
     jars_dir: Path | None,
 ) -> None:
-    """Run a real ZooKeeper and Kafka in a temporary directory until Ctrl-C.
+    """Run a real ZooKeeper and Kafka in a temporary directory until Ctrl-C or SIGTERM.
 
     Nothing is installed. The first run downloads Kafka's jars (36 MB) into the user's cache and checks them against
     pinned SHA-256 sums; later runs need no network. ZooKeeper is part of pyspark's jars.
 
     If a server ends, the sandbox ends, with all servers; its directory stays until a sandbox is started again. To try
-    what happens when a server fails, stop its java process with SIGSTOP, and let it continue with SIGCONT.
+    what happens when a server fails, stop its java process with SIGSTOP, and let it continue with SIGCONT;
+    it is the child of a Python process that has the same arguments.
     """
     from zkconsumer.sandbox import JarSource, Sandbox
     from zkconsumer.sandbox.progress import Progress

@@ -81,23 +81,32 @@ def read(
             f"columns must be some of {', '.join(ALL_COLUMNS)}, each once, not {', '.join(names) or 'none'}"
         )
     plan = plan_read(topic, config, start, end)
-    return pa.RecordBatchReader.from_batches(schema_of(names), _Failing(map(batch_of, plan.records(names))))
+    schema = schema_of(names)
+    batches = _Batches(map(batch_of, plan.records(names)), pa.RecordBatch.from_pylist([], schema))
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-class _Failing(Iterator[T]):
-    """Raises again what it has raised: a generator would end there, which a second call would take for the end."""
+class _Batches(Iterator[T]):
+    """Items, or one that stands for none; polars reads no schema from a reader without a batch.
 
-    def __init__(self, items: Iterator[T]) -> None:
+    It raises again what it has raised: a generator would end there, which a second call would take for the end.
+    """
+
+    def __init__(self, items: Iterator[T], nothing: T) -> None:
         self._items = items
+        self._nothing: T | None = nothing
         self._error: BaseException | None = None
 
     def __next__(self) -> T:
         if self._error is not None:
             raise self._error
+        nothing, self._nothing = self._nothing, None
         try:
             return next(self._items)
         except StopIteration:
-            raise
+            if nothing is None:
+                raise
+            return nothing
         except BaseException as error:
             self._error = error
             raise

@@ -30,7 +30,17 @@ def test_a_reader_that_has_failed_does_not_report_the_end_afterwards():
         yield pa.record_batch([[1]], schema)
         raise OffsetOutOfRange("2 to 5 are gone")
 
-    reader = pa.RecordBatchReader.from_batches(schema, topicread._Failing(batches()))
+    reader = pa.RecordBatchReader.from_batches(
+        schema, topicread._Batches(batches(), pa.record_batch([pa.array([], pa.int64())], schema))
+    )
     for _ in range(2):
         with pytest.raises(OffsetOutOfRange, match="are gone"):
             reader.read_all()
+
+
+def test_a_range_without_records_is_one_batch_without_rows():
+    schema = pa.schema([("offset", pa.int64())])
+    nothing = pa.record_batch([pa.array([], pa.int64())], schema)
+    one = pa.record_batch([[1]], schema)
+    assert list(topicread._Batches(iter([]), nothing)) == [nothing]
+    assert list(topicread._Batches(iter([one]), nothing)) == [one]
