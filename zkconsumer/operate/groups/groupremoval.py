@@ -16,6 +16,7 @@ from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
+from zkconsumer.operate.groups.grouplist import matching_groups
 from zkconsumer.operate.groups.groupznodes import existing_groups
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupinuse import groups_with_members, marked_since, read_mark
@@ -304,17 +305,16 @@ def plan_clean(
     Args:
         session: an open session.
         older_than_ms: age in ms of the newest write to any znode of the group.
-        match: regex that the whole name must match; None for all groups.
+        match: regex of their names, see :func:`~zkconsumer.operate.groups.grouplist.matching`.
         now_ms: current time in ms since the epoch.
 
     Raises:
         ZkConsumerError: ``match`` is not a regex, or ZooKeeper cannot be read.
     """
     try:
-        wanted = re.compile(match or ".*", re.DOTALL)
+        groups = matching_groups(session, match)
     except re.error as error:
         raise ZkConsumerError(f"--match {match!r} is not a regex: {error}") from None
-    groups = [group for group in GroupReader(session).groups() if wanted.fullmatch(group)]
     active = groups_with_members(session, groups)
     limit = now_ms() - older_than_ms
     plans, trees = [], {}

@@ -8,6 +8,7 @@ from tests.fixtures.groupsinmemory import BrokersInMemory, log, session_in_memor
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.groups.grouplist import matching_groups
 from zkconsumer.operate.groups.groupremoval import plan_clean, plan_delete, plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets.offsetwrites import execute
@@ -35,9 +36,9 @@ class World:
             member.ensure_path(f"/consumers/{group}/ids", None)
             assert member.create_ephemerals([(f"/consumers/{group}/ids/m", b"{}")])
 
-    def clean(self):
+    def clean(self, match=None):
         """The names of the groups that are deleted, and the warnings."""
-        plan = plan_clean(self.session, int(90 * DAY * 1000), now_ms=lambda: int(self.now * 1000))
+        plan = plan_clean(self.session, int(90 * DAY * 1000), match, now_ms=lambda: int(self.now * 1000))
         return [one.change.group for one in plan.groups if one.change.nodes], list(plan.warnings)
 
 
@@ -54,6 +55,22 @@ def test_a_group_at_rest_is_deleted(world):
     world.write("/brokers/topics/t")
     world.now += 95 * DAY
     assert world.clean() == (["g"], [])
+
+
+@pytest.mark.parametrize(("match", "deleted"), [(None, ["g", "gh"]), ("", []), ("g", ["g"]), ("g.*", ["g", "gh"])])
+def test_the_groups_that_a_pattern_lists_are_deleted(world, match, deleted):
+    """With an empty variable in `--match "$PATTERN"` a script deletes nothing, as `groups list` lists nothing."""
+    world.write("/consumers/gh/offsets/t/0")
+    world.now += 5 * DAY
+    world.write("/brokers/topics/t")
+    world.now += 95 * DAY
+    assert world.clean(match) == (deleted, [])
+    assert matching_groups(world.session, match) == deleted
+
+
+def test_a_pattern_that_is_no_regex_is_refused(world):
+    with pytest.raises(ZkConsumerError, match="is not a regex"):
+        world.clean("(")
 
 
 def test_a_group_whose_member_has_just_left_is_kept(world):
