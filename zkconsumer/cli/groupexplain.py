@@ -120,14 +120,14 @@ def _explain_znodes(
     from zkconsumer.assembly.clusterchoice import open_group_reader
     from zkconsumer.operate.groups.bothhomes import Explained
     from zkconsumer.operate.groups.clusterfacts import read_cluster_facts
-    from zkconsumer.operate.groups.explanation import explain_group
+    from zkconsumer.operate.groups.explanation import explain_group, explain_mark
     from zkconsumer.operate.groups.groupznodes import read_group
 
     catalog = None if asked is None else asked.catalog
     group_reader = open_group_reader(session, config, without_brokers=True, catalog=catalog)
     znodes = read_group(session, group_reader, group)
     facts = read_cluster_facts(session, config, group_reader, znodes, storage=storage, metrics=metrics, shared=asked)
-    return Explained(znodes.live, explain_group(znodes, facts))
+    return Explained(znodes.live, explain_group(znodes, facts), znodes.mark, explain_mark(znodes))
 
 
 def _explain_at_brokers(

@@ -14,20 +14,31 @@ from zkconsumer.errors import (
 from zkconsumer.operate.groups.everygroup import (
     NO_ANSWER,
     NO_GROUP,
+    counting_mark,
     counts_as_read,
     describe_two_homes,
     missing_everywhere,
 )
 from zkconsumer.operate.groups.observedgroup import unread_groups
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 F = TypeVar("F")
 
 
 class Explained(NamedTuple, Generic[F]):
-    """The members of a group where it was looked for, and what keeps them from consuming."""
+    """What was found of a group where it was looked for.
+
+    Attributes:
+        live: its members.
+        findings: what keeps them from consuming.
+        mark: of a migration; None if it has none.
+        marked: the finding that it has this mark, which may be no finding of the group in ZooKeeper alone.
+    """
 
     live: frozenset[str]
     findings: list[F]
+    mark: MigrationMark | None = None
+    marked: F | None = None
 
 
 class Looks(NamedTuple, Generic[F]):
@@ -94,7 +105,7 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
             looks.warn(unknown)
         else:
             only.findings.append(looks.unknown(unknown))
-    return counting_findings(in_znodes, at_brokers, looks.twice)
+    return counting_findings(group, in_znodes, at_brokers, looks.twice)
 
 
 def _look(
@@ -121,11 +132,14 @@ def _found_nowhere(
 
 
 def counting_findings(
-    in_znodes: Explained[F] | None, at_brokers: Explained[F] | None, twice: Callable[[str], F]
+    group: str, in_znodes: Explained[F] | None, at_brokers: Explained[F] | None, twice: Callable[[str], F]
 ) -> list[F]:
     """Whose findings count: a group in ZooKeeper that stores offsets in Kafka is one at brokers, without members.
 
+    Of a group with members at brokers alone those of its znodes do not, but for a mark that counts.
+
     Args:
+        group: its name.
         in_znodes: None if it has no znodes.
         at_brokers: None if the brokers do not have it, or were not asked.
         twice: makes a finding of the sentence that it has members in both.
@@ -135,6 +149,7 @@ def counting_findings(
     if not at_brokers.live:
         return in_znodes.findings
     if not in_znodes.live:
-        return at_brokers.findings
+        is_marked = counting_mark(group, in_znodes.mark, in_znodes.live, at_brokers.live) is not None
+        return [*([in_znodes.marked] if is_marked and in_znodes.marked is not None else ()), *at_brokers.findings]
     finding = twice(describe_two_homes(in_znodes.live, at_brokers.live))
     return list(dict.fromkeys((finding, *in_znodes.findings, *at_brokers.findings)))

@@ -25,11 +25,10 @@ from zkconsumer.operate.groups.observedgroup import (
     GroupSource,
     Layout,
     ObservedGroup,
-    is_migrated,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.zookeeper.rules.znodes import MigrationMark
+from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
 
 T = TypeVar("T")
 
@@ -120,13 +119,8 @@ class GroupInBoth:
 
     @property
     def mark(self) -> MigrationMark | None:
-        """The mark, unless it shows what is observed: that the group continues at brokers, and not in ZooKeeper.
-
-        A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
-        """
-        mark = self.in_znodes.mark
-        continues_here = mark is not None and mark.may_be_of(str(End("kafka", self.group)))
-        return None if continues_here and is_migrated(self.in_znodes) and self.at_brokers.live else mark
+        """See :func:`counting_mark`."""
+        return counting_mark(self.group, self.in_znodes.mark, self.in_znodes.live, self.at_brokers.live)
 
     @property
     def in_two_homes(self) -> str:
@@ -149,6 +143,24 @@ class GroupInBoth:
     def describe_members(self) -> tuple[DescribedGroupMember, ...]:
         """Members of both, those in ZooKeeper first."""
         return (*self.in_znodes.describe_members(), *self.at_brokers.describe_members())
+
+
+def counting_mark(
+    group: str, mark: MigrationMark | None, in_znodes: Collection[str], at_brokers: Collection[str]
+) -> MigrationMark | None:
+    """The mark of a group in both, unless it shows what is observed: the group continues at brokers, not in ZooKeeper.
+
+    A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
+
+    Args:
+        group: its name.
+        mark: in ZooKeeper.
+        in_znodes: members in ZooKeeper.
+        at_brokers: members at brokers.
+    """
+    if mark is None or not at_brokers or not mark.may_be_of(str(End("kafka", group))):
+        return mark
+    return None if mark_verdict(mark, has_members=bool(in_znodes)) == "done" else mark
 
 
 def describe_two_homes(in_znodes: Collection[str], at_brokers: Collection[str]) -> str:

@@ -31,7 +31,8 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         znodes: the group.
         facts: what is around it.
     """
-    migrated = list(_migrated(znodes))
+    marked = explain_mark(znodes)
+    migrated = [] if marked is None else [marked]
     if is_migrated(znodes):
         return migrated
     return [
@@ -52,12 +53,13 @@ def _command(znodes: GroupZnodes, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", znodes.group])
 
 
-def _migrated(znodes: GroupZnodes) -> Iterator[Finding]:
+def explain_mark(znodes: GroupZnodes) -> Finding | None:
+    """That the group has the mark of a migration; None if it has none."""
     if znodes.mark is None:
-        return
+        return None
     command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
     how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
-    yield Finding(
+    return Finding(
         "migrated", znodes.group, describe_marked(znodes, znodes.mark), f"{how}; if the mark is wrong, then {command}"
     )
 

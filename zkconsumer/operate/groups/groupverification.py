@@ -37,8 +37,13 @@ def verify_group(
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    znodes = read_group(session, open_group_reader(session, config, catalog=catalog), group)
-    return Explained(znodes.live, list(rebalance_findings(znodes)))
+    return explain_rebalance(read_group(session, open_group_reader(session, config, catalog=catalog), group))
+
+
+def explain_rebalance(znodes: GroupZnodes) -> Explained[str]:
+    """The members of a group in ZooKeeper, what is wrong with its ownership, and its mark."""
+    marked = None if znodes.mark is None else describe_marked(znodes, znodes.mark)
+    return Explained(znodes.live, list(rebalance_findings(znodes)), znodes.mark, marked)
 
 
 def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:

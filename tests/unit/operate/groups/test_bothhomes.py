@@ -1,7 +1,11 @@
 """A group that is looked for in ZooKeeper and at brokers, of which one does not answer, or refuses."""
 
+from dataclasses import replace
+
 import pytest
 
+from tests.fixtures.groups import group_znodes
+from tests.unit.operate.groups.test_everygroup import T0, T1, at_brokers
 from zkconsumer.errors import (
     BrokerUnavailable,
     ChrootMissing,
@@ -10,7 +14,13 @@ from zkconsumer.errors import (
     ZooKeeperRefused,
     ZooKeeperUnavailable,
 )
-from zkconsumer.operate.groups.bothhomes import Explained, Looks, look_in_both
+from zkconsumer.operate.groups.bothhomes import Explained, Looks, counting_findings, look_in_both
+from zkconsumer.operate.groups.clusterfacts import ClusterFacts
+from zkconsumer.operate.groups.everygroup import GroupInBoth
+from zkconsumer.operate.groups.explanation import explain_group, explain_mark
+from zkconsumer.operate.groups.groupverification import explain_rebalance
+from zkconsumer.operate.groups.rules.lagstatus import evaluate_group
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 NO_ZOOKEEPER, NO_BROKER, REFUSED = (
     ZooKeeperUnavailable("no server"),
@@ -73,3 +83,27 @@ def test_without_a_way_to_warn_what_is_unknown_is_a_finding():
 def test_why_a_group_is_found_nowhere(in_znodes, at_brokers, raised):
     with pytest.raises(Exception, match=raised):
         looked(in_znodes, at_brokers)
+
+
+@pytest.mark.parametrize(
+    ("state", "target", "is_problem"),
+    [
+        ("migrated", "kafka:g", False),
+        ("migrated", "kafka:h", True),
+        ("migrating", "kafka:g", True),
+        ("undoing", "kafka:g", True),
+    ],
+)
+def test_explain_and_verify_report_the_mark_that_status_reports(state, target, is_problem):
+    """1. A run is killed after the last offset; 2. consumers start at brokers: the migration is still not complete."""
+    znodes = replace(group_znodes(topics={"t": 2}, offsets={"t-0": 5}), mark=MigrationMark(state, target, 1))
+    brokers = at_brokers(T0, T1)
+    both = GroupInBoth(znodes, brokers)
+    status = evaluate_group({}, 2, members=len(both.live), mark=both.mark, in_two_homes=both.in_two_homes)
+    explained = Explained(znodes.live, explain_group(znodes, ClusterFacts()), znodes.mark, explain_mark(znodes))
+    healthy = Explained(brokers.live, [])
+    found = counting_findings("g", explained, healthy, str)
+    verified = counting_findings("g", explain_rebalance(znodes), healthy, str)
+    assert status.is_problem == is_problem
+    assert [finding.kind for finding in found] == ["migrated"] * is_problem
+    assert verified == [finding.evidence for finding in found]

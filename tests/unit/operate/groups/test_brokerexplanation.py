@@ -97,10 +97,10 @@ def test_offsets_leaders_and_brokers():
         (([], [FOUND]), None, ["no-owner"]),
         (None, (["m"], [FOUND]), ["no-owner"]),
         ((["a"], []), ([], [FOUND]), []),  # it stores its offsets in Kafka
-        (([], [FOUND]), (["m"], []), []),  # it was migrated
+        (([], [FOUND]), (["m"], []), []),  # it has left its znodes behind
         ((["a"], [FOUND]), (["m"], [FOUND]), ["two-homes", "no-owner"]),
     ],
 )
 def test_a_group_of_both(in_znodes, at_brokers, found):
     explained = [None if part is None else Explained(frozenset(part[0]), part[1]) for part in (in_znodes, at_brokers)]
-    assert [one.kind for one in counting_findings(*explained, partial(two_homes, "g"))] == found
+    assert [one.kind for one in counting_findings("g", *explained, partial(two_homes, "g"))] == found

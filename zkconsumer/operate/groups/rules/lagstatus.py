@@ -272,8 +272,8 @@ def evaluate_group(
     Args:
         partitions: samples of each, oldest first.
         window: see :func:`evaluate_partition`.
-        members: number of registered members at the last sample.
-        mark: of a group that was migrated, or is being; None of others.
+        members: number of members at the last sample, in ZooKeeper and at brokers.
+        mark: of a group that was migrated, or is being; None of others, and where members at brokers are what it shows.
         in_two_homes: that it has members in ZooKeeper and at brokers, in a sentence; empty if it has not.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
