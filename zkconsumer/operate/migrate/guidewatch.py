@@ -21,6 +21,7 @@ from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetnodes import stored_offset, why_unreadable
 from zkconsumer.operate.offsets.patience import Patience
+from zkconsumer.wire.isolation import READ_UNCOMMITTED
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
@@ -43,7 +44,7 @@ def _patiently(question: Callable[[], T], failed: Callable[[], None] = lambda: N
 
 
 class CommitTail:
-    """Commits of one group that brokers store from now on. One thread uses it.
+    """Commits of one group that brokers store from now on, whatever ``isolation.level`` is. One thread uses it.
 
     Args:
         cluster: the brokers.
@@ -92,7 +93,9 @@ class CommitTail:
         if leader is None:
             raise LeaderUnknown(f"{partition} has no leader; check its brokers")
         self._partition = partition
-        self._consumer = SimpleConsumer(leader.host, leader.port, config=self._cluster.config)
+        # With read_committed a transaction that is open in this partition would hide the commits after it.
+        config = self._cluster.config.replace(isolation_level=READ_UNCOMMITTED)
+        self._consumer = SimpleConsumer(leader.host, leader.port, config=config)
         return partition, self._consumer
 
     def _read(self) -> list[StoredCommit]:

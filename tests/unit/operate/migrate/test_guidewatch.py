@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fixtures.batches import build
-from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from zkconsumer import ConsumerConfig
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
@@ -22,10 +22,26 @@ COMMIT = Record(None, bytes.fromhex("0001 0001 67 0001 74 00000002"))
 def log():
     """The only partition of the topic, which holds a commit at each of the offsets 0 to 19."""
     with running_stub_broker() as stub:
+        stub.versions = EPOCH_VERSIONS
         log = stub.log(P0)
         log.batches, log.end = {base: build([COMMIT] * 10, offset=base) for base in (0, 10)}, 20
         log.broker = stub.broker
         yield log
+
+
+def tail_of(log, **properties):
+    config = ConsumerConfig.without_group(bootstrap_servers="localhost:1", **properties)
+    return CommitTail(SimpleNamespace(config=config, offsets_topic_leaders=lambda: {P0: log.broker}), "g")
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_tail_begins_after_an_open_transaction(log, isolation):
+    """Otherwise it would take what is stored already for new commits, and miss new ones until that transaction ends."""
+    log.stable = 10
+    with closing(tail_of(log, isolation_level=isolation)) as tail:
+        assert tail.read() == []
+        log.batches[20], log.end = build([COMMIT], offset=20), 21
+        assert len(tail.read()) == 1
 
 
 @pytest.mark.parametrize(
@@ -36,9 +52,7 @@ def log():
     ],
 )
 def test_a_tail_out_of_range_continues_at_the_nearest_end(log, begin, end, before, after):
-    config = ConsumerConfig.without_group(bootstrap_servers="localhost:1")
-    cluster = SimpleNamespace(config=config, offsets_topic_leaders=lambda: {P0: log.broker})
-    with closing(CommitTail(cluster, "g")) as tail:
+    with closing(tail_of(log)) as tail:
         log.batches = {base: build([COMMIT] * 10, offset=base) for base in range(begin, end, 10)}
         log.begin, log.end = begin, end
         assert len(tail.read()) == before
