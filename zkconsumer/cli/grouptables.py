@@ -253,7 +253,7 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
                     _rate(moment.lag.consumed_per_s),
                     _rate(moment.lag.produced_per_s),
                     str(len(moment.members)),
-                    f"{sum(one.newest.owner_live for one in partitions.values())}/{len(partitions)}",
+                    f"{moment.lag.owned}/{len(partitions)}",
                     str(rebalances.get(group, 0)),
                 )
             )

@@ -113,9 +113,9 @@ class GroupSnapshot:
         if it is known of none, or the age of one is unknown; ``stale`` is true if the newest sample could not read the
         group, for the ``reason``.
         """
-        observed, lag = self.observed, self.lag
+        lag = self.lag
         ages = [evaluated.lag_s for evaluated in lag.partitions.values() if evaluated.lag]
-        listing = group_listing(observed, lag)
+        listing = group_listing(self.observed, lag)
         return {
             **dataclasses.asdict(listing),
             "status": listing.status.value,
@@ -124,8 +124,8 @@ class GroupSnapshot:
             "stale": self.unread is not None,
             "lag_s": None if lag.lag is None or None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,
-            "partitions": len(observed.partitions),
-            "owned": sum(map(observed.is_live, observed.partitions)),
+            "partitions": len(lag.partitions),
+            "owned": lag.owned,
             "consumed_per_s": lag.consumed_per_s,
             "produced_per_s": lag.produced_per_s,
             "rebalances": len(self.rebalances),

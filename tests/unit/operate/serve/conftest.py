@@ -56,7 +56,10 @@ def one_group():
 
     return snapshot(
         group_snapshot(
-            {"t-0": [lag_sample(30.0), lag_sample(100.0)], "t-1": [lag_sample(100.0, committed=None)]},
+            {
+                "t-0": [lag_sample(30.0), lag_sample(100.0)],
+                "t-1": [lag_sample(100.0, committed=None, owner=None, owner_live=False)],
+            },
             znodes=group_znodes(members=MEMBERS, topics={"t": 2}, owners={"t-0": "g_c-0"}, offsets={"t-0": 5}),
             history=[LagRow(90_000, (p0,), array("q", [3])), LagRow(100_000, (p0, p1), array("q", [3, -1]))],
             rebalances=[Rebalance(100_000, 1, ("g_c",), ())],

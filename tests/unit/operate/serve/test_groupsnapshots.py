@@ -54,6 +54,13 @@ def test_what_is_known_of_no_partition_is_unknown_of_the_group(ends, lag, lag_s)
     assert (line["lag"], line["lag_s"]) == (lag, lag_s)
 
 
+def test_partitions_of_which_kafka_alone_has_an_offset_are_counted_as_they_are_shown():
+    znodes = group_znodes(topics={"t": 1}, offsets={"t-0": 5})
+    samples = {"t-0": [lag_sample()], "u-0": [lag_sample(owner=None, owner_live=False)]}
+    line = group_snapshot(samples, znodes=znodes).line
+    assert (line["partitions"], line["owned"], line["lag"]) == (2, 1, 6)
+
+
 @given(st.lists(st.none() | st.integers(0, 9)))
 def test_the_sum_of_a_row_is_that_of_other_lags(lags):
     row = LagRow(0, (), array("q", [-1 if lag is None else lag for lag in lags]))

@@ -248,6 +248,11 @@ class GroupLag:
         """True from WARN up, and for a group without members that has lag."""
         return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
 
+    @property
+    def owned(self) -> int:
+        """Number of partitions that have a live owner."""
+        return sum(partition_lag.newest.owner_live for partition_lag in self.partitions.values())
+
     def outdated(self, reason: str) -> GroupLag:
         """The same of a group that cannot be read now, which is therefore UNKNOWN."""
         return replace(self, status=LagStatus.UNKNOWN, reason=reason)
