@@ -64,7 +64,7 @@ def _partition_documents(rows: Iterable[PartitionDescription], *, both_stores: b
 def every_document(description: EveryDescription, *, both_stores: bool = False) -> dict[str, Any]:
     """The document of a group, wherever it is.
 
-    One that has members in both has the members of both, and the partitions that count.
+    One that has members in both has the members of both, and the partitions that count, whose lag members have.
     """
     in_znodes, at_brokers = description.in_znodes, description.at_brokers
     if at_brokers is None:
@@ -72,12 +72,12 @@ def every_document(description: EveryDescription, *, both_stores: bool = False) 
         return description_document(in_znodes, both_stores=both_stores)
     if in_znodes is None:
         return broker_description_document(at_brokers)
-    first, second = description_document(in_znodes, both_stores=both_stores), broker_description_document(at_brokers)
+    rows = description.partitions.values()
     return {
-        **second,
-        **first,
-        "members": [*first["members"], *second["members"]],
-        "partitions": _partition_documents(description.partitions.values(), both_stores=both_stores),
+        **broker_description_document(at_brokers),
+        **description_document(in_znodes),
+        "members": member_documents((*in_znodes.members, *at_brokers.members), ((row.owner, row.lag) for row in rows)),
+        "partitions": _partition_documents(rows, both_stores=both_stores),
     }
 
 

@@ -12,6 +12,7 @@ from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, Obser
 from zkconsumer.operate.groups.everydescription import EveryDescription, describe_every_group
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.groupdocuments import every_document
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
 from zkconsumer.wire.rules.describedgroup import DescribedGroup
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark
@@ -52,6 +53,16 @@ def test_a_partition_is_as_healthy_as_what_counts_of_it():
     every, found = (every_document(one)["partitions"] for one in (described, described.unhealthy()))
     assert [row["partition"] for row in found] == [2, 3], "no member has one, and the offset of the other is unknown"
     assert found == [row for row in every if row["partition"] > 1]
+
+
+def test_the_lag_of_a_member_is_that_of_the_partitions_as_they_are_shown():
+    """The offset in ZooKeeper counts, also of a partition whose member is at brokers."""
+    in_znodes = GroupDescription("g", (), (PartitionDescription("t", 0, "g_a-0", False, 5, 9, 4),))
+    member = DescribedGroupMember("m", None, None, None, None, 1)
+    at_brokers = replace(_at_brokers(PartitionDescription("t", 0, "m", True, None, 9, None)), members=(member,))
+    found = every_document(EveryDescription(in_znodes, at_brokers))
+    assert [(one["id"], one["lag"]) for one in found["members"]] == [("m", 4)]
+    assert [(one["owner"], one["lag"]) for one in found["partitions"]] == [("m", 4)]
 
 
 def _at_brokers(*rows):
