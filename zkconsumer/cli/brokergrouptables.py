@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zkconsumer.cli.grouptables import MISSING, column_width, number_cell
 from zkconsumer.cli.terminaltext import printable
@@ -13,15 +13,12 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupdescription import PartitionDescription
     from zkconsumer.wire.rules.describedgroup import DescribedMember
 
-_WITHOUT_MEMBERS: Final = "Empty"
-_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-
 
 def notice(group: ObservedBrokerGroup) -> str | None:
     """What kafka-consumer-groups says of a group ahead of its table; None if nothing."""
-    if group.described.state == _WITHOUT_MEMBERS:
+    if group.phase == "empty":
         return f"Consumer group '{printable(group.group)}' has no active members."
-    if group.described.state in _REBALANCING:
+    if group.phase == "rebalancing":
         return f"Warning: Consumer group '{printable(group.group)}' is rebalancing."
     return None
 

@@ -1,6 +1,8 @@
 """The tables of groups that brokers coordinate."""
 
-from zkconsumer.cli.brokergrouptables import member_table, offset_table, state_table
+import pytest
+
+from zkconsumer.cli.brokergrouptables import member_table, notice, offset_table, state_table
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup, describe_group
@@ -64,3 +66,23 @@ def test_members_of_ours_are_recognised_by_their_streams():
     known = broker_description_document(describe_group(group(ONE, TWO, offsets=[(T0, 4), (T1, 9), (T2, 7)]), LOGS, ()))
     assert [one["lag"] for one in known["members"]] == [2, 5]
     assert [row["owner"] for row in document["partitions"]] == ["m2", "m2", "m1"]
+
+
+NO_MEMBERS, REBALANCES = (
+    "Consumer group 'g' has no active members.",
+    "Warning: Consumer group 'g' is rebalancing.",
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("Stable", None),
+        ("Empty", NO_MEMBERS),
+        *[(state, REBALANCES) for state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")],
+        ("AwaitingSync", REBALANCES),  # Kafka 0.9 to 0.11
+        ("Dead", NO_MEMBERS),  # Kafka 0.9 and 0.10.0, of a group that has offsets alone
+    ],
+)
+def test_the_notice_is_that_of_kafka_4_whatever_name_a_release_gives_to_a_state(state, text):
+    assert notice(group(state=state, offsets=[(T0, 5)])) == text

@@ -21,8 +21,6 @@ from zkconsumer.operate.groups.clusterfindings import (
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
 
-_SETTLED = frozenset({"Stable", "Empty"})
-
 
 def verify_broker_group(brokers: BrokerGroups, group: str) -> Explained[str]:
     """Verify that a member has each partition that the group's members subscribe to. Nothing is written.
@@ -40,7 +38,7 @@ def assignment_findings(group: ObservedBrokerGroup) -> Iterator[str]:
     if not group.live:
         yield f"no consumer of group {group.group} is a member"
         return
-    if group.described.state not in _SETTLED:
+    if group.phase == "rebalancing":
         yield f"the group is {group.described.state}"
     yield from undescribed_topics(group)
     for partition in _unassigned(group):
@@ -116,7 +114,7 @@ def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]
             f"the group is {group.described.state}: no consumer is a member; {describe_lag(facts)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
         )
-    elif group.described.state not in _SETTLED:
+    elif group.phase == "rebalancing":
         coordinator = "" if group.coordinator is None else f"; its coordinator is {group.coordinator}"
         yield Finding(
             "rebalancing",
@@ -128,7 +126,7 @@ def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]
 
 def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
     """Members that own nothing although the group is stable."""
-    if group.described.state not in _SETTLED:
+    if group.phase == "rebalancing":
         return
     absent = group.absent
     idle: Sequence[str] = [member.member_id for member in group.described.members if not member.assigned]
@@ -155,7 +153,7 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
 
 
 def _without_member(group: ObservedBrokerGroup) -> Iterator[Finding]:
-    unassigned = _unassigned(group) if group.described.state in _SETTLED else []
+    unassigned = [] if group.phase == "rebalancing" else _unassigned(group)
     if unassigned:
         yield Finding(
             "no-owner",

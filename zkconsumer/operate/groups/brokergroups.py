@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
@@ -41,8 +41,12 @@ from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, commit
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
-from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember, exists_at_brokers
+from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember, KafkaGroup, exists_at_brokers
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
+
+Phase = Literal["empty", "rebalancing", "stable"]
+
+_STABLE: Final = "Stable"
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,13 @@ class ObservedBrokerGroup:
     def in_brokers(self) -> BrokerState | None:
         """What the coordinator reports."""
         return BrokerState(self.described.kind, self.described.state, self.described.strategy)
+
+    @property
+    def phase(self) -> Phase:
+        """What its state means: each release has other names for a rebalance, and before 0.10.1 no ``Empty``."""
+        if not KafkaGroup(self.described.state).has_members:
+            return "empty"
+        return "stable" if self.described.state == _STABLE else "rebalancing"
 
     @cached_property
     def live(self) -> frozenset[str]:

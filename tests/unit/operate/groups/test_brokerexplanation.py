@@ -53,6 +53,12 @@ def test_nothing_is_found_where_nothing_is_wrong():
             [("rebalancing", "g")],
             ["the group is PreparingRebalance", "no member has partition t-0", "no member has partition t-1"],
         ),
+        (
+            of_members(member("a"), state="AwaitingSync"),
+            [("rebalancing", "g")],
+            ["the group is AwaitingSync", "no member has partition t-0", "no member has partition t-1"],
+        ),
+        (of_members(state="Dead"), [("no-member", "g")], ["no consumer of group g is a member"]),
         (of_members(member("a", T0)), [("no-owner", "t 1")], ["no member has partition t-1"]),
         (of_members(member("a", T0, T1), member("b")), [("more-threads-than-partitions", "b")], []),
         (
