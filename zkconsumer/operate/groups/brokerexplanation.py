@@ -111,7 +111,7 @@ def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]
         yield Finding(
             "no-member",
             group.group,
-            f"the group is {group.described.state}: no consumer is a member; {describe_lag(facts)}",
+            f"the group is {group.described.state}: no consumer is a member; {describe_lag(group, facts)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
         )
     elif group.phase == "rebalancing":

@@ -14,6 +14,7 @@ from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
+from zkconsumer.operate.groups.rules.lagstatus import describe_sum
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
 from zkconsumer.operate.groups.rules.znodeaccess import locked_out
 from zkconsumer.zookeeper.rules.znodes import BROKER_IDS
@@ -175,10 +176,10 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
 
 
-def describe_lag(facts: ClusterFacts) -> str:
+def describe_lag(group: ObservedGroup, facts: ClusterFacts) -> str:
     """The lag of a group, as far as it is known, in words."""
-    known = sum_known(lag(offset, facts.log_ends.get(partition)) for partition, offset in facts.committed.items())
-    return f"known lag {known}" if facts.committed and known is not None else "lag unknown"
+    partitions = {*group.partitions, *facts.committed}
+    return describe_sum(sum_known(lag(facts.committed.get(p), facts.log_ends.get(p)) for p in partitions))
 
 
 def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:

@@ -76,7 +76,7 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
         yield Finding(
             "no-member",
             znodes.group,
-            f"no consumer is registered; {describe_lag(facts)}",
+            f"no consumer is registered; {describe_lag(znodes, facts)}",
             "start a member; if one runs, check its group.id, the chroot of its zookeeper.connect, and its log: a "
             "process that hangs loses its session",
         )

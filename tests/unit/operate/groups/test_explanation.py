@@ -12,6 +12,7 @@ from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.explanation import explain_group
 from zkconsumer.operate.groups.rules.clusterznodes import LeaderAndIsr
+from zkconsumer.operate.groups.rules.lagstatus import evaluate_group
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 P0 = TopicPartition("t", 0)
@@ -167,6 +168,15 @@ def test_an_offset_outside_the_log(offset, where):
 def test_a_group_without_members_shows_its_lag(committed, log_ends, lag):
     (finding,) = explain_group(group_znodes(topics={"t": 1}), facts(committed=committed, log_ends=log_ends))
     assert (finding.kind, finding.evidence) == ("no-member", f"no consumer is registered; {lag}")
+
+
+def test_a_group_without_partitions_has_the_lag_that_its_status_shows():
+    (finding,) = explain_group(group_znodes(), facts())
+    status = evaluate_group({}, 2, members=0)
+    assert (finding.evidence, status.reason) == (
+        "no consumer is registered; known lag 0",
+        "no member is registered; known lag 0",
+    )
 
 
 def test_partitions_of_a_topic_with_one_remedy_have_one_command():

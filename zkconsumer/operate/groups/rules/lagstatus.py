@@ -297,16 +297,18 @@ def evaluate_group(
     elif in_two_homes and not status.is_problem:
         status, reason = LagStatus.WARN, in_two_homes
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
-        status, reason = (
-            LagStatus.NO_MEMBERS,
-            "no member is registered; " + ("lag unknown" if lag is None else f"known lag {lag}"),
-        )
+        status, reason = LagStatus.NO_MEMBERS, f"no member is registered; {describe_sum(lag)}"
     complete = (
         sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0
     )
     consumed_per_s = sum_known(partition_lag.consumed_per_s for partition_lag in evaluated.values())
     produced_per_s = sum_known(partition_lag.produced_per_s for partition_lag in evaluated.values())
     return GroupLag(status, reason, complete, lag, consumed_per_s, produced_per_s, evaluated)
+
+
+def describe_sum(lag: int | None) -> str:
+    """The lag of a group, as :func:`~zkconsumer.offsets.rules.lag.sum_known` adds it, in words."""
+    return "lag unknown" if lag is None else f"known lag {lag}"
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
