@@ -55,7 +55,8 @@ def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
     view = znodes.view
     for consumer_id, reason in sorted(view.unreadable.items()):
         yield f"the registration of consumer {consumer_id} cannot be read: {reason}"
-    if not view.members and not view.unreadable:
+    # One that has joined since the view was read has not rebalanced, and one that has left since is no member.
+    if znodes.live.isdisjoint(view.members.keys() | view.unreadable.keys()):
         yield f"no consumer of group {znodes.group} is registered"
     yield from undescribed_topics(znodes)
     for partition, owner in misowned(znodes):

@@ -65,6 +65,13 @@ def test_partitions_that_live_threads_own_are_a_success():
     assert list(rebalance_findings(znodes)) == []
 
 
+@pytest.mark.parametrize("live", [(), ("g_b",)])
+def test_members_that_leave_while_a_group_is_read_are_none(live):
+    """What they owned is owned by no member, or by one that has not rebalanced yet."""
+    znodes = group_znodes(members=MEMBERS, topics={"t": 2}, owners={"t-0": "g_a-0", "t-1": "g_a-1"})
+    assert list(rebalance_findings(replace(znodes, live=frozenset(live)))) == ["no consumer of group g is registered"]
+
+
 @pytest.mark.parametrize(("state", "fails"), [("migrated", False), ("migrating", True)])
 def test_a_group_without_members_that_was_migrated_is_a_success(state, fails):
     znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark(state, "kafka:g", 1))
