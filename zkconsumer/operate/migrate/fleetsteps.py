@@ -20,7 +20,6 @@ from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_
 from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.migrate.run import RunReport, check_plan, run_plan
 from zkconsumer.operate.offsets.groupinuse import read_mark
-from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile, default_path, exclusive, partition_of
 from zkconsumer.operate.offsets.wholefiles import prepared, sync
 from zkconsumer.operate.offsets.writeplan import WritePlan
@@ -66,10 +65,9 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
             run = back = None
         if run is None and back is None:
             return _planned(_write_plan(ends, job))
-        if run is not WriteState.UNDONE and back is not WriteState.COMPLETE:
-            (row,) = read_status(ends.session, ends.cluster, [job])
-            if row.state is not FleetState.WRONG or why_not_begun("plan", row.judged) is not None:
-                raise WriteRefused([row.reason or row.state.of_group])
+        (row,) = read_status(ends.session, ends.cluster, [job])
+        if row.state is FleetState.UNKNOWN or why_not_begun("plan", row.judged) is not None:
+            raise WriteRefused([row.reason or row.state.of_group])
         plan = ends.plan(missing=job.group.missing, rewind=job.group.rewind)
         if plan.refusals:
             raise WriteRefused(plan.refusals)

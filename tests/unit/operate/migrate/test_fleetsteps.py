@@ -16,7 +16,7 @@ from zkconsumer.operate.migrate.fleetmirror import FleetMirror, due_step
 from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollback_step, run_step, verify_step
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
-from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark
+from zkconsumer.operate.migrate.migrationmark import MarkedWrite, remove_mark, write_mark
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
@@ -26,6 +26,7 @@ from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import SnapshotFile
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.operate.offsets.znodewrites import ZnodeWrites
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 DELETED = TopicPartition("u", 0)
 GROUP = FleetGroup("g", 1, "", End("kafka", "g"))
@@ -159,6 +160,19 @@ def test_a_group_that_was_taken_back_while_it_waited_for_its_turn_is_not_migrate
     with pytest.raises(WriteRefused, match=reason):
         do(run_step(lambda: datetime.now(UTC), execute=execute), TO_KAFKA)
     assert servers.mark() is None
+
+
+@pytest.mark.parametrize("back", ["rollback", "reverse"])
+def test_a_group_that_came_back_and_was_marked_by_another_migration_keeps_its_plan(servers, job, do, back):
+    """1. `plan` looks at the wave; 2. another operator migrates the group elsewhere; 3. the turn of the group comes."""
+    servers.brokers.store("g", OFFSETS)
+    do(*STEPS[back])
+    with closing(session_in_memory(servers.server)) as session:
+        write_mark(session, "g", MigrationMark("migrating", "kafka:h", 1))
+    before = job.files.plan_file.read_text()
+    with pytest.raises(WriteRefused, match="it has the mark of a migration to kafka:h"):
+        do(plan_step, TO_KAFKA)
+    assert job.files.plan_file.read_text() == before
 
 
 @pytest.mark.parametrize("moved", [{}, {0: 40}, {4: 40}, {0: 40, 4: 40}, {4: 2}, {0: 2}])
