@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.cli.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable, utc_time
 from zkconsumer.group.rules.groupview import format_partitions
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def member_table(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
                 member.client or MISSING,
                 member.pattern or MISSING,
                 str(member.partitions),
-                _time(member.registered_ms),
+                MISSING if member.registered_ms is None else utc_time(member.registered_ms),
                 printable(",".join(f"{topic}:{n}" for topic, n in sorted((member.threads or {}).items()))) or MISSING,
             )
             for description in descriptions
@@ -293,12 +292,3 @@ def column_width(cells: Iterable[str]) -> int:
 def number_cell(value: int | None) -> str:
     """A number, as Kafka's tools show it."""
     return MISSING if value is None else str(value)
-
-
-def _time(ms: int | None) -> str:
-    if ms is None:
-        return MISSING
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return str(ms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
 from zkconsumer.cli.migrateunmark import unmark_command
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable, utc_time
 
 if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
@@ -86,15 +85,11 @@ def _survey_lines(survey: Survey) -> Iterator[str]:
     facts = survey.facts
     yield f"{printable(facts.group)}: {survey.verdict.value}"
     yield f"  layout {facts.layout}, {len(facts.members)} members, {len(facts.partitions)} partitions"
-    newest = "" if facts.newest_commit_ms is None else f", newest commit {_time(facts.newest_commit_ms)}"
+    newest = "" if facts.newest_commit_ms is None else f", newest commit {utc_time(facts.newest_commit_ms)}"
     yield f"  offsets in {facts.storage}{newest}"
     for finding in survey.findings:
         yield printable(f"  {finding.level.value}: {finding.text}")
     yield printable(f"  next: {survey.next}")
-
-
-def _time(ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
 
 
 def survey_document(survey: Survey) -> dict[str, Any]:

@@ -68,14 +68,14 @@ RETENTION = click.option(
 
 def refuse_to_overwrite(output: Path) -> None:
     """Only a plan that was never run gives way to a newer one."""
-    from zkconsumer.operate.offsets.snapshot import beside
+    from zkconsumer.operate.offsets.snapshot import OF_RUNS, beside
 
     if output.exists():
         try:
             read_plan(output)
         except ZkConsumerError:
             raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None
-        if beside(output, "snapshot.json").exists():
+        if beside(output, OF_RUNS).exists():
             raise click.UsageError(f"--output {output}: this plan was run; give a new name")
 
 

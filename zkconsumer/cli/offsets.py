@@ -9,7 +9,6 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import end_reading, warn
-from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.writing import STORE, Writing, connected_to_stores, parse_topics, refuse, run, writing_options
@@ -239,9 +238,7 @@ def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
     try:
         content = parse_offsets(str(file), file.read_bytes(), group)
     except FileRefused as refused:
-        for fault in refused.faults:
-            click.echo(escaped(f"refused: {refused.name}, {fault}"), err=True)
-        raise click.exceptions.Exit(EXIT_PROBLEM) from None
+        refuse(refused.reasons)
     return {row.partition: row.offset for row in content.offsets}
 
 

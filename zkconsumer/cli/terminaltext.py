@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 _LONGEST: Final = 1024
@@ -25,3 +26,15 @@ def printable(text: str) -> str:
     """As :func:`escaped`; a text that is longer than any name in use is cut, and its length is given."""
     shown = escaped(text[:_LONGEST])
     return shown if len(text) <= _LONGEST else f"{shown}... ({len(text)} characters)"
+
+
+def utc_time(ms: int) -> str:
+    """A time in ms since the epoch, in UTC; as a number, if it lies outside the years that dates have.
+
+    >>> utc_time(0), utc_time(10**18)
+    ('1970-01-01T00:00:00Z', '1000000000000000000')
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

@@ -188,7 +188,7 @@ def run(
             with progress("reading"):
                 plan = make(session, cluster)
         except FileRefused as refused:
-            refuse([f"{refused.name}, {fault}" for fault in refused.faults])
+            refuse(refused.reasons)
         except WriteRefused as refused:
             refuse(options.connection.completed(refused.reasons))
         if not options.as_json:
@@ -271,7 +271,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
         click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
     if is_of_migration:
         click.echo(escaped(f"what was written stays: {plan.resume}"), err=True)
-    elif report.written or report.unknown:
+    elif not report.is_void:
         click.echo(escaped(f"`{restore}` undoes what was written, with --complete it completes it"), err=True)
     raise click.exceptions.Exit(EXIT_FAILED if report.faults else EXIT_PROBLEM)
 

@@ -17,14 +17,12 @@ from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, pa
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import beside, snapshot_of_plan
+from zkconsumer.operate.offsets.snapshot import OF_MIRROR, OF_RUNS, beside, snapshot_of_plan
 from zkconsumer.operate.offsets.wholefiles import write_whole
 
 _PLAN: Final = "plan.json"
 _BACK: Final = "back.json"
 _EARLIER: Final = "earlier"
-_RUNS: Final = "snapshot.json"
-_MIRROR: Final = "mirror"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class GroupFiles:
     @property
     def has_begun(self) -> bool:
         """True if something may have been written by the plan: a command begins with a file beside it."""
-        return self.back_file.exists() or any(beside(self.plan_file, ending).exists() for ending in (_RUNS, _MIRROR))
+        return self.back_file.exists() or any(beside(self.plan_file, of).exists() for of in (OF_RUNS, OF_MIRROR))
 
     def back(self) -> MigrationPlan | None:
         """The plan of the way back; None if there is none. Raises as :meth:`plan`.
@@ -74,13 +72,13 @@ class GroupFiles:
         try:
             return _read(self.back_file)
         except ZkConsumerError:
-            if beside(self.back_file, _RUNS).exists():
+            if beside(self.back_file, OF_RUNS).exists():
                 raise
             return None
 
     def write_back(self, plan: MigrationPlan) -> None:
         """Write the plan of the way back; the file of the runs of an earlier one gets another name."""
-        runs = beside(self.back_file, _RUNS)
+        runs = beside(self.back_file, OF_RUNS)
         with suppress(FileNotFoundError):
             runs.replace(runs.with_name(f"{runs.name}.{_EARLIER}"))
         write_whole(self.back_file, encode_plan(plan))

@@ -18,7 +18,7 @@ from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import snapshot_of_plan
+from zkconsumer.operate.offsets.snapshot import OF_MIRROR, snapshot_of_plan
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -109,7 +109,7 @@ def _read_files(files: GroupFiles) -> _Files:
         plan = files.plan()
         if plan is None:
             return _Files()
-        of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, "mirror"))
+        of_mirror = mirrored(snapshot_of_plan(plan, files.plan_file, OF_MIRROR))
         run = snapshot_of_plan(plan, files.plan_file)
         back, state = files.back(), files.back_state()
         newest = run if back is None or state is None else snapshot_of_plan(back, files.back_file)

@@ -148,11 +148,11 @@ class MarkedWrite:
         """Take over what a write reports."""
         self._report = report
         self.is_complete = report.is_complete
-        self.is_void = not report.is_complete and not (report.written or report.unknown)
+        self.is_void = report.is_void and not report.is_complete
 
     def note(self, error: ZkConsumerError) -> bool:
         """Add to the report that the mark does not show what was written; False if nothing was."""
-        if self._report is None or not (self._report.written or self._report.unknown):
+        if self._report is None or self._report.is_void:
             return False
         self._report.faults.append(
             f"all is written, and the mark of group {self._group} does not show it: {error}; {self._resume}"

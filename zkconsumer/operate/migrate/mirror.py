@@ -35,6 +35,7 @@ from zkconsumer.operate.offsets.offsetnodes import offset_nodes, stored_offset
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.operate.offsets.snapshot import (
+    OF_MIRROR,
     GroupChange,
     NodeChange,
     NodeState,
@@ -127,7 +128,7 @@ class Mirror:
     ) -> None:
         self._plan = plan
         self._paths = GroupPaths(plan.source.group)
-        self._file = snapshot_of_plan(plan, plan_file, "mirror")
+        self._file = snapshot_of_plan(plan, plan_file, OF_MIRROR)
         self._run = snapshot_of_plan(plan, plan_file).state
         self._long_hold = long_hold
         self._rewind = rewind

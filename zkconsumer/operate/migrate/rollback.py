@@ -19,7 +19,7 @@ from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.restoreplan import plan_restore
 from zkconsumer.operate.offsets.rules.writestate import WriteState
-from zkconsumer.operate.offsets.snapshot import SnapshotFile, snapshot_of_plan
+from zkconsumer.operate.offsets.snapshot import OF_MIRROR, SnapshotFile, snapshot_of_plan
 from zkconsumer.operate.offsets.writeplan import WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport
 from zkconsumer.zookeeper.session import ZkSession
@@ -105,7 +105,7 @@ def plan_reverse(
         ZkConsumerError: a store cannot be read, or a file is not of this plan.
         OSError: a file cannot be read.
     """
-    copied = known_at_source(mirrored(snapshot_of_plan(plan, plan_file, "mirror")), *earlier)
+    copied = known_at_source(mirrored(snapshot_of_plan(plan, plan_file, OF_MIRROR)), *earlier)
     return reverse_plan(
         plan,
         ends.observe([row.partition for row in plan.partitions], copied),

@@ -46,11 +46,12 @@ class FileFault:
 
 
 class FileRefused(ZkConsumerError):
-    """A file of offsets cannot be used; ``faults`` has one entry for each fault, in the order of lines."""
+    """A file of offsets cannot be used; ``faults`` and ``reasons`` are in the order of lines."""
 
     def __init__(self, name: str, faults: Iterable[FileFault]) -> None:
         self.name = name
         self.faults = tuple(sorted(faults, key=lambda fault: fault.line))
+        self.reasons = tuple(f"{name}, {fault}" for fault in self.faults)
         super().__init__(f"{name} is refused, and nothing was written: {name_some(self.faults)}")
 
 

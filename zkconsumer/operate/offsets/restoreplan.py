@@ -74,6 +74,7 @@ class _How:
     commits_again: bool
     recorded: Mapping[str, str | int | None]
     several: bool
+    is_migration: bool
 
 
 def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
@@ -111,9 +112,10 @@ def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     """
     if session.is_absent and any(change.nodes for change in snapshot.groups):
         raise WriteRefused(["the snapshot has znodes: give --zookeeper"])
-    how = _How(complete, overwrite, outside, commits_again, snapshot.identities, len(snapshot.groups) > 1)
+    several, is_migration = len(snapshot.groups) > 1, snapshot.plan is not None
+    how = _How(complete, overwrite, outside, commits_again, snapshot.identities, several, is_migration)
     changes = snapshot.groups
-    if snapshot.plan is None:  # not a migration; since the snapshot ZooKeeper may have gone, or is named now
+    if not is_migration:  # since the snapshot ZooKeeper may have gone, or is named now
         changes = tuple(change.holding(None if session.is_absent else change.group) for change in changes)
     plans = [
         _plan_group(session, cluster, change, how, Guards(session, live, forceable))
@@ -169,9 +171,9 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         hold = partitions_to_hold(session, cluster, change.held_group, [row.partition for row in rows])
         # That an offset is recent is no warning: it was this tool, or the write is refused above. A migration is
         # refused under its hold, too, although nothing is left to write.
-        if changes or kafka or not guards.forceable:
+        if changes or kafka or how.is_migration:
             guards.check_group(change.held_group, hold, OffsetNodes({}))
-        if changes and guards.forceable:  # not a migration, which has written the mark
+        if changes and not how.is_migration:  # a migration has written the mark itself
             still_refused = guards.warn_of_mark(change.held_group)
     return GroupPlan(
         replace(change, nodes=tuple(changes), kafka=tuple(kafka)),

@@ -257,12 +257,16 @@ class SnapshotFile:
                 put()
 
 
+OF_RUNS: Final = "snapshot.json"
+OF_MIRROR: Final = "mirror"
+
+
 def beside(plan_file: Path, ending: str) -> Path:
     """A file beside a plan: ``g.plan.json`` has ``g.plan.json.snapshot.json``."""
     return plan_file.with_name(f"{plan_file.name}.{ending}")
 
 
-def snapshot_of_plan(plan: MigrationPlan, plan_file: Path, ending: str = "snapshot.json") -> SnapshotFile:
+def snapshot_of_plan(plan: MigrationPlan, plan_file: Path, ending: str = OF_RUNS) -> SnapshotFile:
     """The file of a plan's runs, or with another ending that of its mirror; it need not exist yet.
 
     Raises:

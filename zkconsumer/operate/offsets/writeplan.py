@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import NoCommonVersion, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
@@ -38,7 +39,7 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import OffsetNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
-_RECENT_MS: Final = 60_000
+_RECENT_MS: Final = ConsumerConfig.auto_commit_interval_ms
 """An offset without a member that was written so recently is suspicious: the default auto.commit.interval.ms."""
 
 

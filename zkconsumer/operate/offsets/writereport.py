@@ -44,6 +44,11 @@ class WriteReport:
         """True if everything that was planned is written, and was found so."""
         return not (self.faults or self.not_written or self.unknown)
 
+    @property
+    def is_void(self) -> bool:
+        """True if nothing is written, for sure."""
+        return not (self.written or self.unknown)
+
 
 @dataclass(frozen=True, slots=True)
 class UnderHold:

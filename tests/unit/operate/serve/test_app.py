@@ -1,6 +1,8 @@
 """Routes and headers, over a snapshot of values."""
 
 import asyncio
+import json
+import re
 import threading
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ import pytest
 
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.serve.app import web_app
 
 CLOCK_AT = 101.0
@@ -140,6 +143,12 @@ def test_metrics_are_text_for_prometheus(ask):
 def test_only_its_own_files_are_served(ask):
     assert ask("/static/%2e%2e/app.py").status_code == 404
     assert ask("/static/page.css").headers["content-type"].startswith("text/css")
+
+
+def test_the_page_orders_the_states_of_groups_as_the_api_does(ask):
+    """A state that the page does not have would have no button, and groups with it could not be chosen."""
+    states = re.search(r"^const STATES = (\[.*\]);$", ask("/static/page.js").text, re.MULTILINE)
+    assert json.loads(states[1]) == [status.value for status in sorted(LagStatus, key=lambda one: -one.severity)]
 
 
 def test_the_page_names_no_other_site(ask):
