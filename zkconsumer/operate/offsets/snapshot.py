@@ -186,7 +186,9 @@ class SnapshotFile:
         """
         snapshot = replace(snapshot, state=WriteState.WRITING)
         if self._is_new and self.path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.path))
+            raise FileExistsError(
+                errno.EEXIST, "the file exists, so nothing was written; give a new name", str(self.path)
+            )
         with self._on_disk(snapshot) as put:
 
             def begin() -> None:

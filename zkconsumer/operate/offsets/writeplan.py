@@ -189,7 +189,8 @@ class Guards:
         if recent:
             self.warnings.append(
                 f"offsets of group {group} were written in the last minute although no member is registered: "
-                f"{name_some(recent)}; a member has just left, or a SimpleConsumer is at work"
+                f"{name_some(recent)}; a member has just left, a command such as "
+                "`offsets reset` has just written, or a SimpleConsumer is at work"
             )
 
     def check_members_in_kafka(self, cluster: Cluster, group: str) -> None:
