@@ -267,7 +267,12 @@ class Group:
         return member
 
     def withdraw(self, member: Member) -> None:
-        """A member that was added leaves: in order if it delivers, so that it has come as far as to expect a signal."""
+        """A member that was added leaves: in order if it delivers, so that it has come as far as to expect a signal.
+
+        Unless another fault has ended it, which then also replaces it.
+        """
+        if member.owner not in self._alive:
+            return
         (self.leave if member.delivered() else self.kill)(self.members.index(member))
         self.members.remove(member)
 

@@ -223,7 +223,7 @@ class Injector:
             group.replace(place)
         elif fault.kind in ("kill", "leave") and fault.seconds:
             group.replace(place)
-        elif fault.kind == "join" and fault.seconds and member in group.members:  # else another fault has replaced it
+        elif fault.kind == "join" and fault.seconds:
             group.withdraw(member)
 
     def _end_at_servers(self, fault: Fault) -> None:
