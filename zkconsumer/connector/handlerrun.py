@@ -213,10 +213,13 @@ class _Work:
     # -- a rebalance --------------------------------------------------------------------------------------------------
 
     def hold(self, partitions: Collection[TopicPartition], patience_s: float) -> None:
-        """Hand out nothing more of these partitions, and wait for the handlers that have records of them."""
+        """Hand out nothing more of these partitions, and wait for the handlers that have records of them.
+
+        A handler that raised has its record for good; the run ends.
+        """
         with self._lock:
             self._lanes.hold(partitions)
-            if not self._finished.wait_for(lambda: not self._lanes.is_busy(), patience_s):
+            if not self._finished.wait_for(lambda: self.error is not None or not self._lanes.is_busy(), patience_s):
                 _log.warning(
                     "a handler has not finished a record within %.1f s, and its partition is released: the next owner "
                     "reads the record again",
@@ -245,6 +248,7 @@ class _Work:
             with self._lock:
                 self._arrived.notify_all()
                 self._taken.notify_all()
+                self._finished.notify_all()
 
     def _read(self, stream: MessageStream[Message]) -> None:
         """Put the records of a stream into lanes, until it ends."""
@@ -260,10 +264,11 @@ class _Work:
     def _work(self) -> None:
         """Handle records until the stop."""
         while True:
+            taken = None
             with self._lock:
-                while (taken := self._lanes.take()) is None and not self.stopping.is_set():
+                while not self.stopping.is_set() and (taken := self._lanes.take()) is None:
                     self._arrived.wait()
-            if taken is None or self.stopping.is_set():
+            if taken is None:
                 return
             lane, (stream, message) = taken
             self._handle(stream, message)

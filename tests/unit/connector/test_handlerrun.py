@@ -13,7 +13,7 @@ from zkconsumer import ConsumerConfig, Retry, UsageError, run
 from zkconsumer.connector import handlerrun
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import TopicUnreadable
-from zkconsumer.model import Message
+from zkconsumer.model import ConsumerThreadId, Message
 
 CONFIG = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", consumer_timeout_ms=10)
 AT_ONCE = Retry(attempts=3, backoff_s=0)
@@ -21,6 +21,8 @@ AT_ONCE = Retry(attempts=3, backoff_s=0)
 
 class Connector:
     """A connector of one stream over two partitions of the topic ``t``."""
+
+    release_s = 60.0
 
     def __init__(self, config):
         assert (config.commit_on, config.auto_commit_enable, config.consumer_timeout_ms) == ("done", True, -1)
@@ -42,6 +44,9 @@ class Connector:
 
     def set_rebalance_listener(self, listener):
         self.listener = listener
+
+    def commit_offsets(self):
+        self.committed = self.positions()
 
     def end_streams(self):
         self.queue.close()
@@ -287,3 +292,45 @@ def test_coroutine_functions_are_refused(how):
 def test_wrong_arguments_are_refused(topics, how, reason):
     with pytest.raises(UsageError, match=reason):
         run(print, CONFIG, topics, **how)
+
+
+def test_a_release_waits_for_handlers_and_commits_what_they_finish(runs):
+    """What waits is not begun before the partitions are owned again, and dropped where they are not."""
+    releasing = []
+
+    def release():
+        connector = runs.connector
+        connector.listener.before_releasing_partitions({info.partition for info in connector.infos})
+        kept = {connector.infos[0].partition: ConsumerThreadId("g_c", 0)}
+        connector.listener.before_starting_fetchers("g_c", kept)
+
+    def handle(message):
+        if (message.partition, message.offset) == (0, 1):
+            releasing.append(threading.Thread(target=release))
+            releasing[0].start()
+            time.sleep(0.05)
+        if (message.partition, message.offset) == (0, 4):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    handled = runs(handle, workers=1)
+    releasing[0].join(20)
+    assert of(handled, 0) == [0, 1, 2, 3, 4]
+    assert len(of(handled, 1)) <= 2, "the others waited when it was released"
+    assert runs.connector.committed == [2, len(of(handled, 1))]
+
+
+def test_a_release_does_not_wait_for_a_handler_that_raised(runs):
+    releases = []
+
+    def handle(message):
+        released = {info.partition for info in runs.connector.infos}
+        release = runs.connector.listener.before_releasing_partitions
+        releases.append(threading.Thread(target=release, args=[released]))
+        releases[0].start()
+        time.sleep(0.05)
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        runs(handle, workers=1, retry=Retry(attempts=1))
+    releases[0].join(20)
+    assert not releases[0].is_alive()

@@ -246,7 +246,7 @@ def test_a_topic_that_the_member_finds_first_is_left_to_the_coordinator(coordina
 def test_another_subscription_withdraws_the_regex(coordinator, make):
     member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
     member.session.begin(Subscription({"t": 1}))
-    member.until(lambda: coordinator.beats[-1].regex == "" or "" in [beat.regex for beat in coordinator.beats])
+    member.until(lambda: "" in [beat.regex for beat in coordinator.beats])
     assert member.losses == 0
 
 
@@ -259,7 +259,7 @@ def test_a_regex_that_the_coordinator_does_not_accept_is_replaced_by_names(coord
     coordinator.codes.append(ErrorCode.INVALID_REGULAR_EXPRESSION)
     member.until(lambda: "does not accept the regex 't.*'" in caplog.text and member.owns(PARTITIONS))
     member.cluster.change(t=topic(ID), tu=topic(OTHER))
-    member.until(lambda: coordinator.beats[-1].topics == ("t", "tu"))
+    member.until(lambda: ("t", "tu") in [beat.topics for beat in coordinator.beats])
     assert (member.losses, member.errors) == (0, [])
     assert caplog.text.count("does not accept the regex") == 1
 
