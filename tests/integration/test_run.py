@@ -177,6 +177,22 @@ def test_a_poison_record_ends_the_run_and_is_the_first_that_is_read_again(config
     assert [message.offset for message in handled] == list(range(7, 20))
 
 
+@contextmanager
+def ending_after(interfere):
+    """Call it on another thread, and end the run by a signal afterwards."""
+
+    def act():
+        try:
+            interfere()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    yield
+    thread.join()
+
+
 def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect, offsets):
     """Another member takes half of the partitions while handlers hold records, and leaves again."""
     produce(topic, spread(0, 800))
@@ -189,22 +205,17 @@ def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect
             handled.add(int(message.value))
 
     def interfere():
-        try:
-            eventually(lambda: len(handled) > 50)
-            with connect() as other:
-                (stream,) = other.create_message_streams({topic: 1})[topic]
-                for _ in range(20):
-                    others.add(int(next(stream).value))
-                stream.release()
-            produce(topic, spread(800, 1000))
-            eventually(lambda: len(handled | others) == 1000)
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
+        eventually(lambda: len(handled) > 50)
+        with connect() as other:
+            (stream,) = other.create_message_streams({topic: 1})[topic]
+            for _ in range(20):
+                others.add(int(next(stream).value))
+            stream.release()
+        produce(topic, spread(800, 1000))
+        eventually(lambda: len(handled | others) == 1000)
 
-    thread = threading.Thread(target=interfere)
-    thread.start()
-    run(handle, config, [topic])
-    thread.join()
+    with ending_after(interfere):
+        run(handle, config, [topic])
     assert len(handled | others) == 1000
     assert offsets() == [250] * PARTITIONS
 
@@ -227,18 +238,13 @@ def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
             handled.append(int(message.value))
 
     def interfere():
-        try:
-            eventually(lambda: len(handled) > 20)
-            with connect(**among) as other:
-                (stream,) = other.create_message_streams({topic: 1})[topic]
-                others.extend(int(next(stream).value) for _ in range(100))
-                stream.release()
-            eventually(lambda: len({*handled, *others}) == 400)
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
+        eventually(lambda: len(handled) > 20)
+        with connect(**among) as other:
+            (stream,) = other.create_message_streams({topic: 1})[topic]
+            others.extend(int(next(stream).value) for _ in range(100))
+            stream.release()
+        eventually(lambda: len({*handled, *others}) == 400)
 
-    thread = threading.Thread(target=interfere)
-    thread.start()
-    run(handle, configure(**among), [topic], workers=workers)
-    thread.join()
+    with ending_after(interfere):
+        run(handle, configure(**among), [topic], workers=workers)
     assert sorted([*handled, *others]) == list(range(400))

@@ -471,14 +471,14 @@ class ConsumerConnector:
         watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
 
         def look() -> None:
-            if not self._ended:  # nobody reads what is left in streams that were ended
+            if not self._ended:  # no thread reads what is left in streams that were ended
                 watch.look()
 
         try:
             self._member.repeat(seconds_between_looks(limit_ms), look)
         except ConsumerClosed:  # another thread has shut it down meanwhile, which ends the streams
             pass
-        except BaseException:  # an interrupt: the caller gets no streams, so nobody would read the partitions
+        except BaseException:  # an interrupt: the caller gets no streams, so no thread would read the partitions
             self._member.leave()
             raise
 

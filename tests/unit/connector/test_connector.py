@@ -52,7 +52,7 @@ def test_a_shutdown_before_the_decoding_threads_are_there_leaves_none(monkeypatc
 
 
 def test_an_interrupt_after_the_join_leaves_the_group(monkeypatch):
-    """The caller has no streams, so nobody would read its partitions."""
+    """The caller has no streams, so no thread would read its partitions."""
     monkeypatch.setattr(GroupMember, "open", lambda self: None)
     connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g"))
     done = []
@@ -69,7 +69,7 @@ def test_an_interrupt_after_the_join_leaves_the_group(monkeypatch):
 
 
 def test_streams_that_were_ended_are_not_idle(monkeypatch):
-    """What is left in them is read by nobody, while the program finishes what it holds."""
+    """No thread reads what is left in them, while the program finishes the records that it holds."""
     monkeypatch.setattr(GroupMember, "open", lambda self: None)
     connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g", max_stream_idle_ms=1))
     looks = []
