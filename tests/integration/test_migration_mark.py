@@ -57,6 +57,21 @@ def test_tools_know_that_the_group_is_done(migrated, run):
     assert (guide.exit_code, "was migrated" in guide.stderr) == (3, True), "its next step is not to start members"
 
 
+def test_beside_brokers_a_group_that_nobody_consumes_is_not_done(migrated, run, sandbox):
+    """1. A group is migrated; 2. the new consumers do not start, or end: that they have moved must not hide it."""
+    group = ("--group", migrated.group.name, "--bootstrap-server", sandbox.bootstrap_servers)
+    status = run("groups", "status", *group, "--interval", "50ms", "--samples", "2", "--json")
+    found = json.loads(status.stdout)
+    assert (status.exit_code, found["status"], found["lag"]) == (3, "NO MEMBERS", 9)
+    explained = run("groups", "explain", *group, "--json")
+    kinds = {finding["kind"] for finding in json.loads(explained.stdout)["findings"]}
+    assert (explained.exit_code, "no-member" in kinds, "migrated" in kinds) == (3, True, False), kinds
+    verified = run("groups", "verify", *group)
+    assert (verified.exit_code, "is a member" in verified.stderr) == (3, True), verified.stderr
+    described = json.loads(run("groups", "describe", *group, "--unhealthy", "--json").stdout)
+    assert [row["owner"] for row in described["partitions"]] == [None, None]
+
+
 def test_members_that_return_are_a_problem(migrated, group_nodes, run):
     """Those of the JVM know no mark."""
     group_nodes.name, group_nodes.root = migrated.group.name, f"/consumers/{migrated.group.name}"

@@ -14,6 +14,7 @@ from zkconsumer.errors import (
 from zkconsumer.operate.groups.everygroup import (
     NO_ANSWER,
     NO_GROUP,
+    continues_at_brokers,
     counting_mark,
     counts_as_read,
     describe_two_homes,
@@ -136,7 +137,8 @@ def counting_findings(
 ) -> list[F]:
     """Whose findings count: a group in ZooKeeper that stores offsets in Kafka is one at brokers, without members.
 
-    Of a group with members at brokers alone those of its znodes do not, but for a mark that counts.
+    Of a group with members at brokers alone, or that was migrated there, those of its znodes do not count, but for a
+    mark that does.
 
     Args:
         group: its name.
@@ -146,10 +148,10 @@ def counting_findings(
     """
     if in_znodes is None or at_brokers is None:
         return [] if (only := in_znodes or at_brokers) is None else only.findings
-    if not at_brokers.live:
+    if not at_brokers.live and not continues_at_brokers(group, in_znodes.mark, in_znodes.live):
         return in_znodes.findings
     if not in_znodes.live:
-        is_marked = counting_mark(group, in_znodes.mark, in_znodes.live, at_brokers.live) is not None
+        is_marked = counting_mark(group, in_znodes.mark, in_znodes.live) is not None
         return [*([in_znodes.marked] if is_marked and in_znodes.marked is not None else ()), *at_brokers.findings]
     finding = twice(describe_two_homes(in_znodes.live, at_brokers.live))
     return list(dict.fromkeys((finding, *in_znodes.findings, *at_brokers.findings)))

@@ -13,9 +13,14 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
 from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, BrokerGroups, describe_group
-from zkconsumer.operate.groups.everygroup import EveryGroup, counts_at_brokers, failures_in_both
+from zkconsumer.operate.groups.everygroup import (
+    EveryGroup,
+    continues_at_brokers,
+    counts_at_brokers,
+    failures_in_both,
+)
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription, describe_groups
-from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, unread_groups
+from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, is_migrated, unread_groups
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
 from zkconsumer.zookeeper.session import ZkSession
@@ -30,7 +35,7 @@ class EveryDescription:
     Attributes:
         in_znodes: as ZooKeeper has it; None if it has no znodes.
         at_brokers: as its coordinator has it; None if brokers were not asked, do not have it, or have nothing of it
-            but offsets that are in ``in_znodes``.
+            but offsets of a group in ZooKeeper, which are in ``in_znodes``.
     """
 
     in_znodes: GroupDescription | None
@@ -68,7 +73,9 @@ class EveryDescription:
 
         What ZooKeeper has of a group that was migrated is not unhealthy.
         """
-        in_znodes = None if self.in_znodes is None or self.in_znodes.is_migrated else self.in_znodes
+        in_znodes = self.in_znodes
+        if in_znodes is not None and is_migrated(in_znodes.mark, in_znodes.live):
+            in_znodes = None
         counting = EveryDescription(in_znodes, self.at_brokers).partitions
         unhealthy = {partition for partition, row in counting.items() if row.is_unhealthy}
         in_znodes = None if in_znodes is None else _only(in_znodes, unhealthy)
@@ -132,7 +139,7 @@ def describe_every_group(
     """
     if open_session is None:
         with BrokerGroups(config) as brokers:
-            at_brokers, failures = _at_brokers(brokers, names or brokers.names(), (), with_log_starts)
+            at_brokers, failures = _at_brokers(brokers, names or brokers.names(), {}, with_log_starts)
             return _found(names, {}, at_brokers, failures, unlisted=brokers.unlisted)
     ask_zookeeper = partial(_in_znodes, open_session, config, storage, with_log_starts)
     if config.bootstrap_servers is None:
@@ -177,11 +184,12 @@ def _in_znodes(
 
 
 def _at_brokers(
-    brokers: BrokerGroups, names: Sequence[str], in_znodes: Container[str], with_log_starts: bool
+    brokers: BrokerGroups, names: Sequence[str], in_znodes: Mapping[str, GroupDescription], with_log_starts: bool
 ) -> Described[BrokerGroupDescription]:
     observed, failures = brokers.read(names)
     # A group in ZooKeeper that stores offsets in Kafka is none of the brokers.
-    chosen = [group for name, group in observed.items() if name not in in_znodes or group.live]
+    theirs = {n for n, one in in_znodes.items() if not continues_at_brokers(n, one.mark, one.live)}
+    chosen = [group for name, group in observed.items() if name not in theirs or group.live]
     logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
     return {group.group: describe_group(group, logs, reasons) for group in chosen}, failures
 

@@ -25,10 +25,11 @@ from zkconsumer.operate.groups.observedgroup import (
     GroupSource,
     Layout,
     ObservedGroup,
+    is_migrated,
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.migrate.rules.migrationend import End
-from zkconsumer.zookeeper.rules.znodes import MigrationMark, mark_verdict
+from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ class GroupInBoth:
     @property
     def mark(self) -> MigrationMark | None:
         """See :func:`counting_mark`."""
-        return counting_mark(self.group, self.in_znodes.mark, self.in_znodes.live, self.at_brokers.live)
+        return counting_mark(self.group, self.in_znodes.mark, self.in_znodes.live)
 
     @property
     def in_two_homes(self) -> str:
@@ -145,10 +146,10 @@ class GroupInBoth:
         return (*self.in_znodes.describe_members(), *self.at_brokers.describe_members())
 
 
-def counting_mark(
-    group: str, mark: MigrationMark | None, in_znodes: Collection[str], at_brokers: Collection[str]
-) -> MigrationMark | None:
+def counting_mark(group: str, mark: MigrationMark | None, in_znodes: Collection[str]) -> MigrationMark | None:
     """The mark of a group in both, unless it shows what is observed: the group continues at brokers, not in ZooKeeper.
+
+    Then it is judged as brokers have it, since a mark would hide that nobody consumes there.
 
     A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
 
@@ -156,11 +157,13 @@ def counting_mark(
         group: its name.
         mark: in ZooKeeper.
         in_znodes: members in ZooKeeper.
-        at_brokers: members at brokers.
     """
-    if mark is None or not at_brokers or not mark.may_be_of(str(End("kafka", group))):
-        return mark
-    return None if mark_verdict(mark, has_members=bool(in_znodes)) == "done" else mark
+    return None if continues_at_brokers(group, mark, in_znodes) else mark
+
+
+def continues_at_brokers(group: str, mark: MigrationMark | None, in_znodes: Collection[str]) -> bool:
+    """True if a group was migrated to the group of its name at brokers, and no member has returned to ZooKeeper."""
+    return mark is not None and mark.may_be_of(str(End("kafka", group))) and is_migrated(mark, in_znodes)
 
 
 def describe_two_homes(in_znodes: Collection[str], at_brokers: Collection[str]) -> str:

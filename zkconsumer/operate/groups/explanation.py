@@ -33,7 +33,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
     """
     marked = explain_mark(znodes)
     migrated = [] if marked is None else [marked]
-    if is_migrated(znodes):
+    if is_migrated(znodes.mark, znodes.live):
         return migrated
     return [
         *migrated,

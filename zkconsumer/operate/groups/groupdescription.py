@@ -25,13 +25,14 @@ from zkconsumer.offsets.rules.storedoffsets import (
 )
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, count_as_none, without_copies
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
-from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, is_migrated, may_exist, missing_topics
+from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, may_exist, missing_topics
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, Logs, unread_commits
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
+    from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class GroupDescription:
             ZooKeeper; those that it committed to Kafka only where the :data:`OffsetStorage` is kafka or both.
         problems: data that cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
-        is_migrated: see :func:`is_migrated`.
+        mark: of a group that was migrated, or is being.
     """
 
     group: str
@@ -96,7 +97,12 @@ class GroupDescription:
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...] = ()
     coordinator: GroupCoordinator | None = None
-    is_migrated: bool = False
+    mark: MigrationMark | None = None
+
+    @property
+    def live(self) -> frozenset[str]:
+        """Ids of its members."""
+        return frozenset(member.id for member in self.members)
 
 
 def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
@@ -254,7 +260,7 @@ def _description(
             *(logs.problems if partitions else ()),
         ),
         znodes.coordinator,
-        is_migrated(znodes),
+        znodes.mark,
     )
 
 

@@ -48,7 +48,7 @@ def explain_rebalance(znodes: GroupZnodes) -> Explained[str]:
 
 def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:
     """What is wrong with the ownership of a group's partitions."""
-    if is_migrated(znodes):
+    if is_migrated(znodes.mark, znodes.live):
         return
     if znodes.mark is not None:
         yield describe_marked(znodes, znodes.mark)

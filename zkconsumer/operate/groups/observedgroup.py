@@ -232,9 +232,12 @@ def why_unread(failures: Mapping[str, ZkConsumerError], part: str = "") -> Itera
         yield f"{part}group{'s' if len(groups) > 1 else ''} {name_some(groups)} cannot be read: {reason}"
 
 
-def is_migrated(group: ObservedGroup) -> bool:
-    """True if it was migrated and has no members: nothing of it is a fault, since its consumers continue elsewhere."""
-    return group.mark is not None and mark_verdict(group.mark, has_members=bool(group.live)) == "done"
+def is_migrated(mark: MigrationMark | None, live: Collection[str]) -> bool:
+    """True if a group with this mark and these members in ZooKeeper was migrated, and has none of them.
+
+    Nothing of it in ZooKeeper is a fault then, since its consumers continue elsewhere.
+    """
+    return mark is not None and mark_verdict(mark, has_members=bool(live)) == "done"
 
 
 def may_exist(group: ObservedGroup, partition: TopicPartition) -> bool:

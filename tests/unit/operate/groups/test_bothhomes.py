@@ -19,7 +19,7 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.everygroup import GroupInBoth
 from zkconsumer.operate.groups.explanation import explain_group, explain_mark
 from zkconsumer.operate.groups.groupverification import explain_rebalance
-from zkconsumer.operate.groups.rules.lagstatus import evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, Stretches, evaluate_group, follow
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 NO_ZOOKEEPER, NO_BROKER, REFUSED = (
@@ -83,6 +83,17 @@ def test_without_a_way_to_warn_what_is_unknown_is_a_finding():
 def test_why_a_group_is_found_nowhere(in_znodes, at_brokers, raised):
     with pytest.raises(Exception, match=raised):
         looked(in_znodes, at_brokers)
+
+
+def test_a_migrated_group_is_judged_where_its_consumers_should_be():
+    """1. A group is migrated; 2. its consumers run at brokers, and end: the mark must not hide that nobody consumes."""
+    znodes = replace(group_znodes(topics={"t": 2}, offsets={"t-0": 5}), mark=MigrationMark("migrated", "kafka:g", 1))
+    both = GroupInBoth(znodes, at_brokers())
+    behind = LagSample(0.0, 5, None, 0, 9, None, owner_live=False)
+    status = evaluate_group({T0: [follow(Stretches(), behind)]}, 2, members=0, mark=both.mark)
+    without_member = Explained(frozenset(), ["no consumer is a member"])
+    assert (status.status, status.is_problem) == (LagStatus.NO_MEMBERS, True)
+    assert counting_findings("g", explain_rebalance(znodes), without_member, str) == ["no consumer is a member"]
 
 
 @pytest.mark.parametrize(

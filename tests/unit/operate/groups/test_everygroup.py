@@ -241,7 +241,8 @@ def test_why_a_group_cannot_be_read():
         ({}, (T0,), "kafka:g", False),
         ({}, (T0,), "", False),
         ({}, (T0,), "kafka:h", True),
-        ({}, (), "kafka:g", True),
+        ({}, (), "kafka:g", False),
+        ({}, (), "kafka:h", True),
         ({"g_a": Subscription({"t": 1})}, (T0,), "kafka:g", True),
     ],
 )
