@@ -1,6 +1,7 @@
 """The migration of many groups, on real servers."""
 
 import json
+import shlex
 import threading
 
 import pytest
@@ -69,7 +70,7 @@ class Fleet:
         client.close()
 
 
-def test_waves_there_and_back(fleet):
+def test_waves_there_and_back(fleet, tmp_path):
     assert f"{GROUPS} groups, {GROUPS} of them in waves" in fleet.init("--wave-size", "3").stdout
     assert fleet.states() == ["not started"] * 5
     planned = fleet.run("plan", "--wave", "1")
@@ -81,6 +82,8 @@ def test_waves_there_and_back(fleet):
     assert "3 of 3 groups written" in fleet.run("run", "--wave", "1", "--execute").stdout
     mirror = f"`zkconsumer migrate fleet mirror {fleet.directory} --wave 1 --execute`"
     assert f"next: start the new consumers; while they run, {mirror}" in fleet.run("verify", "--wave", "1").stderr
+    assert "next: zkconsumer migrate fleet plan" in fleet.run("status").stderr
+    assert "next: start the new consumers" in fleet.run("status", "--wave", "1").stderr
     fleet.consume(0, 3)
     assert fleet.states() == ["consumed"] + ["written"] * 2 + ["not started"] * 2
     assert "2 of 3 groups equal, 1 refused" in fleet.run("verify", "--wave", "1", code=3).stdout
@@ -99,7 +102,11 @@ def test_waves_there_and_back(fleet):
     mirror = fleet.run("mirror", "--wave", "1", "--interval", "1s", "--for", "1s", "--execute", "--json")
     assert [json.loads(line)["totals"] for line in mirror.stdout.splitlines()] == [{"done": 1}] * 2
     assert mirror.stderr.count("skipped: it is rolled back") == 2
-    assert "1 of 1 groups written back" in fleet.run("reverse", "--group", fleet.names[0], "--execute").stdout
+    back = fleet.run("reverse", "--group", fleet.names[0], "--execute")
+    assert "1 of 1 groups written back" in back.stdout
+    _, remove = back.stderr.rstrip().split("which tools count first: zkconsumer ")
+    removed = CliRunner().invoke(command, [*shlex.split(remove), "--snapshot", str(tmp_path / "removed")])
+    assert (removed.exit_code, "written" in removed.stderr) == (0, True)
     assert fleet.states() == ["came back"] + ["rolled back"] * 2 + ["not started"] * 2
     assert fleet.stored(0) == 3
     fleet.run("plan", "--wave", "1")

@@ -191,7 +191,8 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
     )
     rows: list[tuple[str, ...]] = []
     for group, lag in groups.items():
-        reason = printable(f"{lag.reason}; {lag.complete:.0%} of the windows are full")
+        seen = "" if lag.complete == 1 else f"; {lag.complete:.0%} of its partitions have a full window of samples"
+        reason = printable(f"{lag.reason}{seen}")
         rows.append((printable(group), *[MISSING] * 2, lag.status.value, number_cell(lag.lag), *[MISSING] * 4, reason))
         rows += [
             (

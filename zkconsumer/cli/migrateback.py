@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,16 @@ if TYPE_CHECKING:
     from zkconsumer.operate.offsets.groupstores import Cluster
     from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
+
+
+def remove_from_kafka(groups: Iterable[str], connection: ToolConnection) -> str:
+    """What to do once groups have come back to ZooKeeper: their offsets in Kafka stay, and count for tools."""
+    named = (word for group in groups for word in ("--group", group))
+    command = ["zkconsumer", "groups", "delete", *named, "--store", "kafka", "--force-live", "--execute"]
+    return (
+        "next: when they have committed to ZooKeeper, remove the offsets in Kafka, which tools count first: "
+        f"{connection.complete(shlex.join(command))}"
+    )
 
 
 @click.command("rollback")

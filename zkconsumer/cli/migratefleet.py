@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from zkconsumer.cli.fleettables import (
 )
 from zkconsumer.cli.groupoptions import echo_lines, end_reading, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
+from zkconsumer.cli.migrateback import remove_from_kafka
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, MISSING, REWIND
 from zkconsumer.cli.progress import progress
@@ -150,6 +151,8 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
         if not chosen.groups and (step := next_step((row.group.wave, row.state) for row in rows)):
             verb, wave = step
             click.echo(escaped(f"next: {dataclasses.replace(chosen, wave=wave).command(verb)}"), err=True)
+        elif any(row.state is FleetState.WRITTEN for row in rows):
+            click.echo("next: start the new consumers of the groups that are written", err=True)
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
@@ -274,7 +277,17 @@ def reverse_command(
     verb = "written back" if execute else "planned"
     given = [*(() if missing == "fail" else ("--missing", missing)), *(("--rewind",) if rewind else ())]
     then = "start the old consumers" if execute else chosen.command("reverse", *given, "--execute")
-    _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True)
+    outcomes = _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True)
+    if execute and not as_json:
+        for line in _left_in_kafka(chosen, {outcome[:2] for outcome in outcomes if outcome.outcome == "done"}):
+            click.echo(escaped(line), err=True)
+
+
+def _left_in_kafka(chosen: ChosenGroups, done: Collection[tuple[str, str]]) -> Iterator[str]:
+    for jobs in chosen.jobs().values():
+        own = [one.group.group for one in jobs if one.name in done and one.group.target.group == one.group.group]
+        if own:
+            yield remove_from_kafka(own, chosen.connection_of(jobs[0].fleet))
 
 
 @fleet.command("mirror")
@@ -360,7 +373,7 @@ def _do(
     then: str = "",
     execute: bool | None = None,
     reversed_: bool = False,
-) -> None:
+) -> list[GroupOutcome]:
     """Do a step for the groups that are meant, show what became of each, and end with the code of the worst.
 
     Args:
@@ -389,6 +402,7 @@ def _do(
         click.echo("dry run: nothing was written; give --execute to write", err=True)
     elif then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
         click.echo(escaped(f"next: {then}"), err=True)
+    return outcomes
 
 
 _WHAT: Final[dict[Verb, str]] = {

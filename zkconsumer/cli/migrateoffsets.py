@@ -12,6 +12,7 @@ import click
 from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
+from zkconsumer.cli.migrateback import remove_from_kafka
 from zkconsumer.cli.migrationoptions import (
     EXECUTE,
     MISSING,
@@ -156,3 +157,5 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
         click.echo(escaped(f"next: start the consumers of {plan.target}"), err=True)
+        if (plan.source.kind, plan.target.kind, plan.source.group) == ("kafka", "zookeeper", plan.target.group):
+            click.echo(escaped(remove_from_kafka([plan.target.group], connection_of(connection, plan))), err=True)

@@ -280,16 +280,29 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
 
 
 def plan_lines(plan: WritePlan) -> Iterator[str]:
-    """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums."""
+    """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums.
+
+    A group that stays as it is, and of which no offset is shown, has a warning instead.
+    """
     from zkconsumer.operate.offsets.rules.offsetmoves import sums
 
-    for group in plan.groups:
-        yield "" if len(plan.groups) == 1 else escaped(f"\nGROUP {group.change.group}").replace("\\n", "\n", 1)
+    shown = [group for group in plan.groups if group.rows or not group.is_empty]
+    for group in shown:
+        yield "" if plan.names_its_group else escaped(f"\nGROUP {group.change.group}").replace("\\n", "\n", 1)
         yield from _group_lines(group)
     total = sums(row for group in plan.groups for row in group.rows)
     unknown = f", unknown for {total.unknown} partitions" if total.unknown else ""
-    changes = sum(len(group.change.nodes) + len(group.change.kafka) for group in plan.groups)
-    yield f"\n{changes} writes; {total.skipped} records skipped, {total.replayed} replayed{unknown}"
+    yield f"\n{_changes(plan)}; {total.skipped} records skipped, {total.replayed} replayed{unknown}"
+
+
+def _changes(plan: WritePlan) -> str:
+    changed = [group.change for group in plan.groups]
+    counts = {
+        "znodes": sum(len(change.nodes) for change in changed),
+        "offsets in Kafka": sum(len(change.kafka) for change in changed),
+        "files": sum(group.file is not None for group in plan.groups),
+    }
+    return f"to write: {', '.join(f'{count} {what}' for what, count in counts.items() if count) or 'nothing'}"
 
 
 def _group_lines(group: GroupPlan) -> Iterator[str]:

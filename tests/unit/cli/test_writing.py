@@ -14,7 +14,7 @@ from zkconsumer.cli.writing import Writing, parse_topics, plan_document, plan_li
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.offsets.offsetfiles import FileFault, FileRefused
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
-from zkconsumer.operate.offsets.snapshot import GroupChange, Snapshot, SnapshotFile
+from zkconsumer.operate.offsets.snapshot import GroupChange, NodeChange, NodeState, Snapshot, SnapshotFile
 from zkconsumer.operate.offsets.writeplan import GroupPlan, WritePlan
 from zkconsumer.operate.offsets.writereport import WriteReport
 
@@ -27,12 +27,13 @@ def plan(*rows, groups=("g",)):
 
 
 def test_the_table_begins_with_the_columns_of_the_jvm_tool():
-    blank, heading, row, sums = plan_lines(plan(OffsetRow(P, 40, 50, LogRange(10, 60), "a note")))
+    of_one = replace(plan(OffsetRow(P, 40, 50, LogRange(10, 60), "a note")), names_its_group=True)
+    blank, heading, row, sums = plan_lines(of_one)
     assert blank == ""
     assert heading.startswith(f"{'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}")
     assert row.startswith(f"{'clicks':<30} {'0':<10} {'50':<15}")
     assert row.split()[3:] == ["40", "10", "60", "10", "0", "a", "note"]
-    assert sums == "\n0 writes; 10 records skipped, 0 replayed"
+    assert sums == "\nto write: nothing; 10 records skipped, 0 replayed"
 
 
 def test_what_is_unknown_is_not_a_number():
@@ -41,9 +42,18 @@ def test_what_is_unknown_is_not_a_number():
     assert lines[3].endswith("unknown for 1 partitions")
 
 
-def test_several_groups_are_named():
+def test_groups_that_a_command_has_chosen_are_named():
     lines = list(plan_lines(plan(OffsetRow(P, 1, 2), groups=("g", "h\x1b[2J"))))
     assert [line for line in lines if "GROUP" in line] == ["\nGROUP g", "\nGROUP h\\x1b[2J"]
+    assert next(plan_lines(plan(OffsetRow(P, 1, 2)))) == "\nGROUP g"
+
+
+def test_a_group_that_is_kept_is_no_row_of_the_table():
+    gone = NodeChange("/consumers/g", NodeState(b""), None)
+    deleted = GroupPlan(GroupChange("g", (gone, gone)), ())
+    lines = list(plan_lines(WritePlan("clean", (deleted, GroupPlan(GroupChange("kept", ()), ())))))
+    assert [line for line in lines if "GROUP" in line] == ["\nGROUP g"]
+    assert lines[-1].startswith("\nto write: 2 znodes; ")
 
 
 def test_a_plan_is_one_document():

@@ -89,7 +89,7 @@ def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     if faults:
         raise WriteRefused(f"nothing is reset: {name_some(faults)}")
     target = WriteTarget(group, rows, nodes, stored, stores, outdated)
-    return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
+    return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live, names_its_group=True)
 
 
 def _partitions(

@@ -88,6 +88,7 @@ class WritePlan:
         groups: in the order in which they are written.
         live: members do not stop it (``--force-live``).
         forceable: the command has that option, for messages.
+        names_its_group: the command is about one group, which it names: its table does not, as the JVM tool's does not.
         remarks: what the operator should know of all of it, one sentence each.
         snapshot: what the file of the write gets; None for what ``groups`` change.
         retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
@@ -105,6 +106,7 @@ class WritePlan:
     groups: tuple[GroupPlan, ...]
     live: bool = False
     forceable: bool = True
+    names_its_group: bool = False
     remarks: tuple[str, ...] = ()
     snapshot: Snapshot | None = None
     retention_ms: int | None = None
