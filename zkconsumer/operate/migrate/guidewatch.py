@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 from zkconsumer.connector.simpleconsumer import SimpleConsumer
@@ -43,6 +44,16 @@ def _patiently(question: Callable[[], T], failed: Callable[[], None] = lambda: N
     return Patience(_PATIENCE_S).ask(question, (NotLeader, *TRANSIENT), failed)
 
 
+@contextmanager
+def _closing_on_failure(tail: CommitTail) -> Iterator[None]:
+    """For a constructor: who cannot make an object cannot close it."""
+    try:
+        yield
+    except BaseException:
+        tail.close()
+        raise
+
+
 class CommitTail:
     """Commits of one group that brokers store from now on, whatever ``isolation.level`` is. One thread uses it.
 
@@ -60,7 +71,8 @@ class CommitTail:
         self._consumer: SimpleConsumer | None = None
         self._partition: TopicPartition | None = None
         self._found: list[StoredCommit] = []
-        self._position = _patiently(self._end, self.close)
+        with _closing_on_failure(self):
+            self._position = _patiently(self._end, self.close)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -147,7 +159,8 @@ class GroupWatch:
         # What is committed after the owners were read was committed by these owners, unless they change.
         self._before = _patiently(self._nodes)
         self._tail = CommitTail(cluster, group)
-        stored = _patiently(lambda: cluster.committed(group, self._partitions))
+        with _closing_on_failure(self._tail):
+            stored = _patiently(lambda: cluster.committed(group, self._partitions))
         self._in_kafka: dict[TopicPartition, int | None] = {p: offset.offset for p, offset in stored.items()}
         self._commits: dict[TopicPartition, list[int]] = {partition: [] for partition in self._partitions}
 

@@ -8,9 +8,11 @@ import pytest
 from tests.fixtures.batches import build
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from zkconsumer import ConsumerConfig
+from zkconsumer.connector.simpleconsumer import SimpleConsumer
+from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
-from zkconsumer.operate.migrate.guidewatch import CommitTail
+from zkconsumer.operate.migrate.guidewatch import CommitTail, GroupWatch
 from zkconsumer.sandbox.producer import Record
 
 P0 = TopicPartition(OFFSETS_TOPIC, 0)
@@ -29,9 +31,14 @@ def log():
         yield log
 
 
+def cluster_of(log, **more):
+    config = more.pop("config", ConsumerConfig.without_group(bootstrap_servers="localhost:1"))
+    return SimpleNamespace(config=config, offsets_topic_leaders=lambda: {P0: log.broker}, **more)
+
+
 def tail_of(log, **properties):
     config = ConsumerConfig.without_group(bootstrap_servers="localhost:1", **properties)
-    return CommitTail(SimpleNamespace(config=config, offsets_topic_leaders=lambda: {P0: log.broker}), "g")
+    return CommitTail(cluster_of(log, config=config), "g")
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -58,3 +65,21 @@ def test_a_tail_out_of_range_continues_at_the_nearest_end(log, begin, end, befor
         assert len(tail.read()) == before
         log.batches[end], log.end = build([COMMIT], offset=end), end + 1
         assert len(tail.read()) == after
+
+
+def test_a_watch_that_cannot_begin_closes_its_connection(log, monkeypatch):
+    """1. The tail is connected; 2. the coordinator refuses to show the group's offsets."""
+    closed = []
+
+    def close(consumer, close=SimpleConsumer.close):
+        closed.append(consumer)
+        close(consumer)
+
+    def committed(*_):
+        raise ProtocolError("no ACL")
+
+    monkeypatch.setattr(SimpleConsumer, "close", close)
+    cluster = cluster_of(log, committed=committed)
+    with pytest.raises(ProtocolError):
+        GroupWatch(SimpleNamespace(get_many=lambda _: {}), cluster, "g", [])
+    assert len(closed) == 1
