@@ -285,7 +285,7 @@ class _Work:
                 self._handler(message)
             except Exception as error:
                 failures += 1
-                pause = self._retry.pause_s(failures)
+                pause = self._retry.pause_s(failures, error)
                 where = f"{TopicPartition(*message[:2])} offset {message.offset}"
                 if pause is None:
                     if self._dead_letter is None:

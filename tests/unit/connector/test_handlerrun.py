@@ -182,6 +182,21 @@ def test_a_dead_letter_replaces_the_handler(runs):
     assert runs.connector.positions()[0] == 5
 
 
+def test_a_record_that_no_attempt_cures_is_a_dead_letter_at_once(runs):
+    calls, letters = [], []
+
+    def handle(message):
+        calls.append(message.offset)
+        if message.partition == 0 and message.offset == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        poisoned(message)
+
+    runs.filled = (5, 0)
+    retry = Retry(attempts=3, backoff_s=0, unless=(ValueError,))
+    runs(handle, retry=retry, dead_letter=lambda message, _: letters.append(message.offset))
+    assert (calls.count(2), letters) == (1, [2])
+
+
 def test_a_failing_dead_letter_ends_the_run(runs):
     def dead_letter(_, error):
         raise OSError("disk is full") from error
