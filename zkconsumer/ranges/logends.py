@@ -82,7 +82,8 @@ class LogEnds:
         end is below an offset that is known to have existed, it is requested again, from the leader at that time,
         before it is returned: see :func:`backoffs_s`.
 
-        Such offsets, ``at_least``, are positions and committed offsets. An end that remains below is data loss.
+        Such offsets, ``at_least``, are positions, committed offsets, and those that a user names: where one has stopped
+        before. An end that remains below is data loss, unless the user is wrong.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
@@ -97,11 +98,11 @@ class LogEnds:
                 break
             _log.log(
                 logging.WARNING if number == 1 else logging.DEBUG,
-                "%s: log end is below an offset that the log had reached; asking again, %d of %d: %s",
+                "%s: log end is below an offset that was read, committed or given; asking again, %d of %d: %s",
                 self._reader,
                 number,
                 len(self._backoffs_s),
-                ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
+                ", ".join(f"{p} ends at {ends[p]}, below {at_least[p]}" for p in short),
             )
             self._wait(seconds)
             self._client.forget_leaders(short)
