@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, parts
+from tests.fixtures.finishing import finish_in_an_event_loop
 from tests.fixtures.sandbox import values
 from tests.fixtures.zookeeper import expire
 from zkconsumer import (
@@ -216,6 +217,11 @@ def test_a_listener_s_coroutines_run_on_the_loop_and_may_commit(config, topic_fa
         assert threads == {threading.current_thread()} == {*flushed}
 
     asyncio.run(consume())
+
+
+@every_protocol
+def test_tasks_finish_records_that_are_committed_when_they_are_done(config, topic_factory, produce, protocol):
+    asyncio.run(finish_in_an_event_loop(config(protocol), topic_factory(4), produce))
 
 
 def test_a_listener_that_shuts_down_does_not_wait_for_itself(config, topic_factory):

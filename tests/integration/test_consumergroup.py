@@ -16,7 +16,11 @@ from tests.fixtures.consumers import (
     take_over_from_killed,
 )
 from tests.fixtures.fetch import brokers_of
-from tests.fixtures.finishing import lose_nothing_in_a_rebalance, stop_below_what_is_not_done
+from tests.fixtures.finishing import (
+    finish_in_an_event_loop,
+    lose_nothing_in_a_rebalance,
+    stop_below_what_is_not_done,
+)
 from tests.fixtures.peers import Confluent
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -164,6 +168,15 @@ def test_a_member_in_an_event_loop(box, unique_name, topic_factory, produce):
     assert sorted(asyncio.run(read(40)), key=int) == values(40)
     produce(topic, values(10, start=40))
     assert sorted(asyncio.run(read(10)), key=int) == values(10, start=40)
+
+
+def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_done(
+    box, unique_name, topic_factory, produce
+):
+    config = ConsumerConfig(
+        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
+    )
+    asyncio.run(finish_in_an_event_loop(config, topic_factory(4), produce))
 
 
 class Watched:

@@ -294,3 +294,54 @@ def test_without_a_loop_nothing_that_arrives_fails(make, queue, info):
     queue.changed.call_back(None)
     queue.put(make_fetched_chunk(info, 0, 1))
     assert asyncio.run(take(stream, 1)) == [0]
+
+
+@pytest.fixture
+def bounded(pool):
+    """A stream of a queue whose partition waits at four unfinished records, and the queue."""
+    queue = ChunkQueue(max_bytes=1 << 30, max_chunks=1000, changed=Notifier(), max_unfinished=4)
+    info = make_info(queue)
+    queue.unfinished.admit([info])
+    reader = ReadyReader(queue, DEFAULT_SETTINGS, pool, queue.changed)
+    queue.put(make_fetched_chunk(info, 0, 10))
+    return AsyncMessageStream(ReadyStream(queue, reader, name="g_c-0", kind=Message)), queue
+
+
+@pytest.mark.parametrize("by_thread", [True, False])
+def test_what_is_done_lets_a_task_continue_that_waits_at_the_limit(bounded, by_thread):
+    stream, _ = bounded
+
+    async def read():
+        held = [await anext(stream) for _ in range(4)]
+        waiting = asyncio.create_task(take(stream, 2))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+
+        def finish():
+            for message in held[:2]:
+                stream.done(message)
+
+        if by_thread:
+            later(finish)
+        else:
+            finish()
+        assert await waiting == [4, 5]
+        assert await stream.next_message(timeout=0.05) is None, "four records are unfinished again"
+
+    asyncio.run(read())
+
+
+def test_a_done_that_an_interrupt_has_cut_is_found(bounded):
+    """1. The records are finished; 2. the interrupt comes before the reader is woken: it looks for itself."""
+    stream, queue = bounded
+
+    async def read():
+        held = [await anext(stream) for _ in range(4)]
+        waiting = asyncio.create_task(anext(stream))
+        await asyncio.sleep(0.05)
+        for message in held:
+            del queue.unfinished._of[message[:2]].items[id(message)]
+        async with asyncio.timeout(20):
+            assert (await waiting).offset == 4
+
+    asyncio.run(read())
