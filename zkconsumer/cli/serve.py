@@ -106,7 +106,7 @@ def serve(
 
     The address of the page is printed. /metrics has the names of kafka_exporter, /v3/kafka is Burrow's API, /api/groups
     has the documents of the group commands, and /healthz answers 503 if the last sample ended more than three intervals
-    ago. Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
+    ago. Nothing is written to ZooKeeper. It needs the extra `web`.
     """
     require_extra("web", *_PACKAGES)
     from zkconsumer.cli.groupexplain import explain_one
