@@ -130,13 +130,13 @@ def published(file: Path = PUBLISHED) -> list[Trial]:
     return [_trial(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def code_identity() -> tuple[str, str]:
+def code_identity(rooms: Sequence[str] = ROOMS) -> tuple[str, str]:
     """The commit, ending in ``-changed`` if anything else is there, and a hash of the code that a trial is about.
 
     Comments, docstrings and layout do not count: trials stay valid when the words change.
     """
     commit = _git("rev-parse", "HEAD") + ("-changed" if _git("status", "--porcelain", "--", "zkconsumer") else "")
-    files = (file for room in ROOMS for file in (_ROOT / "zkconsumer" / room).rglob("*.py"))
+    files = (file for room in rooms for file in (_ROOT / "zkconsumer" / room).rglob("*.py"))
     code = "".join(f"{file.relative_to(_ROOT)}{code_of(file.read_text(encoding='utf-8'))}" for file in sorted(files))
     return commit, hashlib.sha1(code.encode(), usedforsecurity=False).hexdigest()[:9]
 

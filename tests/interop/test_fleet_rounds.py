@@ -1,29 +1,30 @@
 """Groups of a fleet that move to Kafka and back, round after round, with tools that are killed at random moments.
 
-`python -m tests.rounds run fleet` makes 50 rounds. Here two are made, in about 40 s.
+`python -m tests.rounds run fleet` makes 50 rounds, `fleet-200` one of 200 groups. Here two are made, in about 50 s.
 """
 
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer
 
-from tests.fixtures.rounds import report, rounds
+from tests.fixtures.rounds import groups_of_a_fleet, report, rounds
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
-from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
+from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, GroupMigrated
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 
 pytestmark = pytest.mark.interop
 
-GROUPS, PARTITIONS, TAKEN = 10, 2, 4
+PARTITIONS, TAKEN, AT_A_TIME = 2, 4, 10
 SESSION = ("-p", "zookeeper.session.timeout.ms=2000")
 """A tool that is killed holds its groups until its session ends."""
 
@@ -40,13 +41,13 @@ class Ledger:
     def __init__(self):
         self.in_zookeeper, self.in_kafka = Counter(), Counter()
 
-    def figures(self, records):
+    def figures(self):
         everyone = set(self.in_zookeeper) | set(self.in_kafka)
         read_to = {}
         for group, partition, offset in everyone:
             read_to[group, partition] = max(read_to.get((group, partition), 0), offset + 1)
         return {
-            "records": records,
+            "records": len(everyone),
             "lost": sum(end for end in read_to.values()) - len(everyone),
             "by_both": len(set(self.in_zookeeper) & set(self.in_kafka)),
             "twice": sum(count - 1 for counter in (self.in_zookeeper, self.in_kafka) for count in counter.values()),
@@ -99,22 +100,62 @@ def consume_in_kafka(box, ledger, group, topic):
             consumer.commit(message=message, asynchronous=False)
 
 
+@contextmanager
+def producing(box, topic):
+    """Records arrive all the time; about 200 a second, of which each group reads what it takes."""
+    ended = threading.Event()
+
+    def produce():
+        while not ended.wait(0.1):
+            produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n} for n in (0, 1)] * 10)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def start_too_early(box, group, topic):
+    """An old member that somebody starts after the migration is refused."""
+    config = ConsumerConfig(zookeeper_connect=box.zookeeper_connect, group_id=group)
+    with ConsumerConnector(config) as connector, pytest.raises(GroupMigrated):
+        connector.create_message_streams({topic: 1})
+
+
 class Tool:
-    """``migrate fleet`` on a directory, in processes that may be killed."""
+    """``migrate fleet`` on a directory, in processes that may be killed.
+
+    Attributes:
+        kills: how many were.
+    """
 
     def __init__(self, directory, chance):
         self._directory, self._chance = directory, chance
+        self._took = {}  # seconds of each command that completed
+        self.kills = 0
 
     def killed(self, verb, *words):
-        """Begin it, kill it soon, until it has completed."""
+        """Begin it, kill it at a random moment of the time that it takes, until it has completed."""
         for _ in range(2):
             process = self._start(verb, *words)
             try:
-                process.wait(self._chance.uniform(0.4, 1.6))
+                process.wait(self._chance.uniform(0.3, self._took.get(verb, 2.0)))
             except subprocess.TimeoutExpired:
                 process.kill()
+                self.kills += 1
             process.wait()
-        eventually(lambda: self._start(verb, *words).wait() == 0, 60)
+
+        def complete():
+            began = time.monotonic()
+            if self._start(verb, *words).wait() != 0:
+                return False
+            self._took[verb] = time.monotonic() - began
+            return True
+
+        eventually(complete, 120)
 
     def run(self, verb, *words):
         assert self._start(verb, *words).wait() == 0
@@ -125,16 +166,12 @@ class Tool:
 
 
 def test_a_fleet_moves_there_and_back_with_killed_tools(box, unique_name, tmp_path):
-    count = rounds(2)
-    per_partition = TAKEN * PARTITIONS * (2 * count + 1)  # a member may take all from one partition
+    count, chance = rounds(2), random.Random(rounds(2))
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", PARTITIONS)
-    produced = PARTITIONS * per_partition
-    produce_records(
-        box.bootstrap_servers, topic, [{"value": b"v", "partition": n % PARTITIONS} for n in range(produced)]
-    )
-    groups = [f"{unique_name}-{number}" for number in range(GROUPS)]
-    ledger, tool = Ledger(), Tool(tmp_path / "fleet", random.Random(count))
-    with ThreadPoolExecutor(GROUPS) as pool:
+    groups = [f"{unique_name}-{number}" for number in range(groups_of_a_fleet(10))]
+    ledger, tool = Ledger(), Tool(tmp_path / "fleet", chance)
+    wave = ("--wave", "1", "--execute")
+    with ThreadPoolExecutor(AT_A_TIME) as pool, producing(box, topic):
 
         def everyone(consume):
             list(pool.map(lambda group: consume(box, ledger, group, topic), groups))
@@ -144,12 +181,19 @@ def test_a_fleet_moves_there_and_back_with_killed_tools(box, unique_name, tmp_pa
         tool.run("init", *options)
         file = tmp_path / "fleet" / "cluster.toml"
         file.write_text(file.read_text().replace("wave = 0", "wave = 1").replace('window = ""', 'missing = "earliest"'))
-        for _ in range(count):
+        for number in range(count):
             tool.killed("plan", "--wave", "1")
-            tool.killed("run", "--wave", "1", "--execute")
+            tool.killed("run", *wave)
+            if number % 3 == 1:  # somebody has second thoughts
+                tool.killed("rollback", *wave)
+                everyone(consume_in_zookeeper)
+                tool.killed("plan", "--wave", "1")
+                tool.killed("run", *wave)
+            start_too_early(box, chance.choice(groups), topic)
             everyone(consume_in_kafka)
-            tool.killed("reverse", "--wave", "1", "--execute")
+            tool.killed("mirror", "--interval", "1s", "--for", "2s", *wave)
+            tool.killed("reverse", *wave)
             everyone(consume_in_zookeeper)
-    figures = ledger.figures(GROUPS * (2 * count + 1) * TAKEN * PARTITIONS)
-    report(**figures)
+    figures = ledger.figures()
+    report(**figures, kills=tool.kills)
     assert {name: figures[name] for name in ("lost", "by_both", "twice")} == {"lost": 0, "by_both": 0, "twice": 0}

@@ -14,8 +14,8 @@ from typing import Final
 import click
 
 from tests.chaos.store import code_identity
-from tests.fixtures.rounds import RESULT, ROUNDS
-from tests.rounds.store import KINDS, PUBLISHED, Run, RunStore, publish, published, table
+from tests.fixtures.rounds import GROUPS, RESULT, ROUNDS
+from tests.rounds.store import KINDS, PUBLISHED, ROOMS, Kind, Run, RunStore, publish, published, table
 from zkconsumer.sandbox.cache import cache_directory
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -32,15 +32,17 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("kinds", nargs=-1, type=click.Choice(list(KINDS)), metavar="[jvm|zkconsumer|fleet|mirrormaker]...")
+@click.argument(
+    "kinds", nargs=-1, type=click.Choice(list(KINDS)), metavar="[jvm|zkconsumer|fleet|fleet-200|mirrormaker]..."
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=50, show_default=True, help="Rounds of each group.")
 @_STORE
 def run(kinds: tuple[str, ...], rounds: int, store: Path | None) -> None:
     """Run the test of each kind of group with so many rounds, and store its figures; by default of all kinds."""
-    run_store, (commit, product), failed = _store(store), code_identity(), False
+    run_store, (commit, product), failed = _store(store), code_identity(ROOMS), False
     for kind in kinds or KINDS:
         began = int(time.time())
-        figures = _run_test(KINDS[kind][1], rounds)
+        figures = _run_test(KINDS[kind], rounds)
         made = Run(kind, began, rounds, commit, product, figures is not None, figures or {})
         run_store.add(made)
         click.echo(f"{kind}, {rounds} rounds: {figures or 'FAILED'}; {time.time() - began:.0f} s")
@@ -48,12 +50,12 @@ def run(kinds: tuple[str, ...], rounds: int, store: Path | None) -> None:
     sys.exit(1 if failed else 0)
 
 
-def _run_test(test: str, rounds: int) -> dict[str, int] | None:
+def _run_test(kind: Kind, rounds: int) -> dict[str, int] | None:
     """The figures of a test; None if it failed."""
     with tempfile.TemporaryDirectory(prefix="zkconsumer-rounds-") as directory:
         result = Path(directory) / "result.json"
-        environment = {**os.environ, ROUNDS: str(rounds), RESULT: str(result)}
-        command = [sys.executable, "-m", "pytest", "-q", test]
+        environment = {**os.environ, ROUNDS: str(rounds), GROUPS: str(kind.groups), RESULT: str(result)}
+        command = [sys.executable, "-m", "pytest", "-q", kind.test]
         code = subprocess.run(command, cwd=_ROOT, env=environment, check=False).returncode
         if code or not result.exists():
             return None

@@ -7,29 +7,49 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from tests.chaos.store import ROOMS as OF_TRIALS
 
 PUBLISHED: Final = Path(__file__).parents[2] / "benchmarks" / "results" / "rounds.jsonl"
 
-KINDS: Final[Mapping[str, tuple[str, str]]] = {
-    "jvm": (
+ROOMS: Final = (*OF_TRIALS, "operate/migrate", "operate/offsets")
+"""Packages of the product that decide what rounds show."""
+
+
+class Kind(NamedTuple):
+    """A kind of group.
+
+    Attributes:
+        title: what it consists of.
+        test: moves it.
+        groups: how many groups a fleet has; 0 for what is no fleet.
+    """
+
+    title: str
+    test: str
+    groups: int = 0
+
+
+_FLEET: Final = "tests/interop/test_fleet_rounds.py::test_a_fleet_moves_there_and_back_with_killed_tools"
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "jvm": Kind(
         "JVM consumer 1.1.1, and confluent-kafka at Kafka",
         "tests/interop/test_migration.py::test_a_group_moves_to_kafka_and_back_under_load[join_jvm]",
     ),
-    "zkconsumer": (
+    "zkconsumer": Kind(
         "zkconsumer, and confluent-kafka at Kafka",
         "tests/interop/test_migration.py::test_a_group_moves_to_kafka_and_back_under_load[join]",
     ),
-    "fleet": (
-        "ten groups of a fleet, and confluent-kafka at Kafka; tools killed at random moments",
-        "tests/interop/test_fleet_rounds.py::test_a_fleet_moves_there_and_back_with_killed_tools",
-    ),
-    "mirrormaker": (
+    "fleet": Kind("ten groups of a fleet, and confluent-kafka at Kafka; tools killed at random moments", _FLEET, 10),
+    "fleet-200": Kind("the same with 200 groups", _FLEET, 200),
+    "mirrormaker": Kind(
         "MirrorMaker 1.1.1, with its old and its new consumer",
         "tests/interop/test_mirrormaker.py::test_a_mirrormaker_moves_to_the_new_consumer_and_back_under_load",
     ),
 }
-"""What the group consists of, and the test that moves it, by the name for the command."""
+"""By the name for the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +116,7 @@ def table(runs: Iterable[Run]) -> str:
         "| group | rounds | runs | passed | records | lost | by both | twice |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    lines += [_line(KINDS[kind][0], found[kind]) for kind in KINDS if kind in found]
+    lines += [_line(KINDS[kind].title, found[kind]) for kind in KINDS if kind in found]
     return "\n".join(lines)
 
 
