@@ -22,6 +22,7 @@ from tests.fixtures.finishing import (
     stop_below_what_is_not_done,
 )
 from tests.fixtures.peers import Confluent
+from tests.fixtures.running import hand_over_each_record_once, lose_nothing_when_the_membership_is_lost
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
@@ -177,6 +178,15 @@ def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_
         bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
     )
     asyncio.run(finish_in_an_event_loop(config, topic_factory(4), produce))
+
+
+def test_a_run_shares_a_topic_and_outlives_its_membership(box, member, group, topics, unique_name, produce):
+    config = ConsumerConfig(
+        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
+    )
+    shared, lost = (topics.create(f"{unique_name}-{name}", 4) for name in ("shared", "lost"))
+    hand_over_each_record_once(config, shared, produce, member)
+    lose_nothing_when_the_membership_is_lost(config, lost, produce, lambda one: group.remove(identity(one).member_id))
 
 
 class Watched:

@@ -6,16 +6,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from contextlib import closing, contextmanager
 from functools import partial
+from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from tests.fixtures.documents import ROOT
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.running import (
+    ending_after,
+    hand_over_each_record_once,
+    lose_nothing_when_the_membership_is_lost,
+)
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import expire
 from zkconsumer import ConsumerConfig, Retry, Whitelist, run
+from zkconsumer.group.kafka.groupmessages import leave_group
+from zkconsumer.sandbox.ports import free_port
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -122,8 +135,7 @@ def test_programs_share_a_topic_and_one_of_them_is_killed(start, program, topic,
     eventually(lambda: set(printed(first, second)) == set(range(400)))
     produce(topic, spread(400, 600))
     eventually(lambda: set(printed(first, second)) == set(range(600)))
-    first.send_signal(signal.SIGTERM)
-    assert first.wait(60) == 0
+    first.kill()
     produce(topic, spread(600, 800))
     eventually(lambda: set(printed(first, second)) == set(range(800)))
     second.send_signal(signal.SIGINT)
@@ -148,14 +160,27 @@ def stopping_after(count):
 def test_each_record_is_handled_once_and_in_order(config, topic, produce, offsets, ordered_by):
     records = [(b"key%d" % (number % 10), b"%d" % number) for number in range(1000)]
     produce(topic, [{"key": key, "value": value, "partition": int(value) % 4} for key, value in records])
-    with stopping_after(1000) as (handle, handled):
-        run(handle, config, Whitelist(topic), ordered_by=ordered_by)
-    assert sorted(int(message.value) for message in handled) == list(range(1000))
+    lock, running, most, together = threading.Lock(), Counter(), [], []
     by_lane = defaultdict(list)
-    for message in handled:
-        by_lane[message.partition if ordered_by == "partition" else message.key].append(message.offset)
-    if ordered_by == "partition":
-        assert all(came == sorted(came) for came in by_lane.values())
+
+    def handle(message):
+        lane = message.partition if ordered_by == "partition" else (message.partition, message.key)
+        with lock:
+            running[lane] += 1
+            most.append(running.total())
+            together.append(running[lane] > 1)
+            by_lane[lane].append(message.offset)
+        time.sleep(0.0005)
+        with lock:
+            running[lane] -= 1
+            if len(most) == 1000 and not running.total():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    run(handle, config, Whitelist(topic), workers=3, ordered_by=ordered_by)
+    assert sum(map(len, by_lane.values())) == 1000
+    assert all(came == sorted(set(came)) for came in by_lane.values())
+    assert not any(together), "two records of one partition or key were handled at once"
+    assert max(most) == 3, "as many as there are workers, and no more"
     assert offsets() == [250] * PARTITIONS
 
 
@@ -175,22 +200,6 @@ def test_a_poison_record_ends_the_run_and_is_the_first_that_is_read_again(config
     with stopping_after(13) as (handle, handled):
         run(handle, config, [topic])
     assert [message.offset for message in handled] == list(range(7, 20))
-
-
-@contextmanager
-def ending_after(interfere):
-    """Call it on another thread, and end the run by a signal afterwards."""
-
-    def act():
-        try:
-            interfere()
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=act)
-    thread.start()
-    yield
-    thread.join()
 
 
 def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect, offsets):
@@ -226,25 +235,57 @@ def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect
 def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
     configure, sandbox, topic, produce, connect, protocol, workers
 ):
-    """Records wait for handlers when another member joins, and when it takes its share."""
-    produce(topic, spread(0, 400))
-    handled, lock = [], threading.Lock()
-    others = []
     among = {"group_protocol": protocol, "bootstrap_servers": sandbox.bootstrap_servers}
+    hand_over_each_record_once(configure(**among), topic, produce, partial(connect, **among), workers=workers)
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
+def test_a_membership_that_is_lost_in_the_middle_loses_no_record(
+    configure, sandbox, topic, produce, unique_name, protocol
+):
+    config = configure(group_protocol=protocol, bootstrap_servers=sandbox.bootstrap_servers)
+
+    def remove(connector):
+        identity = connector._member._protocol.identity()
+        brokers = brokers_of(sandbox.bootstrap_servers)
+        with closing(BrokerClient(lambda: brokers, client_id="test", timeout_ms=10_000)) as client:
+            answer = CoordinatorClient(client, unique_name).ask(lambda c: leave_group(c, unique_name, identity))
+        assert answer == 0
+
+    lose_nothing_when_the_membership_is_lost(config, topic, produce, remove if protocol == "kafka" else expire)
+
+
+def test_a_dead_letter_that_fails_ends_the_run_before_its_record(config, topic, produce, offsets):
+    produce(topic, [{"value": value, "partition": 0} for value in values(20)])
 
     def handle(message):
-        time.sleep(0.01)
-        with lock:
-            handled.append(int(message.value))
+        if message.offset == 7:
+            raise ValueError("poison")
 
-    def interfere():
-        eventually(lambda: len(handled) > 20)
-        with connect(**among) as other:
-            (stream,) = other.create_message_streams({topic: 1})[topic]
-            others.extend(int(next(stream).value) for _ in range(100))
-            stream.release()
-        eventually(lambda: len({*handled, *others}) == 400)
+    def dead_letter(message, error):
+        raise OSError("disk is full") from error
 
-    with ending_after(interfere):
-        run(handle, configure(**among), [topic], workers=workers)
-    assert sorted([*handled, *others]) == list(range(400))
+    with pytest.raises(OSError, match="disk is full"):
+        run(handle, config, [topic], retry=Retry(unless=(ValueError,)), dead_letter=dead_letter)
+    assert offsets()[0] == 7
+
+
+def listening():
+    """The ports on which this process takes connections."""
+    connections = psutil.Process().net_connections(kind="tcp")
+    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+
+
+@pytest.mark.parametrize("has_metrics", [True, False])
+def test_metrics_are_served_as_the_properties_say_and_no_other_port_is_opened(configure, topic, produce, has_metrics):
+    produce(topic, values(1))
+    port, before, pages = free_port(), listening(), []
+
+    def handle(_):
+        if has_metrics:
+            pages.append(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read())
+        assert listening() - before == ({port} if has_metrics else set())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run(handle, configure(metrics_port=port) if has_metrics else configure(), [topic], retry=Retry(attempts=1))
+    assert all(b"zkconsumer_delivering" in page for page in pages)
