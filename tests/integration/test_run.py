@@ -21,9 +21,9 @@ from tests.fixtures.running import (
     hand_over_each_record_once,
     lose_nothing_when_the_membership_is_lost,
 )
-from tests.fixtures.sandbox import values
+from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
-from tests.fixtures.zookeeper import expire
+from tests.fixtures.zookeeper import connected, expire
 from zkconsumer import ConsumerConfig, Retry, Whitelist, run
 from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.sandbox.ports import free_port
@@ -76,35 +76,44 @@ def config(configure):
     return configure()
 
 
-@pytest.fixture
-def start(sandbox, topic, unique_name, tmp_path):
+@contextmanager
+def starting(connection, group, topic, directory, **more):
     """Start programs of the page; all are killed at the end."""
-    properties = tmp_path / "consumer.properties"
+    properties = directory / "consumer.properties"
     settings = {
-        **sandbox.connection,
-        "group.id": unique_name,
+        **connection,
+        "group.id": group,
         "auto.offset.reset": "smallest",
         "zookeeper.connection.timeout.ms": "20000",
         "rebalance.backoff.ms": "600",
         "rebalance.max.retries": "20",
         "auto.commit.interval.ms": "3600000",
+        **more,
     }
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     started = []
 
     def start(program):
         number = len(started)
-        with (tmp_path / f"output{number}").open("wb") as output:
-            command = [sys.executable, ROOT / f"examples/{program}.py", properties, topic, tmp_path / "poison"]
+        with (directory / f"output{number}").open("wb") as output, (directory / f"log{number}").open("wb") as log:
+            command = [sys.executable, ROOT / f"examples/{program}.py", properties, topic, directory / "poison"]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            started.append(subprocess.Popen(command, stdout=output, env=environment))
-        started[-1].output = tmp_path / f"output{number}"
+            started.append(subprocess.Popen(command, stdout=output, stderr=log, env=environment))
+        started[-1].output, started[-1].log = directory / f"output{number}", directory / f"log{number}"
         return started[-1]
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def start(sandbox, topic, unique_name, tmp_path):
+    with starting(sandbox.connection, unique_name, topic, tmp_path) as start:
+        yield start
 
 
 def printed(*processes):
@@ -141,6 +150,30 @@ def test_programs_share_a_topic_and_one_of_them_is_killed(start, program, topic,
     second.send_signal(signal.SIGINT)
     assert second.wait(60) == 0
     assert offsets() == [200] * PARTITIONS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_commit_that_fails_is_made_up_for_by_the_next_one(private_sandbox, unique_name, tmp_path, protocol):
+    """1. ZooKeeper stops, and the 100th record of a thread is handled; 2. its commit fails; 3. ZooKeeper continues."""
+    box = private_sandbox()
+    with connected(box.zookeeper_connect) as zookeeper:
+        topic = Topics(box.bootstrap_servers).create(unique_name, PARTITIONS)
+        more = {"group.protocol": protocol}
+        with starting(box.connection, unique_name, topic, tmp_path, **more) as start:
+            program = start("two_threads")
+            produce_records(box.bootstrap_servers, topic, spread(0, 180))
+            eventually(lambda: len(printed(program)) == 180)
+            box.zookeeper.pause()
+            produce_records(box.bootstrap_servers, topic, spread(180, 260))
+            eventually(lambda: "not committed, the next commit covers it" in program.log.read_text())
+            box.zookeeper.resume()
+            produce_records(box.bootstrap_servers, topic, spread(260, 600))
+            eventually(lambda: {*printed(program)} == {*range(600)})
+            program.send_signal(signal.SIGTERM)
+            assert program.wait(60) == 0, program.log.read_text()
+        paths = [f"/consumers/{unique_name}/offsets/{topic}/{number}" for number in range(PARTITIONS)]
+        assert [int(zookeeper.get(path)[0]) for path in paths] == [150] * PARTITIONS
 
 
 @contextmanager
