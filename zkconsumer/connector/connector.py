@@ -16,6 +16,7 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.idlewatch import IdleWatch
+from zkconsumer.connector.rules.plainresult import refuse_awaitable, refuse_coroutine_functions
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, UsageError
@@ -106,7 +107,7 @@ class ConsumerConnector:
             self._fetch,
             pool=connections,
             on_failure=self._fail,
-            before_commit=before_commit,
+            before_commit=None if before_commit is None else lambda: refuse_awaitable(before_commit()),
             on_refusal=self._group_refused,
         )
         self._member.open()
@@ -302,6 +303,7 @@ class ConsumerConnector:
 
     def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Set the listener that rebalances call; to be called before streams are created."""
+        refuse_coroutine_functions(listener.before_releasing_partitions, listener.before_starting_fetchers)
         self._member.set_listener(listener)
 
     @property
@@ -312,6 +314,14 @@ class ConsumerConnector:
         consumer.
         """
         return self._member.release_s
+
+    def may_hand_out(self, partition: TopicPartition) -> bool:
+        """False if another member may own a partition now: no record of it that waits for a thread is to be processed.
+
+        Streams ask this before they hand out a record. A program whose threads take records from a stream and process
+        them later asks before it begins with one; it is fast.
+        """
+        return self._member.may_deliver() and partition in self._member.ownership()
 
     def describe(self) -> MemberDescription:
         """The present state of this consumer: state, generation, last rebalance, partitions, session and lease.

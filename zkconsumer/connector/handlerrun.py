@@ -5,7 +5,8 @@ and declare them done. Where a signal, or an error of any thread, stops the run,
 was not handled is not done, so it is not committed, and is read again by its next owner.
 
 A rebalance that releases partitions holds their lanes, and waits for the handlers that have a record of them, so that
-the next owner reads nothing that is handled here, too. A record that waits is dropped if its partition was lost.
+the next owner reads nothing that is handled here, too. A record that waits is dropped if its partition was lost. It is
+not begun while the lease has lapsed, since another member may own its partition.
 
 The thread of the caller waits for the stop only, and takes no lock that the other threads need: an interrupt of it
 leaves nothing locked.
@@ -16,15 +17,15 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.rules.lanes import Lane, Lanes, Order, lane_by
+from zkconsumer.connector.rules.plainresult import refuse_awaitable, refuse_coroutine_functions
 from zkconsumer.connector.rules.retry import Retry
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerClosed, UsageError, ZkConsumerError
@@ -40,6 +41,8 @@ Handler = Callable[[Message], object]
 DeadLetter = Callable[[Message, Exception], object]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_RECHECK_S: Final = 0.1
+"""How often workers ask whether the lease holds again; no event tells them."""
 
 
 def run(
@@ -55,8 +58,8 @@ def run(
     """Consume topics until SIGTERM or SIGINT: call ``handler`` for each record, and commit those that it has handled.
 
     On a signal no more records are handed out; what handlers hold is finished and committed, then the consumer leaves
-    the group, and this returns. The second signal has its usual effect. Outside of the main thread signals are not
-    handled; then only an exception ends the run.
+    the group, and this returns. A signal that comes while the consumer joins ends that, too. The second signal has its
+    usual effect. Outside of the main thread signals are not handled; then only an exception ends the run.
 
     An exception of the handler is retried, and then given to ``dead_letter``; after that the record counts as handled.
     Without ``dead_letter``, or if that raises too, the run ends with the exception, and nothing is skipped: the record
@@ -92,10 +95,7 @@ def run(
         raise UsageError(f"topics must be a collection of names, or a filter: [{topics!r}], not {topics!r}")
     if not topics:
         raise UsageError("run needs at least one topic, or a filter")
-    if iscoroutinefunction(handler) or iscoroutinefunction(dead_letter):
-        raise UsageError(
-            "run awaits no coroutine: pass plain functions, or use AsyncConsumerConnector in an event loop"
-        )
+    refuse_coroutine_functions(handler, dead_letter)
     limit = config.max_unfinished_records
     # Each worker has a partition to work on, also where all records that fit are of partitions whose handlers are slow.
     config = config.replace(
@@ -105,11 +105,12 @@ def run(
         max_unfinished_records=max(1, limit // workers),
     )
     work = _Work(handler, retry, dead_letter, lane_of, limit)
-    with _stopped_by_signals(work.stopping), ConsumerConnector(config) as connector:
+    with _Signals(work.stopping) as signals, suppress(_EndedEarly), ConsumerConnector(config) as connector:
         connector.set_rebalance_listener(_Releases(work, connector))
         streams = _streams(connector, topics)
+        signals.raises = False
         try:
-            work.start(streams, workers, connector.consumer_id)
+            work.start(streams, workers, connector)
             work.stopping.wait()
         finally:  # also after an interrupt, or where not all threads could be started
             work.stopping.set()
@@ -126,29 +127,46 @@ def _streams(connector: ConsumerConnector, topics: Collection[str] | TopicFilter
     return [stream for of_topic in streams.values() for stream in of_topic]
 
 
-@contextmanager
-def _stopped_by_signals(stopping: Latch) -> Iterator[None]:
-    """Let the first signal set the latch, and later ones have their former effect."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former: dict[int, Any] = {}
+class _EndedEarly(BaseException):
+    """A signal came before the consumer had joined; raised in the main thread, wherever it is."""
 
-    def restore() -> None:
-        for number, handler in former.items():
+
+class _Signals:
+    """Lets the first signal set the latch, and later ones have their former effect; only in the main thread.
+
+    Attributes:
+        raises: the signal also raises :class:`_EndedEarly`: joining may wait for other members, or for servers.
+    """
+
+    def __init__(self, stopping: Latch) -> None:
+        self._stopping = stopping
+        self._former: dict[int, Any] = {}
+        self.raises = True
+
+    def __enter__(self) -> _Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._former[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
-    def stop(number: int, _: FrameType | None) -> None:
-        stopping.set()
-        restore()
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self._stopping.set()
+        self.__exit__()
         _log.info("%s: finishing what handlers hold; a second one ends at once", signal.Signals(number).name)
+        if self.raises:
+            raise _EndedEarly
 
-    try:
-        for number in _SIGNALS:
-            former[number] = signal.signal(number, stop)
-        yield
-    finally:
-        restore()
+
+class _Item(NamedTuple):
+    """A record that waits for a worker, the stream that has it, and how often its handler has failed."""
+
+    stream: MessageStream[Message]
+    message: Message
+    failures: int = 0
 
 
 class _Work:
@@ -185,15 +203,18 @@ class _Work:
         self._arrived = threading.Condition(self._lock)
         self._taken = threading.Condition(self._lock)
         self._finished = threading.Condition(self._lock)
-        self._lanes: Lanes[tuple[MessageStream[Message], Message]] = Lanes()
+        self._paused = threading.Condition(self._lock)
+        self._lanes: Lanes[_Item] = Lanes()
+        self._may_begin: Callable[[Lane], bool] = lambda _: True
         self._threads: list[threading.Thread] = []
 
-    def start(self, streams: Sequence[MessageStream[Message]], workers: int, name: str) -> None:
+    def start(self, streams: Sequence[MessageStream[Message]], workers: int, connector: ConsumerConnector) -> None:
         """Start the threads: one for each stream, and the workers.
 
         Raises:
             ThreadLimit: not all could be started.
         """
+        self._may_begin, name = lambda place: connector.may_hand_out(TopicPartition(*place)), connector.consumer_id
         makes: list[tuple[str, Callable[[], None]]] = [
             (f"{name}-read-{number}", lambda stream=stream: self._read(stream))  # type: ignore[misc]
             for number, stream in enumerate(streams)
@@ -215,11 +236,12 @@ class _Work:
     def hold(self, partitions: Collection[TopicPartition], patience_s: float) -> None:
         """Hand out nothing more of these partitions, and wait for the handlers that have records of them.
 
-        A handler that raised has its record for good; the run ends.
+        A record whose handler is to be called again waits like the others.
         """
         with self._lock:
             self._lanes.hold(partitions)
-            if not self._finished.wait_for(lambda: self.error is not None or not self._lanes.is_busy(), patience_s):
+            self._paused.notify_all()
+            if not self._finished.wait_for(lambda: not self._lanes.is_busy(), patience_s):
                 _log.warning(
                     "a handler has not finished a record within %.1f s, and its partition is released: the next owner "
                     "reads the record again",
@@ -249,6 +271,7 @@ class _Work:
                 self._arrived.notify_all()
                 self._taken.notify_all()
                 self._finished.notify_all()
+                self._paused.notify_all()
 
     def _read(self, stream: MessageStream[Message]) -> None:
         """Put the records of a stream into lanes, until it ends."""
@@ -258,48 +281,66 @@ class _Work:
                     self._taken.wait()
                 if self.stopping.is_set():
                     return
-                self._lanes.put(self._lane_of(message), (stream, message))
+                self._lanes.put(self._lane_of(message), _Item(stream, message))
                 self._arrived.notify()
 
     def _work(self) -> None:
         """Handle records until the stop."""
-        while True:
-            taken = None
+        while (taken := self._take()) is not None:
+            lane, item = taken
+            try:
+                pause_s = self._handle(item)
+            except BaseException:
+                with self._lock:
+                    self._lanes.give_up(lane)
+                raise
             with self._lock:
-                while not self.stopping.is_set() and (taken := self._lanes.take()) is None:
-                    self._arrived.wait()
-            if taken is None:
-                return
-            lane, (stream, message) = taken
-            self._handle(stream, message)
-            with self._lock:
+                if pause_s is not None:
+                    self._pause(lane, pause_s)
+                    self._lanes.put_back(lane, item._replace(failures=item.failures + 1))
                 self._lanes.finish(lane)
                 self._taken.notify()
                 self._finished.notify_all()
 
-    def _handle(self, stream: MessageStream[Message], message: Message) -> None:
-        """Handle a record and declare it done; it stays unfinished if the run stops before that, or if this raises."""
-        failures = 0
-        while is_unfinished(stream, message):
-            try:
-                self._handler(message)
-            except Exception as error:
-                failures += 1
-                pause = self._retry.pause_s(failures, error)
-                where = f"{TopicPartition(*message[:2])} offset {message.offset}"
-                if pause is None:
-                    if self._dead_letter is None:
-                        _log.error("%s: the handler failed %d times; the run ends: %r", where, failures, error)
-                        raise
-                    _log.warning("%s: the handler failed %d times; dead letter: %r", where, failures, error)
-                    self._dead_letter(message, error)
-                else:
-                    _log.warning("%s: the handler failed, trying again in %.1f s: %r", where, pause, error)
-                    if self.stopping.wait(pause):
-                        return
-                    continue
-            stream.done(message)
-            return
+    def _pause(self, lane: Lane, seconds: float) -> None:
+        """Wait before the next attempt, under the lock; a stop, and a rebalance that holds the lane, end it."""
+        self._paused.wait_for(lambda: self.stopping.is_set() or self._lanes.is_held(lane), seconds)
+
+    def _take(self) -> tuple[Lane, _Item] | None:
+        """Wait for a record that may be handled; None after the stop."""
+        with self._lock:
+            while not self.stopping.is_set():
+                taken = self._lanes.take(self._may_begin)
+                if taken is not None:
+                    return taken
+                self._arrived.wait(_RECHECK_S if self._lanes.is_waiting() else None)
+        return None
+
+    def _handle(self, item: _Item) -> float | None:
+        """Handle a record and declare it done, or return the pause after which it is to be tried again, in seconds.
+
+        It stays unfinished if this raises.
+        """
+        stream, message, failures = item
+        if not is_unfinished(stream, message):
+            return None
+        try:
+            result = self._handler(message)
+        except Exception as error:
+            failures += 1
+            pause_s = self._retry.pause_s(failures, error)
+            where = f"{TopicPartition(*message[:2])} offset {message.offset}"
+            if pause_s is not None:
+                _log.warning("%s: the handler failed, trying again in %.1f s: %r", where, pause_s, error)
+                return pause_s
+            if self._dead_letter is None:
+                _log.error("%s: the handler failed %d times; the run ends: %r", where, failures, error)
+                raise
+            _log.warning("%s: the handler failed %d times; dead letter: %r", where, failures, error)
+            result = self._dead_letter(message, error)
+        refuse_awaitable(result)
+        stream.done(message)
+        return None
 
 
 class _Releases(ConsumerRebalanceListener):

@@ -30,6 +30,10 @@ class Connector:
         self.queue = make_queue(max_chunks=100, max_unfinished=config.max_unfinished_records)
         self.infos = [make_info(self.queue, number) for number in range(2)]
         self.shut_down = False
+        self.withheld = set()
+
+    def may_hand_out(self, partition):
+        return partition not in self.withheld
 
     def __enter__(self):
         return self
@@ -40,6 +44,7 @@ class Connector:
 
     def create_message_streams(self, topics):
         assert topics == {"t": 1}
+        self.joining()
         return {"t": [MessageStream(self.queue, name="g_c-0", kind=Message)]}
 
     def set_rebalance_listener(self, listener):
@@ -64,10 +69,12 @@ class Runs:
     def __init__(self, monkeypatch):
         self.filled = (5, 5)
         self.connector = None
+        self.joining = lambda: None
         monkeypatch.setattr(handlerrun, "ConsumerConnector", self._connect)
 
     def _connect(self, config):
         self.connector = Connector(config)
+        self.connector.joining = self.joining
         for number, count in enumerate(self.filled):
             if count:
                 self.connector.put(number, 0, count)
@@ -295,6 +302,55 @@ def test_coroutine_functions_are_refused(how):
         run(config=CONFIG, topics=["t"], **how)
 
 
+class Later:
+    """No coroutine function, and what it returns has to be awaited all the same."""
+
+    async def __call__(self, *_):
+        raise AssertionError("never")
+
+
+def fail(_):
+    raise ValueError
+
+
+@pytest.mark.parametrize("how", [{"handler": Later()}, {"handler": fail, "dead_letter": Later()}])
+def test_a_record_whose_handler_returns_a_coroutine_is_not_done(runs, how):
+    with pytest.raises(UsageError, match="AsyncConsumerConnector"):
+        run(config=CONFIG, topics=["t"], retry=Retry(attempts=1), **how)
+    assert runs.connector.positions() == [0, 0]
+
+
+def test_a_signal_ends_a_run_that_joins(runs):
+    """JoinGroup waits for the other members as long as their handlers take."""
+    runs.joining = lambda: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(60))
+    begin = time.monotonic()
+    runs(print)
+    assert time.monotonic() - begin < 30
+    assert runs.connector.shut_down
+
+
+def test_no_record_is_begun_while_another_member_may_own_its_partition(runs):
+    """1. The lease lapses while records wait for workers; 2. it holds again for one of the partitions."""
+    begun = []
+
+    def regain(connector):
+        time.sleep(0.3)
+        begun.append("lapsed")
+        connector.withheld.discard(connector.infos[1].partition)
+
+    def handle(message):
+        begun.append((message.partition, message.offset))
+        if len(begun) == 1:
+            time.sleep(0.1)  # the others wait
+            runs.connector.withheld.update(info.partition for info in runs.connector.infos)
+            threading.Thread(target=regain, args=[runs.connector]).start()
+        elif message[1:3] == (1, 4):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    runs(handle, workers=1)
+    assert begun == [(0, 0), "lapsed", *((1, offset) for offset in range(5))]
+
+
 @pytest.mark.parametrize(
     ("topics", "how", "reason"),
     [
@@ -332,6 +388,68 @@ def test_a_release_waits_for_handlers_and_commits_what_they_finish(runs):
     assert of(handled, 0) == [0, 1, 2, 3, 4]
     assert len(of(handled, 1)) <= 2, "the others waited when it was released"
     assert runs.connector.committed == [2, len(of(handled, 1))]
+
+
+def released(runs):
+    """Begin to release all partitions; the thread, and how long that takes."""
+    connector, took = runs.connector, []
+
+    def release():
+        begin = time.monotonic()
+        connector.listener.before_releasing_partitions({info.partition for info in connector.infos})
+        took.append(time.monotonic() - begin)
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    return thread, took
+
+
+def test_a_release_waits_for_the_other_handlers_when_one_has_raised(runs):
+    """1. Two handlers have a record; 2. one of them raises: the other one's partition is released when it is done."""
+    both, releases, ended = threading.Barrier(2, timeout=20), [], []
+
+    def handle(message):
+        both.wait()
+        if message.partition == 0:
+            releases.append(released(runs))
+            time.sleep(0.05)
+            raise ValueError("bad")
+        time.sleep(0.4)
+        ended.append(bool(releases[0][1]))
+
+    with pytest.raises(ValueError, match="bad"):
+        runs(handle, workers=2, retry=Retry(attempts=1))
+    releases[0][0].join(20)
+    assert ended == [False], "it was not released before"
+    assert runs.connector.committed[1] == 1
+
+
+def test_a_release_ends_the_pause_before_a_retry(runs):
+    """The record is read again by its next owner, and here if the partition stays."""
+    calls, releases = [], []
+
+    def handle(message):
+        calls.append(message[1:3])
+        if calls.count((0, 0)) == 1 and message[1:3] == (0, 0):
+            threading.Timer(0.1, lambda: releases.append(released(runs))).start()
+            raise OSError("no connection")
+
+    def resume():
+        while not releases:
+            time.sleep(0.01)
+        releases[0][0].join(20)
+        connector = runs.connector
+        connector.listener.before_starting_fetchers("g_c", {connector.infos[0].partition: ConsumerThreadId("g_c", 0)})
+        while calls.count((0, 4)) == 0:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    resuming = threading.Thread(target=resume)
+    resuming.start()
+    runs(handle, workers=1, retry=Retry(backoff_s=60, limit_s=60))
+    resuming.join(20)
+    assert releases[0][1][0] < 20
+    assert [offset for number, offset in calls if number == 0] == [0, 0, 1, 2, 3, 4]
 
 
 def test_a_release_does_not_wait_for_a_handler_that_raised(runs):

@@ -40,18 +40,30 @@ class Lanes(Generic[T]):
         else:
             line.append(item)
 
-    def take(self) -> tuple[Lane, T] | None:
+    def take(self, may_begin: Callable[[Lane], bool] = lambda _: True) -> tuple[Lane, T] | None:
         """The next item to work on, with its lane; None if there is none.
 
         Nothing more of its lane is taken before :meth:`finish`.
+
+        Args:
+            may_begin: is given topic and partition of a lane; False if nothing of them may be begun now.
         """
         for _ in range(len(self._ready)):
             lane = self._ready.popleft()
-            if lane[:2] not in self._held:
+            if lane[:2] not in self._held and may_begin(lane[:2]):
                 self._worked_on.add(lane)
                 return lane, self._lines[lane].popleft()
             self._ready.append(lane)
         return None
+
+    def is_waiting(self) -> bool:
+        """True if there are items that :meth:`take` returns as soon as they may be begun."""
+        return any(lane[:2] not in self._held for lane in self._ready)
+
+    def put_back(self, lane: Lane, item: T) -> None:
+        """Put an item that was taken before the others of its lane; to be called before :meth:`finish`."""
+        self._count += 1
+        self._lines[lane].appendleft(item)
 
     def finish(self, lane: Lane) -> None:
         """The item that was taken of this lane is not worked on any more."""
@@ -62,13 +74,21 @@ class Lanes(Generic[T]):
         else:
             del self._lines[lane]
 
+    def give_up(self, lane: Lane) -> None:
+        """The item that was taken of this lane is never finished: nothing is taken of it any more."""
+        self._worked_on.discard(lane)
+
+    def is_held(self, lane: Lane) -> bool:
+        """True if nothing may be taken of this lane."""
+        return lane[:2] in self._held
+
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Let nothing more of these partitions be taken; what is worked on is not affected."""
         self._held |= frozenset(partitions)
 
     def is_busy(self) -> bool:
         """True if an item of a held partition is worked on."""
-        return any(lane[:2] in self._held for lane in self._worked_on)
+        return any(map(self.is_held, self._worked_on))
 
     def resume(self, kept: Collection[TopicPartition]) -> None:
         """End the hold: items of partitions that are not ``kept`` are dropped, those of the others can be taken."""

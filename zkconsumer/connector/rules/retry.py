@@ -29,6 +29,10 @@ class Retry:
     unless: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.unless, tuple) or not all(
+            isinstance(one, type) and issubclass(one, Exception) for one in self.unless
+        ):
+            raise UsageError(f"unless must be a tuple of types of exceptions, not {self.unless!r}")
         if self.attempts < 1 or self.backoff_s < 0 or self.factor < 1 or self.limit_s < 0:
             raise UsageError(f"{self}: attempts and factor must be at least 1, backoff_s and limit_s at least 0")
 

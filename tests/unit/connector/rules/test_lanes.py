@@ -64,6 +64,28 @@ def test_nothing_is_taken_of_a_held_partition_and_lost_ones_are_dropped():
     assert made.take() == (("t", 2, b"j"),) * 2
 
 
+def test_nothing_is_taken_of_what_may_not_be_begun():
+    made = Lanes()
+    for number in range(2):
+        made.put(("t", number), number)
+    assert made.take(lambda place: False) is None
+    assert made.is_waiting()
+    assert made.take(lambda place: place == ("t", 1)) == (("t", 1), 1)
+    made.hold([TopicPartition("t", 0)])
+    assert not made.is_waiting()
+
+
+def test_what_is_put_back_comes_first_and_what_is_given_up_never():
+    made = lanes("a1", "a2", "b1")
+    lane, item = made.take()
+    made.put_back(lane, item)
+    made.finish(lane)
+    assert (len(made), made.take(), made.take()) == (3, ("b", "b1"), ("a", "a1"))
+    made.give_up("a")
+    made.finish("b")
+    assert made.take() is None
+
+
 def test_a_lane_that_is_worked_on_can_be_dropped():
     made = Lanes()
     for number in range(3):

@@ -17,6 +17,12 @@ def test_pauses_grow_to_a_limit():
     assert Retry(attempts=10**7).pause_s(10**6, KeyError()) == 30
 
 
+@pytest.mark.parametrize("unless", [[ValueError], ValueError, (KeyboardInterrupt,), ("ValueError",)])
+def test_what_is_no_type_of_exception_is_refused(unless):
+    with pytest.raises(UsageError, match="types of exceptions"):
+        Retry(unless=unless)
+
+
 def test_what_another_attempt_does_not_cure_is_not_tried_again():
     retry = Retry(unless=(ValueError,))
     assert retry.pause_s(1, UnicodeDecodeError("utf-8", b"", 0, 1, "no text")) is None
