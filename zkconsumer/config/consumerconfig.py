@@ -164,7 +164,7 @@ def _by_attribute(values: Mapping[str, object]) -> tuple[dict[str, Any], list[st
     violations = []
     for name, value in values.items():
         attribute = name.replace(".", "_")
-        if attribute in given:
+        if attribute in given and attribute in PROPERTIES:
             violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
         given[attribute if attribute in PROPERTIES else name] = value
     return given, violations

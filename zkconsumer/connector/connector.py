@@ -442,6 +442,8 @@ class ConsumerConnector:
             )
             for _ in range(count)
         ]
+        if self._ended:  # another thread, or a signal handler, has ended the streams before they were there
+            self.end_streams()
         return [
             self._new_stream(
                 queue,

@@ -148,6 +148,7 @@ class MessageStream(Generic[M]):
     def peek(self) -> M:
         """The record that ``next`` will return, without taking it: no position moves, and nothing is released.
 
+        It is a copy, which cannot be passed to :meth:`done`.
         Until it is taken, a rebalance, a pause or a lapsed lease may still withdraw it; then ``next`` returns another.
 
         Raises:
@@ -159,7 +160,7 @@ class MessageStream(Generic[M]):
         if self._begun is not None:
             message = self._begun.next_item()
             if message is not None:
-                return message
+                return tuple.__new__(type(message), message)
         return self._look()
 
     def batches(

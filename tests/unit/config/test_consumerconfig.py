@@ -355,3 +355,10 @@ def test_what_joins_no_group_needs_servers_alone():
         ConsumerConfig.without_group(client_id="c")
     with pytest.raises(ConfigError, match="bogus is not a property"):
         ConsumerConfig.without_group(bootstrap_servers="b:1", bogus=1)
+
+
+@pytest.mark.parametrize("names", [("my.prop", "my_prop"), ("my_prop", "my.prop")])
+def test_a_property_that_is_unknown_is_ignored_in_both_spellings(names, caplog):
+    made = ConsumerConfig.from_properties({"zookeeper.connect": "h:1", "group.id": "g", **dict.fromkeys(names, "1")})
+    assert made.group_id == "g"
+    assert all(name in caplog.text for name in names)

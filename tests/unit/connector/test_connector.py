@@ -6,7 +6,8 @@ import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, make_info
 from tests.fixtures.waiting import eventually
-from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer import AsyncRebalanceListener, ConsumerConfig, ConsumerConnector
+from zkconsumer.connector import connector as connector_module
 from zkconsumer.errors import ConfigError, UsageError
 from zkconsumer.group.member import GroupMember
 from zkconsumer.model import ConsumerThreadId
@@ -85,3 +86,37 @@ def test_streams_that_were_ended_are_not_idle(monkeypatch):
         looks[0]()
         time.sleep(0.01)
     assert left == []
+
+
+def test_streams_that_are_ended_before_they_are_there_are_closed(monkeypatch):
+    """A signal handler calls it while the consumer joins, or before."""
+    monkeypatch.setattr(GroupMember, "open", lambda self: None)
+    connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g"))
+    monkeypatch.setattr(connector._member, "join", lambda subscription: None)
+    monkeypatch.setattr(connector._member, "repeat", lambda seconds, look: None)
+    connector.end_streams()
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert list(stream) == []
+
+
+class Flush:
+    async def __call__(self):
+        raise AssertionError("nothing awaits it")
+
+
+def test_a_flush_or_a_listener_that_nothing_would_await_is_refused(monkeypatch):
+    """The commit would cover what was not flushed."""
+    made = {}
+    monkeypatch.setattr(GroupMember, "open", lambda self: None)
+    assemble = connector_module.assemble_member
+
+    def assemble_noting(*arguments, **parts):
+        made.update(parts)
+        return assemble(*arguments, **parts)
+
+    monkeypatch.setattr(connector_module, "assemble_member", assemble_noting)
+    connector = ConsumerConnector(ConsumerConfig(zookeeper_connect="h:1", group_id="g"), before_commit=Flush())
+    with pytest.raises(UsageError, match="AsyncConsumerConnector"):
+        made["before_commit"]()
+    with pytest.raises(UsageError, match="AsyncConsumerConnector"):
+        connector.set_rebalance_listener(AsyncRebalanceListener())

@@ -316,6 +316,21 @@ def test_peek_shows_what_comes_next_and_moves_nothing(stream, queue, info):
     assert both() == (7, 6)  # peeking releases nothing
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_peek_shows_cannot_be_done(begun):
+    """It is not handed out: a commit would cover it before it is processed."""
+    queue = make_queue(max_unfinished=10)
+    info = make_info(queue)
+    queue.put(make_fetched_chunk(info, 0, 3))
+    stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=10)
+    if begun:
+        stream.done(next(stream))
+    with pytest.raises(UsageError):
+        stream.done(stream.peek())
+    assert next(stream).offset == begun
+    assert info.position(handed_out=False) == begun
+
+
 def test_peek_skips_chunks_without_records_and_keeps_the_position(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 1))
     next(stream)
