@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
+from confluent_kafka import KafkaException
 
 from tests.chaos.everyrow import EVERY_ROW
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, OURS
@@ -163,8 +164,9 @@ def run_campaign(store: TrialStore, published: Collection[Trial], minutes: float
             schedule = row.schedule(seed, jvm=wanted.jvm, ours=wanted.ours)
             try:
                 verdict = run_undisturbed_trial(servers.for_trials(wanted), row, schedule)
-            except SandboxError as error:
+            except (SandboxError, KafkaException) as error:  # the fault of the trial before has left a broker unwell
                 click.echo(f"{text}: disturbed, {error}; not stored")
+                servers.close()
                 continue
             if verdict.failures and verdict.disturbance:
                 click.echo(f"{text}: disturbed, {verdict.disturbance}; not stored")
