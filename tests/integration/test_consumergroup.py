@@ -14,6 +14,7 @@ from tests.fixtures.consumers import (
     owned,
     parts,
     take_over_from_killed,
+    wake_and_end,
 )
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.finishing import (
@@ -178,6 +179,10 @@ def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_
         bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
     )
     asyncio.run(finish_in_an_event_loop(config, topic_factory(4), produce))
+
+
+def test_a_stream_is_woken_and_ended_by_threads_and_signals(member, topic_factory, produce):
+    wake_and_end(member, topic_factory(2), produce)
 
 
 def test_a_run_shares_a_topic_and_outlives_its_membership(box, member, group, topics, unique_name, produce):

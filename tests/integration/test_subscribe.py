@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, collect, consumers, owned, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, collect, consumers, owned, parts, wake_and_end
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import break_connection, expire
@@ -160,3 +160,8 @@ def test_what_cannot_be_subscribed_to(member, topic_factory):
     other.shutdown()
     with pytest.raises(ConsumerClosed):
         other.subscribe([topic])
+
+
+@every_protocol
+def test_a_stream_is_woken_and_ended_by_threads_and_signals(member, topic_factory, produce):
+    wake_and_end(member, topic_factory(2), produce)
