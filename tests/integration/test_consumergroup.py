@@ -20,7 +20,9 @@ from tests.fixtures.fetch import brokers_of
 from tests.fixtures.finishing import (
     finish_in_an_event_loop,
     lose_nothing_in_a_rebalance,
+    lose_the_membership_and_nothing_that_is_unfinished,
     stop_below_what_is_not_done,
+    wait_at_the_limit,
 )
 from tests.fixtures.peers import Confluent
 from tests.fixtures.running import hand_over_each_record_once, lose_nothing_when_the_membership_is_lost
@@ -283,6 +285,17 @@ def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory
 
 def test_commits_stop_below_what_is_not_done(member, topic_factory, produce):
     stop_below_what_is_not_done(member, topic_factory(1), produce)
+
+
+def test_a_partition_waits_at_the_limit_of_unfinished_records(member, topic_factory, produce):
+    wait_at_the_limit(member, topic_factory(2), produce)
+
+
+def test_a_membership_that_is_lost_loses_nothing_that_is_unfinished(member, group, topic_factory, produce):
+    def remove(connector):
+        group.remove(identity(connector).member_id)
+
+    lose_the_membership_and_nothing_that_is_unfinished(member, topic_factory(1), produce, remove)
 
 
 def test_a_rebalance_loses_nothing_that_is_not_done(member, topic_factory, produce):

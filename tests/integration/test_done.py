@@ -5,13 +5,15 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from tests.fixtures.consumers import IN_BROKER_GROUP
+from tests.fixtures.consumers import IN_BROKER_GROUP, leave_in_its_name
 from tests.fixtures.finishing import (
     DONE,
     committed,
     lose_nothing_in_a_rebalance,
+    lose_the_membership_and_nothing_that_is_unfinished,
     read_to_timeout,
     stop_below_what_is_not_done,
+    wait_at_the_limit,
 )
 from tests.fixtures.interrupts import Alarm, read_under_fire
 from tests.fixtures.sandbox import values
@@ -38,6 +40,16 @@ def test_commits_stop_below_what_is_not_done(member, topic_factory, produce):
 
 def test_a_rebalance_loses_nothing(member, topic_factory, produce):
     lose_nothing_in_a_rebalance(member, topic_factory(4), produce)
+
+
+def test_a_partition_waits_at_the_limit_of_unfinished_records(member, topic_factory, produce):
+    wait_at_the_limit(member, topic_factory(2), produce)
+
+
+def test_a_membership_that_is_lost_loses_nothing_that_is_unfinished(member, sandbox, topic_factory, produce):
+    is_in_brokers = "bootstrap_servers" in member.keywords
+    lose = partial(leave_in_its_name, sandbox.bootstrap_servers) if is_in_brokers else expire
+    lose_the_membership_and_nothing_that_is_unfinished(member, topic_factory(1), produce, lose)
 
 
 def test_assigned_partitions(connect, topic_factory, produce):
@@ -159,10 +171,10 @@ def test_what_another_member_had_in_between_is_not_finished_by_late_records(conn
 
 @pytest.mark.timeout(300, method="thread")  # the other method needs the timer of the test
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_interrupts_leave_nothing_unfinished_for_ever(connect, topic_factory, produce):
+def test_interrupts_leave_nothing_unfinished_for_ever(member, topic_factory, produce):
     topic, count = topic_factory(2), 20_000
     produce(topic, [{"value": b"%d" % number, "partition": number % 2} for number in range(count)])
-    connector = connect(**DONE, max_unfinished_records=50, consumer_timeout_ms=3000, fetch_message_max_bytes=50_000)
+    connector = member(**DONE, max_unfinished_records=50, consumer_timeout_ms=3000, fetch_message_max_bytes=50_000)
     (stream,) = connector.create_message_streams({topic: 1})[topic]
 
     def finish_each(stream, got):

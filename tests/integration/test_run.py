@@ -7,15 +7,15 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from urllib.request import urlopen
 
 import psutil
 import pytest
 
+from tests.fixtures.consumers import leave_in_its_name
 from tests.fixtures.documents import ROOT
-from tests.fixtures.fetch import brokers_of
 from tests.fixtures.running import (
     ending_after,
     hand_over_each_record_once,
@@ -25,10 +25,7 @@ from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected, expire
 from zkconsumer import ConsumerConfig, Retry, Whitelist, run
-from zkconsumer.group.kafka.groupmessages import leave_group
 from zkconsumer.sandbox.ports import free_port
-from zkconsumer.wire.brokerclient import BrokerClient
-from zkconsumer.wire.findcoordinator import CoordinatorClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -273,19 +270,11 @@ def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
 
 
 @pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
-def test_a_membership_that_is_lost_in_the_middle_loses_no_record(
-    configure, sandbox, topic, produce, unique_name, protocol
-):
+def test_a_membership_that_is_lost_in_the_middle_loses_no_record(configure, sandbox, topic, produce, protocol):
     config = configure(group_protocol=protocol, bootstrap_servers=sandbox.bootstrap_servers)
 
-    def remove(connector):
-        identity = connector._member._protocol.identity()
-        brokers = brokers_of(sandbox.bootstrap_servers)
-        with closing(BrokerClient(lambda: brokers, client_id="test", timeout_ms=10_000)) as client:
-            answer = CoordinatorClient(client, unique_name).ask(lambda c: leave_group(c, unique_name, identity))
-        assert answer == 0
-
-    lose_nothing_when_the_membership_is_lost(config, topic, produce, remove if protocol == "kafka" else expire)
+    leave = partial(leave_in_its_name, sandbox.bootstrap_servers)
+    lose_nothing_when_the_membership_is_lost(config, topic, produce, leave if protocol == "kafka" else expire)
 
 
 def test_a_dead_letter_that_fails_ends_the_run_before_its_record(config, topic, produce, offsets):
