@@ -1,7 +1,11 @@
 """AsyncConsumerConnector on real servers: every protocol, with cancellation, lost sessions and rebalances."""
 
 import asyncio
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
@@ -9,7 +13,8 @@ from functools import partial
 
 import pytest
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, leave_in_its_name, parts
+from tests.fixtures.documents import ROOT
 from tests.fixtures.finishing import finish_in_an_event_loop
 from tests.fixtures.sandbox import values
 from tests.fixtures.zookeeper import expire
@@ -157,9 +162,11 @@ def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_facto
     asyncio.run(consume())
 
 
-@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
-def test_a_session_that_is_lost_repeats_and_skips_nothing(config, topic_factory, produce, protocol):
+@every_protocol
+def test_a_membership_that_is_lost_skips_nothing(config, sandbox, topic_factory, produce, protocol):
+    """In ZooKeeper, where no other member has had the partitions meanwhile, nothing is repeated, either."""
     topic = topic_factory(2)
+    lose = partial(leave_in_its_name, sandbox.bootstrap_servers) if protocol == "kafka" else expire
     produce(topic, values(300))
 
     async def consume():
@@ -167,10 +174,12 @@ def test_a_session_that_is_lost_repeats_and_skips_nothing(config, topic_factory,
             streams = (await one.create_message_streams({topic: 1}))[topic]
             async with collecting(streams) as received:
                 await eventually(lambda: len(received) >= 300)
-                await asyncio.to_thread(expire, one._connector)
+                generation = one.describe().generation
+                await asyncio.to_thread(lose, one._connector)
+                await eventually(lambda: one.describe().generation > generation)
                 await asyncio.to_thread(produce, topic, values(300, start=300))
-                await eventually(lambda: len(received) >= 600)
-            assert sorted(received) == [*range(600)]
+                await eventually(lambda: {*received} == {*range(600)})
+            assert protocol == "kafka" or sorted(received) == [*range(600)]
 
     asyncio.run(consume())
 
@@ -280,6 +289,57 @@ def test_what_else_the_connector_offers(config, topic_factory, produce):
             await connector.commit_offsets()
 
     asyncio.run(consume())
+
+
+PROGRAM = """
+import asyncio, sys
+from zkconsumer import AsyncConsumerConnector, ConsumerConfig
+
+async def main(properties, topic):
+    async with AsyncConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
+        (stream,) = (await connector.create_message_streams({topic: 1}))[topic]
+        async for message in stream:
+            print(int(message.value), flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_under_asyncio_run_commits_and_leaves(sandbox, unique_name, topic_factory, produce, tmp_path, zookeeper):
+    """It cancels the task, which leaves ``async with``: the record that it waits after is released."""
+    topic = topic_factory(1)
+    produce(topic, values(20))
+    settings = {**sandbox.connection, "group.id": unique_name, "auto.offset.reset": "smallest"}
+    properties = tmp_path / "consumer.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    command = [sys.executable, "-c", PROGRAM, properties, topic]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        try:
+            assert [int(process.stdout.readline()) for _ in range(20)] == [*range(20)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) != 0
+            assert b"KeyboardInterrupt" in process.stderr.read()
+        finally:
+            process.kill()
+    assert zookeeper.get(f"/consumers/{unique_name}/offsets/{topic}/0")[0] == b"20"
+    assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
+
+
+@every_protocol
+def test_streams_that_wait_cost_no_threads(config, topic_factory, protocol):
+    topic = topic_factory(1)
+
+    async def threads_of(streams):
+        async with AsyncConsumerConnector(config(protocol)) as one:
+            made = (await one.create_message_streams({topic: streams}))[topic]
+            async with collecting(made):
+                await eventually(lambda: len(owned(one)) == 1)
+                await asyncio.sleep(0.2)
+                return threading.active_count()
+
+    few, many = asyncio.run(threads_of(1)), asyncio.run(threads_of(50))
+    assert many <= few + 1, "a fetcher may come and go"
 
 
 def test_a_task_that_is_cancelled_while_it_connects_leaves_nothing_behind(config, topic_factory):
