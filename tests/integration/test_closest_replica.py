@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.consumers import owned, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, owned, parts
 from tests.fixtures.racks import Racks
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -36,13 +36,12 @@ class Reading:
 
     def __init__(self, box, group, topic, **settings):
         self.received = []
-        config = ConsumerConfig(
-            zookeeper_connect=box.zookeeper_connect,
-            group_id=group,
-            auto_offset_reset="smallest",
-            zookeeper_session_timeout_ms=30_000,
-            **settings,
+        at_brokers = settings.get("group_protocol") == "kafka"
+        among = (
+            {"bootstrap_servers": box.bootstrap_servers} if at_brokers else {"zookeeper_connect": box.zookeeper_connect}
         )
+        patience = IN_BROKER_GROUP if at_brokers else IN_ZOOKEEPER
+        config = ConsumerConfig(group_id=group, auto_offset_reset="smallest", **{**among, **patience, **settings})
         self.connector = ConsumerConnector(config)
         (stream,) = self.connector.create_message_streams({topic: 1})[topic]
         threading.Thread(target=self._read, args=[stream], daemon=True).start()
@@ -77,8 +76,9 @@ class Reading:
         self.connector.shutdown()
 
 
-def test_records_come_from_the_replica_in_the_rack(racks, topic, unique_name):
-    with Reading(racks, unique_name, topic, **RACK) as reading:
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
+def test_records_come_from_the_replica_in_the_rack(racks, topic, unique_name, protocol):
+    with Reading(racks, unique_name, topic, group_protocol=protocol, **RACK) as reading:
         for start in range(0, 200, 40):
             produce_records(racks.bootstrap_servers, topic, values(40, start=start))
         eventually(lambda: reading.values() == [*range(200)])

@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from tests.fixtures.assignors import Switchable
-from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, owned, parts
+from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, leave_in_its_name, owned, parts
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import expire
 from zkconsumer import AssignorFailed, ConfigError, RebalanceFailed, ZkConsumerError
 
 pytestmark = pytest.mark.integration
@@ -63,6 +64,28 @@ def test_members_get_the_partitions_of_their_rack(member, topic_factory, produce
     eventually(lambda: {*received, *received_far} == {*values(80)})
     far.shutdown()
     eventually(lambda: owned(near) == parts(topic, 0, 1, 2, 3))
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("strategy", ["R0", "Eager"])
+def test_the_one_that_assigns_loses_its_membership(member, sandbox, topic_factory, produce, protocol, strategy):
+    topic = topic_factory(4)
+    own = {"partition_assignment_strategy": f"{HERE}:{strategy}"}
+    leads = member(**own)
+    received = collect(leads.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(leads) == parts(topic, 0, 1, 2, 3))
+    follows = member(**own)
+    more = collect(follows.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(owned(leads)) == len(owned(follows)) == 2)
+    generation = leads.describe().generation
+    if protocol == "kafka":
+        leave_in_its_name(sandbox.bootstrap_servers, leads)
+    else:
+        expire(leads)
+    eventually(lambda: leads.describe().generation > generation)
+    eventually(lambda: len(owned(leads)) == len(owned(follows)) == 2)
+    produce(topic, values(40))
+    eventually(lambda: {*received, *more} == {*values(40)})
 
 
 @PROTOCOLS

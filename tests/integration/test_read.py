@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
-from tests.fixtures.sandbox import delete_records_before, produce_records, values
+from tests.fixtures.interrupts import Alarm, Interrupt
+from tests.fixtures.sandbox import Topics, delete_records_before, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, read
 from zkconsumer.cli.main import command
@@ -147,3 +148,40 @@ def test_the_command_writes_a_range(sandbox, filled, tmp_path):
         1,
         f"topic {filled} has 2 partitions, and not number 7",
     )
+
+
+def test_an_interrupt_ends_a_read_and_its_threads(brokers, topic_factory, produce):
+    """Ctrl-C comes wherever the read is, again and again."""
+    topic = topic_factory(2)
+    produce(topic, [b"x" * 1000] * 4000)
+    weapon, struck = Alarm(), 0
+    while struck < 5:
+        reader, rows = read(topic, brokers.replace(fetch_message_max_bytes=20_000)), 0
+        with weapon.active():
+            weapon.arm()
+            try:
+                rows = sum(batch.num_rows for batch in reader)
+                weapon.disarm()
+            except Interrupt:
+                struck += 1
+                with pytest.raises((Interrupt, StopIteration)):  # no batch after one that is missing
+                    reader.read_next_batch()
+        assert rows in (0, 4000)
+        del reader
+    eventually(lambda: not [one.name for one in threading.enumerate() if "read of topic" in one.name])
+
+
+@pytest.mark.slow
+def test_the_leader_is_killed_while_a_range_is_read(private_sandbox):
+    box = private_sandbox(brokers=3)
+    topics = Topics(box.bootstrap_servers)
+    topic = topics.create("moves", 2, 3)
+    produce_records(box.bootstrap_servers, topic, [b"%d" % number + b"." * 1000 for number in range(4000)])
+    config = ConsumerConfig.without_group(bootstrap_servers=box.bootstrap_servers, fetch_message_max_bytes=20_000)
+    seen, killed = [], []
+    for batch in read(topic, config):
+        seen += [int(value.rstrip(b".")) for value in batch["value"].to_pylist()]
+        if len(seen) > 100 and not killed:
+            killed.append(box.brokers[0].kill())
+    assert killed
+    assert sorted(seen) == [*range(4000)]
