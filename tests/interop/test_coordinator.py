@@ -1,10 +1,18 @@
 """JVM consumers in groups with a coordinator: it assigns as they do, and they need to know nothing of it."""
 
+import json
 from collections import Counter
+from contextlib import suppress
+
+import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.jvm import CRASHES, spread
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
+from zkconsumer import ConfigError
+from zkconsumer.cli.main import command
+from zkconsumer.errors import SandboxError
 
 COORDINATED = {"group_protocol": "coordinator"}
 
@@ -75,3 +83,33 @@ def test_what_a_killed_jvm_consumer_owned_is_consumed(group, topic_factory, prod
     group.settle()
     produce(topic, spread(values(100), 4))
     eventually(lambda: {value for *_, value in group.members[0].received()} == set(values(100)))
+
+
+OWN = {**COORDINATED, "partition_assignment_strategy": "tests.fixtures.assignors:R0"}
+
+
+def test_an_own_assignor_is_refused_beside_a_jvm_consumer(group, topic_factory, produce):
+    topic = topic_factory(partitions=4)
+    group.join_jvm("a", {topic: 1})
+    group.settle()
+    with pytest.raises(ConfigError, match=r"while members are in it that assign by themselves: .*_a"):
+        group.join("b", {topic: 1}, **OWN, rebalance_max_retries=2)
+    group.members.pop().connector.shutdown()
+    assert set(group.settle().values()) == {f"{group.name}_a-0"}
+    produce(topic, spread(values(40), 4))
+    group.expect_all(values(40))
+
+
+def test_a_jvm_consumer_that_joins_members_with_an_own_assignor_is_reported(group, sandbox, topic_factory, produce):
+    """It assigns by itself, so the coordinator commands nobody; it fails, and the group continues when it is gone."""
+    topic = topic_factory(partitions=4)
+    group.join("b", {topic: 1}, **OWN)
+    eventually(lambda: len(group.owners()) == 4)
+    with suppress(SandboxError):
+        group.join_jvm("a", {topic: 1})
+    explain = ["groups", "explain", "--group", group.name, "--json", "--zookeeper", sandbox.zookeeper_connect]
+    found = json.loads(CliRunner().invoke(command, explain).stdout)["findings"]
+    assert "coordinator-refuses" in {finding["kind"] for finding in found}
+    group.leave(group.members[1])
+    produce(topic, spread(values(40), 4))
+    group.expect_all(values(40))
