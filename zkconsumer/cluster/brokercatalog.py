@@ -134,7 +134,7 @@ class PatientCatalog:
     """Asks brokers, and again about topics that they deny: these do not exist once they were denied for DENIED_S.
 
     The list of all topics is asked for again while it is empty. A broker that has just started denies every topic, and
-    what follows cannot be undone: offsets count as those of topics that are gone, and are left out of plans. One thread
+    what follows cannot be undone: offsets count as those of topics that are gone, and plans exclude them. One thread
     uses it. Denials that are at most DENIED_S apart count as one, so a command with several questions waits once.
 
     Args:

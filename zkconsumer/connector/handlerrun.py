@@ -42,7 +42,7 @@ DeadLetter = Callable[[Message, Exception], object]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _RECHECK_S: Final = 0.1
-"""How often workers ask whether the lease holds again; no event tells them."""
+"""How often workers ask whether the lease holds again; no event reports it."""
 
 
 def run(

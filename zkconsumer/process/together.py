@@ -10,7 +10,7 @@ from zkconsumer.errors import ThreadLimit
 from zkconsumer.process.threads import start_thread
 
 _END_S = 0.05
-"""How long to wait for calls to end that were told to, before they are told again."""
+"""How long to wait for calls to end that were asked to, before they are asked again."""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Refuses coroutines where nobody awaits them: they would never run, and their records would be committed."""
+"""Refuses coroutines of functions that are called as plain ones: they would never run, and records be committed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkconsumer.errors import UsageError
 
 
 def refuse_coroutine_functions(*functions: Callable[..., Any] | None) -> None:
-    """Refuse functions whose results somebody would have to await.
+    """Refuse coroutine functions.
 
     Raises:
         UsageError: there is one.
@@ -20,7 +20,7 @@ def refuse_coroutine_functions(*functions: Callable[..., Any] | None) -> None:
 
 
 def refuse_awaitable(result: object) -> None:
-    """Refuse a result that somebody would have to await: not every function shows it before it is called.
+    """Refuse a result that has to be awaited: not every function shows it before it is called.
 
     Raises:
         UsageError: it is one.

@@ -149,7 +149,7 @@ class GroupInBoth:
 def counting_mark(group: str, mark: MigrationMark | None, in_znodes: Collection[str]) -> MigrationMark | None:
     """The mark of a group in both, unless it shows what is observed: the group continues at brokers, not in ZooKeeper.
 
-    Then it is judged as brokers have it, since a mark would hide that nobody consumes there.
+    Then it is judged as brokers have it, since a mark would hide that no member consumes there.
 
     A group that continues under another name is not this one at brokers. A mark that cannot be read names none.
 
