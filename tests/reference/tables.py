@@ -8,7 +8,7 @@ import sys
 
 from tests.reference.compatibility import compatibility_reference
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
-from zkconsumer.config.propertydef import INT_MAX, Property
+from zkconsumer.config.propertydef import Property
 from zkconsumer.connector.consumermetrics import METRICS, Metric
 
 _INTRODUCTION = """\
@@ -34,15 +34,7 @@ def configuration_reference() -> str:
 
 
 def _row(row: Property, default: object) -> str:
-    meaning = re.sub(r"docs/(\w+)(\.md)", r"[\1](\1\2)", row.doc)
-    if isinstance(row.kind, tuple):
-        meaning += f" One of {', '.join(f'`{value}`' for value in row.kind)}."
-    if row.minimum is not None:
-        meaning += f" At least {row.minimum}."
-    if row.maximum != INT_MAX:
-        meaning += f" At most {row.maximum}."
-    if row.secret:
-        meaning += " Never shown."
+    meaning = re.sub(r"docs/(\w+)(\.md)", r"[\1](\1\2)", row.meaning)
     name = f"`{row.name}`" + (" *ours*" if row.ours else "")
     return f"| {name} | {_default(row, default)} | {meaning} |\n"
 

@@ -103,7 +103,8 @@ def consumer_config(
     options = {"zookeeper.connect": zookeeper, **{name.replace("_", "."): value for name, value in overrides.items()}}
     set_by_options = {name: value for name, value in options.items() if value is not None}
     others = _parse_properties(properties).items()
-    given = {**{name: v for name, v in others if name.replace("_", ".") not in set_by_options}, **set_by_options}
+    given: dict[str, Any] = {name: v for name, v in others if name.replace("_", ".") not in set_by_options}
+    given.update(set_by_options)
     try:
         return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
     except ConfigError as error:

@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from zkconsumer.config.consumerproperties import RENAMED, STRATEGIES, ConsumerProperties
-from zkconsumer.config.propertydef import Property, names_object, parse
+from zkconsumer.config.propertydef import DescribedAttribute, Property, names_object, parse
+from zkconsumer.config.typedkeywords import Keywords
 from zkconsumer.errors import ConfigError, MissingProperty
 
 _log = logging.getLogger(__name__)
@@ -28,12 +29,17 @@ _LEGAL_CONNECT = re.compile(
 _LEGAL_BROKER = re.compile(r"[^\s,:\[\]]+:\d+|\[[^\s\]]+\]:\d+")
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]*\Z")
 
+_typed = Keywords(ConsumerProperties)
+
 
 @dataclass(frozen=True, init=False)
 class ConsumerConfig(ConsumerProperties):
     """All properties of one consumer.
 
-    Values are keyword arguments, in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
+    Each property is a keyword argument, and an attribute with the value that is used. ``help(ConsumerConfig)`` lists
+    them with meanings and defaults, as ``docs/config.md`` does.
+
+    Values are in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
     ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are parsed as the JVM parses a properties file. Type checkers
     know the first spelling and the types; for texts there is :meth:`from_properties`.
 
@@ -41,18 +47,15 @@ class ConsumerConfig(ConsumerProperties):
         ConfigError: with *every* violation, not only the first.
     """
 
-    if not TYPE_CHECKING:  # type checkers see a keyword of its type for each property, as a dataclass has them
-
-        def __init__(self, **values: object) -> None:
-            given, violations = _by_attribute(values)
-            violations += [
-                f"{n} is not a property of this consumer{_suggestion(n)}" for n in given if n not in PROPERTIES
-            ]
-            for attribute, row in PROPERTIES.items():
-                object.__setattr__(self, attribute, self._read(attribute, row, given, violations))
-            violations.extend(_violations(self))
-            if violations:
-                raise ConfigError(violations)
+    @_typed
+    def __init__(self, **values: object) -> None:
+        given, violations = _by_attribute(values)
+        violations += [f"{n} is not a property of this consumer{_suggestion(n)}" for n in given if n not in PROPERTIES]
+        for attribute, row in PROPERTIES.items():
+            vars(self)[attribute] = self._read(attribute, row, given, violations)
+        violations.extend(_violations(self))
+        if violations:
+            raise ConfigError(violations)
 
     def _read(self, attribute: str, row: Property, given: Mapping[str, object], violations: list[str]) -> Any:
         value = given.get(attribute)
@@ -69,6 +72,7 @@ class ConsumerConfig(ConsumerProperties):
         return computed(self) if computed else _DEFAULTS[attribute]
 
     @classmethod
+    @_typed
     def from_properties(cls, source: str | Path | Mapping[str, object], /, **overrides: object) -> Self:
         """Read a JVM consumer's properties file (or a mapping with the same names), unchanged.
 
@@ -91,6 +95,7 @@ class ConsumerConfig(ConsumerProperties):
         return cls(**{**given, **_once(overrides)})
 
     @classmethod
+    @_typed
     def without_group(cls, **values: object) -> Self:
         """The configuration of what joins no group, such as :func:`zkconsumer.read`.
 
@@ -105,6 +110,7 @@ class ConsumerConfig(ConsumerProperties):
         protocol = {} if "zookeeper_connect" in given else {"group_protocol": "kafka"}
         return cls(**{"group_id": "zkconsumer", "client_id": "zkconsumer", **protocol, **given})
 
+    @_typed
     def replace(self, **changes: object) -> Self:
         """A copy with some values changed; defaults that depend on others stay as they were computed."""
         return type(self)(**{**dataclasses.asdict(self), **_once(changes)})
@@ -134,13 +140,17 @@ class ConsumerConfig(ConsumerProperties):
             raise ConfigError(["zookeeper.connect is missing; only group.protocol kafka and consumer use no ZooKeeper"])
         return self.zookeeper_connect
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> str | int | None:
         """Value of a property by its JVM name."""
-        return getattr(self, name.replace(".", "_"))
+        value: str | int | None = getattr(self, name.replace(".", "_"))
+        return value
 
 
 PROPERTIES: Mapping[str, Property] = {f.name: Property.of(f) for f in dataclasses.fields(ConsumerConfig)}
 """Every property by attribute name, in the order of the reference."""
+
+for _field in dataclasses.fields(ConsumerConfig):
+    setattr(ConsumerConfig, _field.name, DescribedAttribute(PROPERTIES[_field.name], _field))
 
 
 def _suggestion(name: str) -> str:

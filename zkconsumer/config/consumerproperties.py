@@ -6,10 +6,9 @@ this consumer has is marked ``ours``. No other place repeats these facts:
 from this table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from zkconsumer.config.propertydef import REQUIRED, declare
 
@@ -43,7 +42,8 @@ STRATEGIES = ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperativ
 class ConsumerProperties:
     """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values.
 
-    The JVM writes a name with dots in place of the underscores.
+    The JVM writes a name with dots in place of the underscores. ``Literal`` lists the allowed texts, for type checkers
+    and for the check of values.
     """
 
     group_id: str = declare(REQUIRED, "Consumer group; letters, digits, dot, underscore and hyphen.")
@@ -96,21 +96,20 @@ class ConsumerProperties:
         None, "Longest wait between rebalance attempts, in ms.", minimum=0, default_text="zookeeper.sync.time.ms"
     )
     refresh_leader_backoff_ms: int = declare(200, "Pause before leaders are looked up again, in ms.", minimum=0)
-    auto_offset_reset: str = declare(
-        "largest", "Where to start a partition that has no usable offset.", ("smallest", "largest")
+    auto_offset_reset: Literal["smallest", "largest"] = declare(
+        "largest", "Where to start a partition that has no usable offset."
     )
     consumer_timeout_ms: int = declare(
         -1, "A stream raises ConsumerTimeout after this many ms without data; negative: never."
     )
     exclude_internal_topics: bool = declare(True, "Exclude Kafka's internal topics from whitelists and blacklists.")
-    group_protocol: str = declare(
+    group_protocol: Literal["zookeeper", "coordinator", "kafka", "consumer"] = declare(
         "zookeeper",
         "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
         "consumer does. coordinator: an elected member, the elected coordinator, assigns all partitions, and a "
         "rebalance stops only those that move. Members of both kinds, and JVM consumers, may be in one group. kafka: "
         "brokers coordinate the group, which may have members of Kafka's newer clients; it needs bootstrap.servers, "
         "and no ZooKeeper. consumer: the same with the protocol of Kafka 4, in which the broker assigns (KIP-848).",
-        ("zookeeper", "coordinator", "kafka", "consumer"),
         ours=True,
     )
     partition_assignment_strategy: str = declare(
@@ -122,7 +121,7 @@ class ConsumerProperties:
         "number of streams of a member, and only zkconsumer members support it. If all names are cooperative "
         "(cooperative-sticky, zkconsumer), members keep the partitions that do not move during a rebalance. With "
         "group.protocol coordinator and kafka also module:object, an assignor of your own (docs/operations.md).",
-        STRATEGIES,
+        choices=STRATEGIES,
         many=True,
         objects=True,
         default_text="range; zkconsumer,cooperative-sticky if group.protocol is kafka",
@@ -192,10 +191,9 @@ class ConsumerProperties:
         ours=True,
         default_text="the larger of 30000 and two session timeouts",
     )
-    offsets_storage: str = declare(
+    offsets_storage: Literal["zookeeper", "kafka"] = declare(
         None,
         "Where offsets are committed.",
-        ("zookeeper", "kafka"),
         default_text="zookeeper; kafka if group.protocol is kafka or consumer",
     )
     dual_commit_enabled: bool = declare(
@@ -231,10 +229,9 @@ class ConsumerProperties:
         secret=True,
         default_text="zookeeper.digest.username:zookeeper.digest.password",
     )
-    zookeeper_sasl_mechanism: str | None = declare(
+    zookeeper_sasl_mechanism: Literal["DIGEST-MD5", "GSSAPI"] | None = declare(
         None,
         "SASL mechanism for ZooKeeper; needs the package pure-sasl; for GSSAPI see docs/security.md.",
-        ("DIGEST-MD5", "GSSAPI"),
         ours=True,
     )
     zookeeper_sasl_username: str | None = declare(None, "User for SASL to ZooKeeper.", ours=True)
@@ -252,13 +249,12 @@ class ConsumerProperties:
     zookeeper_ssl_check_hostname: bool = declare(
         True, "Require that the server's certificate matches its host name.", ours=True
     )
-    commit_on: str = declare(
+    commit_on: Literal["next", "delivery", "done"] = declare(
         "next",
         "Which records commits by timer, at a rebalance and at shutdown cover. next: those that the application "
         "released by requesting the next record; delivery: all that were handed out, as in the JVM; done: those that "
         "the application has declared done, with stream.done(), in each partition before the first one that is not "
         "done (docs/delivery.md).",
-        ("next", "delivery", "done"),
         ours=True,
     )
     max_unfinished_records: int = declare(
@@ -269,17 +265,15 @@ class ConsumerProperties:
         minimum=1,
         ours=True,
     )
-    dual_read: str = declare(
+    dual_read: Literal["max", "zookeeper", "kafka"] = declare(
         "max",
         "With dual commit, the store whose offset is used. max, the larger of the two offsets, is the JVM's rule: to "
         "rewind, lower both.",
-        ("max", "zookeeper", "kafka"),
         ours=True,
     )
-    roundrobin_hash_era: str = declare(
+    roundrobin_hash_era: Literal["1.0", "0.8"] = declare(
         "1.0",
         "With roundrobin, the release of the group's JVM members. 1.0: 1.0 and later; 0.8: 0.8.2 to 0.11.",
-        ("1.0", "0.8"),
         ours=True,
     )
     max_stream_idle_ms: int = declare(
@@ -312,10 +306,9 @@ class ConsumerProperties:
         minimum=1,
         ours=True,
     )
-    security_protocol: str = declare(
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare(
         "PLAINTEXT",
         "Protocol of connections to brokers; their listener for it is used (the JVM consumer: PLAINTEXT only).",
-        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         ours=True,
     )
     client_rack: str | None = declare(
@@ -338,13 +331,12 @@ class ConsumerProperties:
         None, "PEM file of this client's key.", ours=True, default_text="the certificate's file"
     )
     ssl_key_password: str | None = declare(None, "Password of this client's key.", ours=True, secret=True)
-    ssl_endpoint_identification_algorithm: str = declare(
-        "https", "With https, a broker's certificate must match its host name.", ("https", "none"), ours=True
+    ssl_endpoint_identification_algorithm: Literal["https", "none"] = declare(
+        "https", "With https, a broker's certificate must match its host name.", ours=True
     )
-    sasl_mechanism: str | None = declare(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | None = declare(
         None,
         "SASL mechanism for brokers; GSSAPI needs the package gssapi and a ticket (docs/security.md).",
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         ours=True,
     )
     sasl_username: str | None = declare(None, "User for PLAIN and SCRAM.", ours=True)
@@ -356,28 +348,25 @@ class ConsumerProperties:
         ours=True,
     )
     sasl_kerberos_service_name: str = declare("kafka", "Kerberos service of the brokers, for GSSAPI.", ours=True)
-    isolation_level: str = declare(
+    isolation_level: Literal["read_uncommitted", "read_committed"] = declare(
         "read_uncommitted",
         "With read_committed, records of aborted and of open transactions are not delivered (the JVM's ZooKeeper-based "
         "consumer does not support transactions).",
-        ("read_uncommitted", "read_committed"),
         ours=True,
     )
-    broker_version_fallback: str | None = declare(
+    broker_version_fallback: Literal["0.8.2", "0.9.0"] | None = declare(
         None,
         "Release of brokers that cannot report their API versions. They are recognised without it. With brokers of "
         "0.9.0 that `bootstrap.servers` names, setting it avoids a wait of 1 s for each broker in a process, and an "
         "uncaught exception in the broker's log.",
-        ("0.8.2", "0.9.0"),
         ours=True,
         default_text="detected",
     )
     check_crcs: bool = declare(True, "Verify the checksum of every record batch.", ours=True)
-    on_corrupt: str = declare(
+    on_corrupt: Literal["fail", "skip"] = declare(
         "fail",
         "What to do with a corrupt record batch. fail: raise CorruptRecord; skip: log which offsets are skipped and "
         "continue after the batch. If the end of the batch is unknown, it is an error in either case.",
-        ("fail", "skip"),
         ours=True,
     )
     decompressed_max_bytes: int = declare(

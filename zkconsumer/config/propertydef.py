@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Self
+from dataclasses import MISSING, Field, dataclass, field, replace
+from types import UnionType
+from typing import Any, Self, Union, get_args, get_origin
 
 REQUIRED = object()
 """Stands for the default of a property that must be given."""
-
-_TYPES: Mapping[str, type[int] | type[bool] | type[str]] = MappingProxyType({"int": int, "bool": bool, "str": str})
-"""By the first word of an annotation; after it may be "or None"."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 
@@ -52,9 +48,56 @@ class Property:
 
     @classmethod
     def of(cls, declared: Field[Any]) -> Self:
-        """The row that :func:`declare` made of a field of a module with postponed annotations."""
-        kind = declared.metadata["kind"] or _TYPES[str(declared.type).partition(" ")[0]]
+        """The row that :func:`declare` made of a field, in a module whose annotations are not postponed."""
+        kind = declared.metadata["kind"] or _kind_of(declared.type)
         return cls(name=declared.name.replace("_", "."), **{**declared.metadata, "kind": kind})
+
+    @property
+    def meaning(self) -> str:
+        """The sentence for the reference, with the values that are allowed."""
+        choices = self.kind if isinstance(self.kind, tuple) else ()
+        limits = {
+            f"One of {', '.join(f'`{value}`' for value in choices)}.": choices,
+            f"At least {self.minimum}.": self.minimum is not None,
+            f"At most {self.maximum}.": self.maximum != INT_MAX,
+            "Never shown.": self.secret,
+        }
+        return " ".join([self.doc, *(text for text, applies in limits.items() if applies)])
+
+
+class DescribedAttribute(property):
+    """The attribute of a configuration for one property: :func:`help` shows meaning, type and default.
+
+    The value is in the dictionary of the instance. An access on the class returns the default.
+    """
+
+    def __init__(self, row: Property, declared: Field[Any]) -> None:
+        self._row = row
+        self._attribute = declared.name
+        self._default = declared.default
+
+    def __get__(self, config: object, owner: type | None = None) -> Any:
+        if config is not None:
+            return vars(config)[self._attribute]
+        if self._default is MISSING:
+            raise AttributeError(f"{self._row.name} has no default")
+        return self._default
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]  # made when it is read, which is seldom
+        import textwrap
+
+        row = self._row
+        kind = "str" if isinstance(row.kind, tuple) else row.kind.__name__
+        default = row.default_text or ("required" if self._default is MISSING else repr(self._default))
+        return f"{textwrap.fill(row.meaning, 100)}\n{kind}; default: {default.strip('*')}"
+
+
+def _kind_of(annotation: Any) -> Any:
+    """The type that an annotation names, or the texts of a ``Literal``; without "or None"."""
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = get_args(annotation)[0]
+    return get_args(annotation) or annotation
 
 
 def names_object(text: str) -> bool:
@@ -67,7 +110,10 @@ def names_object(text: str) -> bool:
 
 
 def declare(default: object, doc: str, choices: tuple[str, ...] | None = None, **details: Any) -> Any:
-    """A dataclass field for a property, whose name and type those of the field are; see :class:`Property`."""
+    """A dataclass field for a property, whose name and type those of the field are; see :class:`Property`.
+
+    ``choices`` are the allowed texts where a ``Literal`` cannot list them, since several at a time are allowed.
+    """
     metadata = {"doc": doc, "kind": choices, **details}
     if default is REQUIRED:
         return field(metadata=metadata)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.process.stalefiles import OwnedDirectory
@@ -50,8 +50,8 @@ def _directory() -> Path:
 
 
 @cache  # so that the options of all tasks in a process are equal, and share connections
-def _properties(trust: JavaStore | None, key: JavaStore | None, key_password: str | None) -> Mapping[str, str]:
-    properties: dict[str, str] = {}
+def _properties(trust: JavaStore | None, key: JavaStore | None, key_password: str | None) -> dict[str, Any]:
+    properties = {}
     if trust is not None:
         properties["ssl.ca.location"] = _write("ca", _pem(_read(trust, "truststore", None).certificates))
     if key is not None:

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tests.fixtures.typedproperties import misspelled, of_another_type
+from tests.fixtures.typedproperties import MISSPELLED, NOT_ALLOWED, OF_ANOTHER_TYPE
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.consumerproperties import RENAMED
 from zkconsumer.errors import ConfigError
@@ -339,11 +339,18 @@ def test_contradictions_in_a_group_in_which_the_broker_assigns(values, text):
         kafka_group(group_protocol="consumer", **values)
 
 
-def test_a_type_checker_finds_what_is_refused():
-    with pytest.raises(ConfigError, match="bogus is not a property"):
-        misspelled()
-    with pytest.raises(ConfigError, match=r"auto\.commit\.enable must be"):
-        of_another_type()
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        (MISSPELLED, "bogus is not a property"),
+        (OF_ANOTHER_TYPE, r"auto\.commit\.enable must be"),
+        (NOT_ALLOWED, "must be one of"),
+    ],
+)
+def test_a_type_checker_finds_what_is_refused(calls, message):
+    for call in calls:
+        with pytest.raises(ConfigError, match=message):
+            call()
 
 
 def test_what_joins_no_group_needs_servers_alone():

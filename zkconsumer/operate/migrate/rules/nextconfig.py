@@ -138,8 +138,8 @@ def _lines_for_defaults(target: ClientTarget, given: Given) -> Iterator[NextLine
 
 def _defaults_of(given: Given) -> ConsumerConfig:
     """What a consumer takes for the properties that the file lacks; some depend on its ``group.protocol``."""
-    servers = {"zookeeper.connect": "unused:1", "bootstrap.servers": "unused:1"}
-    return ConsumerConfig.from_properties({"group.protocol": given.get("group.protocol")}, group_id="unused", **servers)
+    required = {"zookeeper.connect": "unused:1", "bootstrap.servers": "unused:1", "group.id": "unused"}
+    return ConsumerConfig.from_properties({"group.protocol": given.get("group.protocol"), **required})
 
 
 def _librdkafka_lines(given: Given) -> Iterator[NextLine]:
