@@ -62,7 +62,6 @@ from zkconsumer.errors import (
     ZooKeeperRefused as ZooKeeperRefused,
     ZooKeeperUnavailable as ZooKeeperUnavailable,
 )
-from zkconsumer.model import ConsumerThreadId as ConsumerThreadId, Message as Message, TopicPartition as TopicPartition
 
 if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.config.consumerconfig import ConsumerConfig as ConsumerConfig
@@ -82,6 +81,8 @@ if TYPE_CHECKING:  # type checkers read "as" as a public name
     from zkconsumer.ranges.topicread import read as read
     from zkconsumer.group.memberdescription import MemberDescription as MemberDescription
     from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from zkconsumer.model import ConsumerThreadId as ConsumerThreadId, Message as Message
+    from zkconsumer.model import TopicPartition as TopicPartition
 
 _LAZY = {
     "zkconsumer.config.consumerconfig": ("ConsumerConfig",),
@@ -101,8 +102,12 @@ _LAZY = {
     "zkconsumer.ranges.topicread": ("read",),
     "zkconsumer.group.memberdescription": ("MemberDescription",),
     "zkconsumer.group.rebalancelistener": ("ConsumerRebalanceListener",),
+    "zkconsumer.model": ("ConsumerThreadId", "Message", "TopicPartition"),
 }
 """The other public names, by the module that defines them."""
+
+_MADE_HERE = {"AsyncMessageStream", "MemberDescription", "MessageStream", "PartitionState"}
+"""Classes whose instances only this package makes."""
 
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
@@ -123,6 +128,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from zkconsumer.signatures import describe_for_help
+
     value = getattr(import_module(home), name)
+    describe_for_help(value, is_made_here=name in _MADE_HERE)
     globals()[name] = value
     return value

@@ -8,7 +8,12 @@ from typing import Final, NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Sorts by topic, then numerically by partition."""
+    """One partition of one topic. Sorts by topic, then numerically by partition.
+
+    Attributes:
+        topic: name of the topic.
+        partition: number of the partition, from 0 on.
+    """
 
     topic: str
     partition: int
@@ -22,6 +27,10 @@ class ConsumerThreadId(NamedTuple):
 
     Its text is what an owner znode holds. Order among thread ids is that of the *text*, as Java compares
     strings; do not rely on the tuple order.
+
+    Attributes:
+        consumer_id: id of the consumer in its group.
+        number: of the thread in its consumer, from 0 on.
     """
 
     consumer_id: str
@@ -141,8 +150,15 @@ class Broker(NamedTuple):
 class Message(NamedTuple):
     """One record as a stream hands it out.
 
-    ``timestamp`` is in milliseconds since the epoch, or None where the record has none (message format 0);
-    ``timestamp_type`` is 0 for create time, 1 for log-append time, or None. ``headers`` keeps order and duplicates.
+    Attributes:
+        topic: name of the topic.
+        partition: number of the partition.
+        offset: of the record in its partition.
+        timestamp: in ms since the epoch; None if the record has none (message format 0).
+        timestamp_type: 0 for create time, 1 for log-append time; None without a timestamp.
+        key: bytes of the key; None if the record has none.
+        value: bytes of the value; None if it is null, as in a tombstone.
+        headers: names and values, in their order and with duplicates; empty in message formats before 2.
     """
 
     topic: str

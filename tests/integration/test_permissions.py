@@ -167,7 +167,7 @@ def each_guarded(request):
 
 def waits(stream, seconds=0.5):
     """True if the stream has nothing for so long: neither a record nor an error."""
-    return stream.queue.request(seconds) is None
+    return stream._queue.request(seconds) is None
 
 
 @pytest.mark.parametrize(("granted", "missing"), [([DESCRIBE], "Read"), ([], "Describe")], ids=["read", "describe"])

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self, overload
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.asyncstream import AsyncMessageStream, ReadyStream
@@ -18,7 +18,7 @@ from zkconsumer.connector.connector import ConsumerConnector, PartitionState
 from zkconsumer.connector.consumermetrics import Sample
 from zkconsumer.connector.decoder import DecodedMessage, Decoder
 from zkconsumer.connector.loopcalls import AsyncRebalanceListener, LoopListener, T, await_on, call_outside
-from zkconsumer.connector.stream import MessageStream
+from zkconsumer.connector.stream import M, MessageStream
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
@@ -36,11 +36,12 @@ class _ReadyConnector(ConsumerConnector):
     def _new_wakeup(self) -> WakeUp:
         return Notifier()
 
-    def _new_stream(self, queue: ChunkQueue, **parts: Any) -> MessageStream[Any]:
+    def _new_stream(self, queue: ChunkQueue, name: str, kind: type[M], commit: Callable[[], None]) -> MessageStream[M]:
         assert self._pool is not None
         assert isinstance(queue.changed, Notifier)
         settings = DecoderSettings.from_config(self._config)
-        return ReadyStream(queue, ReadyReader(queue, settings, self._pool, queue.changed), **parts)
+        reader = ReadyReader(queue, settings, self._pool, queue.changed)
+        return ReadyStream(queue, reader, name=name, kind=kind, commit=commit)
 
     def _decoding_threads(self, streams: int) -> int:
         del streams  # the loop's thread reads all of them, and decodes none
@@ -175,7 +176,7 @@ class AsyncConsumerConnector:
 
     async def create_message_streams(
         self, topics: Mapping[str, int], key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
-    ) -> dict[str, list[AsyncMessageStream[Any]]]:
+    ) -> dict[str, list[AsyncMessageStream[Message]]] | dict[str, list[AsyncMessageStream[DecodedMessage]]]:
         """See :meth:`ConsumerConnector.create_message_streams`; each stream is to be read by one task."""
         connector = self._opened()
         made = await self._outside(lambda: connector.create_message_streams(topics, key_decoder, value_decoder), "join")
@@ -207,10 +208,10 @@ class AsyncConsumerConnector:
         streams: int = 1,
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
-    ) -> list[AsyncMessageStream[Any]]:
+    ) -> list[AsyncMessageStream[Message]] | list[AsyncMessageStream[DecodedMessage]]:
         """See :meth:`ConsumerConnector.create_message_streams_by_filter`."""
         connector = self._opened()
-        made: list[MessageStream[Any]] = await self._outside(
+        made = await self._outside(
             lambda: connector.create_message_streams_by_filter(
                 topic_filter, streams, key_decoder=key_decoder, value_decoder=value_decoder
             ),
@@ -306,7 +307,7 @@ class AsyncConsumerConnector:
             raise UsageError("the connector is not open; use it in `async with`, or await open() first")
         return self._connector
 
-    def _wrap(self, streams: Collection[MessageStream[Any]]) -> list[AsyncMessageStream[Any]]:
+    def _wrap(self, streams: Collection[MessageStream[M]]) -> list[AsyncMessageStream[M]]:
         ready = [stream for stream in streams if isinstance(stream, ReadyStream)]
         return [AsyncMessageStream(stream, self._config.consumer_timeout_ms) for stream in ready]
 

@@ -35,15 +35,30 @@ class ReadyStream(MessageStream[M]):
     Args:
         queue: as of :class:`MessageStream`.
         ready: its reader.
-        parts: the other arguments of :class:`MessageStream`.
+        name: as of :class:`MessageStream`.
+        kind: as of :class:`MessageStream`.
+        commit: as of :class:`MessageStream`.
 
     Attributes:
         ready: the same.
     """
 
-    def __init__(self, queue: ChunkQueue, ready: ReadyReader, **parts: Any) -> None:
-        super().__init__(queue, timeout_ms=0, reader=ready, **parts)
+    def __init__(
+        self,
+        queue: ChunkQueue,
+        ready: ReadyReader,
+        *,
+        name: str,
+        kind: type[M],
+        commit: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(queue, name=name, kind=kind, timeout_ms=0, reader=ready, commit=commit)
         self.ready = ready
+
+    def is_holding_back(self) -> bool:
+        """True if a partition is paused since too many of its records are not done."""
+        unfinished = self._queue.unfinished
+        return unfinished is not None and unfinished.is_holding_back()
 
 
 class AsyncMessageStream(Generic[M]):
@@ -61,12 +76,8 @@ class AsyncMessageStream(Generic[M]):
     """
 
     def __init__(self, stream: ReadyStream[M], timeout_ms: int = -1) -> None:
-        """For the connector, which alone makes streams.
-
-        Args:
-            stream: what is ready.
-            timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
-        """
+        # stream: what is ready.
+        # timeout_ms: consumer.timeout.ms; negative waits without limit.
         self._stream = stream
         self._ready, self._notifier = stream.ready, stream.ready.notifier
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
@@ -189,8 +200,7 @@ class AsyncMessageStream(Generic[M]):
             await asyncio.sleep(0)
             self._ready.begin_turn()
             return
-        unfinished = self._stream.queue.unfinished
-        if unfinished is not None and unfinished.is_holding_back():
+        if self._stream.is_holding_back():
             seconds = BACKSTOP_S if seconds is None else min(seconds, BACKSTOP_S)
         loop = asyncio.get_running_loop()
         self._awaited = arrived = loop.create_future()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Final, Self, overload
 
 from zkconsumer.assembly.memberassembly import assemble_member
 from zkconsumer.config.consumerconfig import ConsumerConfig
@@ -17,7 +17,7 @@ from zkconsumer.connector.consumermetrics import ConsumerMetrics, Exporter, Samp
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.rules.plainresult import refuse_awaitable, refuse_coroutine_functions
-from zkconsumer.connector.stream import MessageStream
+from zkconsumer.connector.stream import M, MessageStream
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
@@ -142,7 +142,7 @@ class ConsumerConnector:
 
     def create_message_streams(
         self, topics: Mapping[str, int], key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
-    ) -> dict[str, list[MessageStream[Any]]]:
+    ) -> dict[str, list[MessageStream[Message]]] | dict[str, list[MessageStream[DecodedMessage]]]:
         """Join the group with a static subscription.
 
         Args:
@@ -151,7 +151,8 @@ class ConsumerConnector:
             value_decoder: the same for the values. Batches are not decoded.
 
         Returns:
-            For each topic its streams; each is to be read by one thread.
+            For each topic its streams; each is to be read by one thread. With a decoder they carry
+            :class:`~zkconsumer.DecodedMessage`, otherwise :class:`~zkconsumer.Message`.
 
         Raises:
             ConfigError: a topic name or number of streams is illegal.
@@ -199,7 +200,7 @@ class ConsumerConnector:
         streams: int = 1,
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
-    ) -> list[MessageStream[Any]]:
+    ) -> list[MessageStream[Message]] | list[MessageStream[DecodedMessage]]:
         """Join the group with a whitelist or blacklist; each stream carries partitions of all matching topics.
 
         Decoders and errors are those of :meth:`create_message_streams`.
@@ -431,7 +432,7 @@ class ConsumerConnector:
         finally:
             self._creating.release()
 
-    def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
+    def _make_streams(self, topic: str | None, count: int, kind: type[M]) -> list[MessageStream[M]]:
         self._queues[topic] = [
             ChunkQueue(
                 max_bytes=self._config.queued_max_bytes,
@@ -446,10 +447,7 @@ class ConsumerConnector:
             self.end_streams()
         return [
             self._new_stream(
-                queue,
-                name=str(ConsumerThreadId(self._consumer_id, number)),
-                kind=kind,
-                commit=partial(self._commit_queue, queue),
+                queue, str(ConsumerThreadId(self._consumer_id, number)), kind, partial(self._commit_queue, queue)
             )
             for number, queue in enumerate(self._queues[topic])
         ]
@@ -460,9 +458,10 @@ class ConsumerConnector:
     def _new_wakeup(self) -> WakeUp:
         return WakeUp()
 
-    def _new_stream(self, queue: ChunkQueue, **parts: Any) -> MessageStream[Any]:
+    def _new_stream(self, queue: ChunkQueue, name: str, kind: type[M], commit: Callable[[], None]) -> MessageStream[M]:
         reader = ChunkReader(queue, DecoderSettings.from_config(self._config), pool=self._pool)
-        return MessageStream(queue, timeout_ms=self._config.consumer_timeout_ms, reader=reader, **parts)
+        timeout_ms = self._config.consumer_timeout_ms
+        return MessageStream(queue, name=name, kind=kind, timeout_ms=timeout_ms, reader=reader, commit=commit)
 
     def _decoding_threads(self, streams: int) -> int:
         return threads_for(self._config.decode_threads, available_cpus(), streams)

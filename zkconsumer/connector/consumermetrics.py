@@ -236,9 +236,9 @@ class Exporter:
             ) from error
         self.address: tuple[str, int] = (host, self._server.server_port)
         self._owner = Owner()
-        call_in_child(self)
+        call_in_child(self._forked)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In a child: close its copy of the socket, which nothing serves there and which would keep the port bound."""
         self._server.socket.close()
 

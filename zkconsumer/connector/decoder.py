@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from zkconsumer.model import Message
 
-Decoder = Callable[[bytes], Any]
+Decoder = Callable[[bytes], object]
 """Turns the bytes of a key or value into an object; may raise. Examples: ``bytes.decode``, ``json.loads``."""
 
 _KEY: Final = Message._fields.index("key")
@@ -24,19 +24,19 @@ class DecodedMessage(Message):
     """
 
     __slots__ = ()
-    decoders: ClassVar[tuple[Decoder | None, Decoder | None]] = (None, None)  # a bare function would become a method
+    _decoders: ClassVar[tuple[Decoder | None, Decoder | None]] = (None, None)  # a bare function would become a method
 
     @property
     def key(self) -> Any:
         """The decoded key, or None."""
-        return _decode(self.decoders[0], self[_KEY])
+        return _decode(self._decoders[0], self[_KEY])
 
     @property
     def value(self) -> Any:
         """The decoded value, or None."""
-        return _decode(self.decoders[1], self[_VALUE])
+        return _decode(self._decoders[1], self[_VALUE])
 
-    def __reduce__(self) -> tuple[type[Message], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[Message], tuple[object, ...]]:
         return Message, tuple(self)
 
 
@@ -46,7 +46,7 @@ def decoded_message(key_decoder: Decoder | None, value_decoder: Decoder | None) 
     A class for each pair of decoders, because a message is a tuple: an instance has no room for them. The garbage
     collector tracks these messages, unlike those without decoders, since they can be part of a cycle.
     """
-    attributes = {"__slots__": (), "decoders": (key_decoder, value_decoder)}
+    attributes = {"__slots__": (), "_decoders": (key_decoder, value_decoder)}
     return type(DecodedMessage.__name__, (DecodedMessage,), attributes)
 
 

@@ -27,7 +27,7 @@ from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.rules.lanes import Lane, Lanes, Order, lane_by
 from zkconsumer.connector.rules.plainresult import refuse_awaitable, refuse_coroutine_functions
 from zkconsumer.connector.rules.retry import Retry
-from zkconsumer.connector.stream import MessageStream
+from zkconsumer.connector.stream import MessageStream, is_unfinished
 from zkconsumer.errors import ConsumerClosed, UsageError, ZkConsumerError
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.subscription import TopicFilter
@@ -37,23 +37,20 @@ from zkconsumer.process.wakeup import SIGNALS_S, Latch
 
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[Message], object]
-DeadLetter = Callable[[Message, Exception], object]
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _RECHECK_S: Final = 0.1
 """How often workers ask whether the lease holds again; no event reports it."""
 
 
 def run(
-    handler: Handler,
+    handler: Callable[[Message], object],
     config: ConsumerConfig,
     topics: Collection[str] | TopicFilter,
     *,
     workers: int = 4,
     ordered_by: Order = "partition",
     retry: Retry = Retry(),  # noqa: B008  it is immutable
-    dead_letter: DeadLetter | None = None,
+    dead_letter: Callable[[Message, Exception], object] | None = None,
 ) -> None:
     """Consume topics until SIGTERM or SIGINT: call ``handler`` for each record, and commit those that it has handled.
 
@@ -186,9 +183,9 @@ class _Work:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: Callable[[Message], object],
         retry: Retry,
-        dead_letter: DeadLetter | None,
+        dead_letter: Callable[[Message, Exception], object] | None,
         lane_of: Callable[[Message], Lane],
         limit: int,
     ) -> None:
@@ -373,9 +370,3 @@ class _Releases(ConsumerRebalanceListener):
     def before_starting_fetchers(self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """See :class:`~zkconsumer.ConsumerRebalanceListener`."""
         self._work.resume([partition for partition, thread in assignment.items() if thread.consumer_id == consumer_id])
-
-
-def is_unfinished(stream: MessageStream[Message], message: Message) -> bool:
-    """False for a record whose partition was lost after it was handed out: another member reads it."""
-    unfinished = stream.queue.unfinished
-    return unfinished is not None and unfinished.holds(message)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker, segment_offsets
@@ -36,6 +36,8 @@ from zkconsumer.wire.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.wire.rules.fetchanswers import UNDECODABLE, Faults, Verdict, next_size
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
     from zkconsumer.decode.records import Records
 
@@ -61,7 +63,7 @@ class FetchedRecords:
     high_watermark: int
 
     @property
-    def batch(self) -> Any:
+    def batch(self) -> pa.RecordBatch | None:
         """The records as a ``pyarrow.RecordBatch`` with headers; None if there are none yet."""
         from zkconsumer.decode.arrow import batch_of
 
@@ -88,6 +90,10 @@ class SimpleConsumer:
         timeout_ms: limit for connecting and for each answer, in ms.
         config: replaces ``client_id`` and ``timeout_ms``, and specifies all other settings for brokers:
             ``isolation.level``, ``check.crcs``, ``broker.version.fallback`` and more.
+
+    Attributes:
+        EARLIEST: stands for the log start offset where a time is expected.
+        LATEST: stands for the log end offset where a time is expected.
     """
 
     EARLIEST: ClassVar = EARLIEST

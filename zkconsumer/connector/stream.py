@@ -85,21 +85,17 @@ class MessageStream(Generic[M]):
         kind: type[M],
         timeout_ms: int = -1,
         reader: ChunkReader | None = None,
-        commit: Callable[[], None] = lambda: None,
+        commit: Callable[[], None] | None = None,
     ) -> None:
-        """For the connector, which alone makes streams.
-
-        Args:
-            queue: the queue that the fetchers fill.
-            name: consumer thread id, for messages.
-            kind: class of the messages.
-            timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
-            reader: reads the queue; None for one with the default settings.
-            commit: commits the positions of the queue's partitions.
-        """
-        self.queue = queue
+        # queue: the queue that the fetchers fill.
+        # name: consumer thread id, for messages.
+        # kind: class of the messages.
+        # timeout_ms: consumer.timeout.ms; negative waits without limit.
+        # reader: reads the queue; None for one with the default settings.
+        # commit: commits the positions of the queue's partitions; None if nothing can be committed.
+        self._queue = queue
         self._reader = reader or ChunkReader(queue)
-        self.name = name
+        self._name = name
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._patience_s = self._timeout_s  # of the request in progress
         self._kind = kind
@@ -108,10 +104,15 @@ class MessageStream(Generic[M]):
         self._begun: HandOver[M] | None = None
         self._commit = commit
         self._messages = successive(self._next_records)
-        call_in_child(self)
+        call_in_child(self._abandon_begun)
 
     def __repr__(self) -> str:
-        return f"<MessageStream {self.name}>"
+        return f"<MessageStream {self._name}>"
+
+    @property
+    def name(self) -> str:
+        """Id of the consumer thread that this stream is in its group."""
+        return self._name
 
     def __iter__(self) -> Iterator[M]:
         self._check_thread()
@@ -143,7 +144,7 @@ class MessageStream(Generic[M]):
             return None
         finally:
             self._patience_s = self._timeout_s
-        raise stream_ended(self.name)
+        raise stream_ended(self._name)
 
     def peek(self) -> M:
         """The record that ``next`` will return, without taking it: no position moves, and nothing is released.
@@ -214,12 +215,12 @@ class MessageStream(Generic[M]):
             return None
         finally:
             self._patience_s = self._timeout_s
-        raise stream_ended(self.name)
+        raise stream_ended(self._name)
 
     def release(self) -> None:
         """Release everything that was handed out, without a request for more; for the reading thread."""
-        self._owner.require(f"stream {self.name}")
-        self.queue.finish()
+        self._owner.require(f"stream {self._name}")
+        self._queue.finish()
 
     def done(self, item: M | pa.RecordBatch) -> None:
         """Declare a record or batch done, with ``commit.on=done``; any thread may, and in any order.
@@ -234,11 +235,11 @@ class MessageStream(Generic[M]):
             UsageError: this stream has not handed it out; ``commit.on`` is not ``done``; or this process is a forked
                 child.
         """
-        unfinished = self.queue.unfinished
+        unfinished = self._queue.unfinished
         if unfinished is None or not self._owner.is_here():
-            self._owner.require(f"stream {self.name}")
+            self._owner.require(f"stream {self._name}")
             raise UsageError(
-                f"stream {self.name}: done() needs the property commit.on=done; with the present one the next request "
+                f"stream {self._name}: done() needs the property commit.on=done; with the present one the next request "
                 "releases a record"
             )
         unfinished.finish(item)
@@ -254,16 +255,17 @@ class MessageStream(Generic[M]):
                 :meth:`ConsumerConnector.commit_offsets <zkconsumer.ConsumerConnector.commit_offsets>` without offsets.
             ConsumerClosed: the connector was shut down.
         """
-        self._owner.require(f"stream {self.name}")
-        self._commit()
+        self._owner.require(f"stream {self._name}")
+        if self._commit is not None:
+            self._commit()
 
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done."""
-        if self._owner.spares(f"stream {self.name}"):
+        if self._owner.spares(f"stream {self._name}"):
             return
-        self.queue.close()
+        self._queue.close()
 
-    def forked(self) -> None:
+    def _abandon_begun(self) -> None:
         """In a child: the chunk that was begun is the parent's, too; so its rest is not handed out here."""
         if self._begun is not None:
             self._begun.abandon()
@@ -272,7 +274,7 @@ class MessageStream(Generic[M]):
         """The first record of what waits in the queue; see :meth:`peek`."""
         from zkconsumer.decode.messages import build
 
-        self.queue.withhold()  # the rest of a split batch, or one that an interrupt prevented from being handed out
+        self._queue.withhold()  # the rest of a split batch, or one that an interrupt prevented from being handed out
         chunk = self._arrived(self._reader.look(self._patience_s))
         if chunk is None:
             raise StopIteration
@@ -285,12 +287,12 @@ class MessageStream(Generic[M]):
         self._begun = None
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._patience_s))) is not None:
-            room = self.queue.room_for(chunk.info)
+            room = self._queue.room_for(chunk.info)
             records = _records(chunk).slice(0, MOST_AT_ONCE if room is None else min(room, MOST_AT_ONCE))
             messages = build(self._kind, records)
             unfinished = NOTHING if room is None else unfinished_messages(messages)
             handover = HandOver(chunk, messages, records.offsets, unfinished=unfinished)
-            if self.queue.begin(handover):
+            if self._queue.begin(handover):
                 self._begun = handover
                 return handover.claims
         self._messages = successive(self._next_records)  # an iterator that has ended stays so
@@ -309,27 +311,29 @@ class MessageStream(Generic[M]):
             # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
             parts = [made(records)]
             first = records.offsets[0]
-            unfinished = unfinished_batch(parts[0], records.num_rows, first, last) if self.queue.unfinished else NOTHING
+            unfinished = (
+                unfinished_batch(parts[0], records.num_rows, first, last) if self._queue.unfinished else NOTHING
+            )
             handover = HandOver(chunk, [0], [last], records.num_rows, unfinished)
-            if self.queue.begin(handover):
+            if self._queue.begin(handover):
                 return map(parts.__getitem__, handover.claims)  # in C, for the reason that successive() gives
         return None
 
     def _arrived(self, item: Item) -> Chunk | None:
         """The chunk that arrived, None at the end. Raises ConsumerTimeout where nothing arrived."""
         if item is None:
-            raise nothing_arrived(self.name, self._patience_s)
+            raise nothing_arrived(self._name, self._patience_s)
         return None if isinstance(item, Ended) else item
 
     def _check_thread(self) -> None:
-        self._owner.require(f"stream {self.name}")
+        self._owner.require(f"stream {self._name}")
         current = threading.current_thread()
         if self._thread is current:
             return
         if self._thread is not None and self._thread.is_alive():
             raise UsageError(
-                f"stream {self.name} belongs to thread {self._thread.name}, and thread {current.name} iterates it too; "
-                "create one stream per thread, or end the first thread"
+                f"stream {self._name} belongs to thread {self._thread.name}, and thread {current.name} iterates it "
+                "too; create one stream per thread, or end the first thread"
             )
         self._thread = current
 
@@ -342,6 +346,15 @@ def next_records(stream: MessageStream[Any], max_rows: int | None = None) -> Rec
             raise StopIteration
         for part in parts:  # here, not in a function shared with next_batch: an interrupt after it would lose records
             return part
+
+
+def is_unfinished(stream: MessageStream[M], message: M) -> bool:
+    """False for a record whose partition was lost after it was handed out, so another member reads it; not for users.
+
+    With ``commit.on=done``; False also for a record that is done.
+    """
+    unfinished = stream._queue.unfinished
+    return unfinished is not None and unfinished.holds(message)
 
 
 def _batch_maker(max_rows: int | None, max_bytes: int | None, *, headers: bool) -> Callable[[Records], pa.RecordBatch]:

@@ -48,11 +48,12 @@ class DefaultPartitioner:
     """Chooses partitions; it only remembers, for each topic, which partition is next. Any thread may use it.
 
     Args:
-        random_start: returns the number at which the turns of a topic begin; called once for each topic.
+        random_start: returns the number at which the turns of a topic begin; called once for each topic. None: a random
+            one.
     """
 
-    def __init__(self, random_start: Callable[[], int] = _random_start) -> None:
-        self._random_start = random_start
+    def __init__(self, random_start: Callable[[], int] | None = None) -> None:
+        self._random_start = random_start or _random_start
         self._turns: dict[str, count[int]] = {}
 
     def partition(

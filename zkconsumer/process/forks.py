@@ -12,7 +12,8 @@ import contextlib
 import logging
 import os
 import weakref
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from zkconsumer.errors import UsageError
 
@@ -61,25 +62,24 @@ class Owner:
 _ADVICE: Final = "create it after forking"
 
 
-class Inherited(Protocol):
-    """An object that must react at once in a forked child."""
-
-    def forked(self) -> None:
-        """Called on the copy in a child. It must not take a lock: if another thread held it, it stays locked there."""
+_in_child: Final[set[weakref.WeakMethod[Callable[[], None]]]] = set()
 
 
-_inherited: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
+def call_in_child(method: Callable[[], None]) -> None:
+    """Call a method in each child that this process forks from now on, before any other code runs there.
 
-
-def call_in_child(inherited: Inherited) -> None:
-    """Call its ``forked()`` in each child that this process forks from now on, before any other code runs there."""
-    _inherited.add(inherited)
+    It is called on the copy of its object, if that still exists. It must not take a lock: if another thread held it, it
+    stays locked in the child.
+    """
+    _in_child.add(weakref.WeakMethod(method, _in_child.discard))
 
 
 def _after_fork() -> None:
-    for inherited in list(_inherited):
-        with contextlib.suppress(Exception):  # the other objects have to be notified, too
-            inherited.forked()
+    for reference in list(_in_child):
+        method = reference()
+        if method is not None:
+            with contextlib.suppress(Exception):  # the other objects have to be notified, too
+                method()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -31,7 +31,7 @@ def test_a_second_thread_cannot_replace_the_queues_of_the_first(monkeypatch):
             connector.create_message_streams({"t": 1})
         go_on.set()
         (stream,) = first.result(30)["t"]
-    assert connector._queue_for("t", ConsumerThreadId("g_c", 0)) is stream.queue
+    assert connector._queue_for("t", ConsumerThreadId("g_c", 0)) is stream._queue
 
 
 def test_a_shutdown_before_the_decoding_threads_are_there_leaves_none(monkeypatch):
@@ -79,8 +79,8 @@ def test_streams_that_were_ended_are_not_idle(monkeypatch):
     left = []
     monkeypatch.setattr(connector._member, "leave", lambda: left.append(True))
     (stream,) = connector.create_message_streams({"t": 1})["t"]
-    info = make_info(stream.queue, 0)
-    stream.queue.put(make_fetched_chunk(info, 0, 3))
+    info = make_info(stream._queue, 0)
+    stream._queue.put(make_fetched_chunk(info, 0, 3))
     connector.end_streams()
     for _ in range(3):
         looks[0]()
