@@ -77,7 +77,7 @@ def test_every_public_attribute_has_a_meaning(name):
 def test_each_property_has_its_meaning_and_default(attribute, row):
     (entry,) = re.findall(rf"^ \|  {attribute}\n((?: \|      .*\n)+)", page("ConsumerConfig"), re.M)
     words = " ".join(line.removeprefix(" |").strip() for line in entry.splitlines())
-    assert words.startswith(row.meaning)
+    assert words.startswith(re.sub(r"docs/(\w+)\.md", r'page "\1" of the documentation', row.meaning))
     default = getattr(zkconsumer.ConsumerConfig, attribute, "required")
     text = row.default_text.strip("*") if row.default_text else default if default == "required" else repr(default)
     assert words.endswith(f"; default: {text}")

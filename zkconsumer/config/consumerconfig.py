@@ -37,7 +37,7 @@ class ConsumerConfig(ConsumerProperties):
     """All properties of one consumer.
 
     Each property is a keyword argument, and an attribute with the value that is used. ``help(ConsumerConfig)`` lists
-    them with meanings and defaults, as ``docs/config.md`` does.
+    them with meanings and defaults, as the page "Configuration" of the documentation does.
 
     Values are in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
     ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are parsed as the JVM parses a properties file. Type checkers

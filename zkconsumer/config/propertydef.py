@@ -90,7 +90,8 @@ class DescribedAttribute(property):
         row = self._row
         kind = "str" if isinstance(row.kind, tuple) else row.kind.__name__
         default = row.default_text or ("required" if self._default is MISSING else repr(self._default))
-        return f"{textwrap.fill(row.meaning, 100)}\n{kind}; default: {default.strip('*')}"
+        meaning = re.sub(r"docs/(\w+)\.md", r'page "\1" of the documentation', row.meaning)
+        return f"{textwrap.fill(meaning, 100, break_on_hyphens=False)}\n{kind}; default: {default.strip('*')}"
 
 
 def _kind_of(annotation: Any) -> Any:
