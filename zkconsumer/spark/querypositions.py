@@ -10,13 +10,13 @@ import logging
 from collections.abc import Collection, Mapping, Set
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, name_some
+from zkconsumer.errors import BrokerUnavailable, MalformedZnode, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.ranges.logends import LogEnds, stepped_back
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, Loss, Wanted, describe_losses, locate
 from zkconsumer.spark.rules.options import SourceOptions
-from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, group_by_reason
+from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, chosen_by_others, group_by_reason
 from zkconsumer.spark.rules.querystate import QueryState
 from zkconsumer.spark.rules.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
@@ -50,6 +50,7 @@ class QueryPositions:
         self._control = control
         self._ends = ends
         self._earlier = sorted(earlier)
+        self._last: QueryState | None = None
 
     def find(self, query: QueryState, finished: SourceOffset, *, is_first: bool) -> QueryState:
         """The state with a position of each owned partition that has a leader, or had one in this generation.
@@ -60,6 +61,7 @@ class QueryPositions:
             GenerationEnded: a rebalance has begun.
             OffsetOutOfRange: ``failOnDataLoss`` is true, and a position is not in the log any more, or a deleted topic
                 may have had more records.
+            UsageError: ``group.share`` is false, and another client has chosen a position since this run's first plan.
             BrokerUnavailable: no broker answers.
         """
         generation = query.generation
@@ -67,11 +69,12 @@ class QueryPositions:
             gone = self._find_gone(query, finished, is_first=is_first)
             choices = self._choose(query, finished)
             self._compare_logs(finished, choices)
-            query = self._control.update(lambda newest: newest.chosen(generation, choices, gone))
+            query = self._last = self._control.update(lambda newest: newest.chosen(generation, choices, gone))
         unlocated = {p: choice.place for p, choice in query.unlocated.items()}
         if unlocated:
             query = self._locate(generation, unlocated)
             self._warn_of_overridden(query.overridden(unlocated))
+        self._last = query
         return query
 
     def follow_shorter_logs(self, query: QueryState, ends: Mapping[TopicPartition, int]) -> bool:
@@ -140,6 +143,7 @@ class QueryPositions:
 
         Raises:
             OffsetOutOfRange: a topic was deleted and created again, and ``failOnDataLoss`` is true.
+            UsageError: see :meth:`_require_own`.
         """
         choices = choose_starts(
             {p: partition.stored for p, partition in query.owned.items()},
@@ -149,6 +153,7 @@ class QueryPositions:
             reset=self._options.config.auto_offset_reset,
             outdated={p for p, partition in query.owned.items() if partition.is_outdated},
         )
+        self._require_own(query, choices, finished)
         self._report(choices, finished)
         recreated = {p: choice for p, choice in choices.items() if choice.reason is Reason.RECREATED}
         if recreated and self._options.fail_on_data_loss:
@@ -158,6 +163,33 @@ class QueryPositions:
                 "read the new topic from its earliest offset set failOnDataLoss=false"
             )
         return choices
+
+    def _require_own(self, query: QueryState, choices: Mapping[TopicPartition, Choice], finished: SourceOffset) -> None:
+        """With ``group.share=false``, check that no other client has chosen a start since this run first chose them.
+
+        Members that joined and left again between two plans are seen by nothing else.
+
+        Raises:
+            UsageError: another client has.
+        """
+        if self._options.config.group_share or (last := self._last) is None:
+            return
+        before = {p: partition.stored for p, partition in last.owned.items()}
+        stored = {p: partition.stored for p, partition in query.owned.items()}
+        others = chosen_by_others(choices, stored, before, last.positions, finished.query)
+        if others:
+            moved = [
+                f"{p} at {choices[p].place}"
+                + (f" (this query has read it to {finished.spans[p].until})" if p in finished.spans else "")
+                for p in others
+            ]
+            raise UsageError(
+                f"group {self._group}: another client has committed offsets while this query was running: "
+                f"{name_some(moved)}; with group.share=false this query ends. Another member of the group may have "
+                "read records that this query would skip. Stop that member, reset the offsets if this query has to "
+                "read these records (`zkconsumer offsets reset`), and start the query again: it continues at the "
+                "group's offsets"
+            )
 
     def _report(self, choices: Mapping[TopicPartition, Choice], finished: SourceOffset) -> None:
         for reason, partitions in group_by_reason(choices).items():

@@ -932,6 +932,77 @@ def test_a_query_that_does_not_share_its_group_ends_when_it_has_to(log, query):
         ours.trigger()
 
 
+def test_a_query_that_does_not_share_its_group_notices_a_member_that_has_left_again(log, query):
+    for partition in (A, B):
+        log(partition, 0, 30)
+    ours = query({A: 0, B: 0}, **{"group.share": "false"})
+    assert ours.trigger(limit=20) == {A: Span(0, 10), B: Span(0, 10)}
+    ours.rebalance({A: ...})  # another member reads t-1 from 10 to 20, commits and leaves
+    ours.own({A: ours.member.in_store[A], B: 20})
+    with pytest.raises(UsageError, match=r"t-1 at 20 \(this query has read it to 10\); with group\.share=false"):
+        ours.trigger()
+    restarted = query({A: ours.member.in_store[A], B: 20}, **{"group.share": "false"})
+    restarted.offset = ours.offset
+    assert restarted.trigger() == {A: Span(10, 30), B: Span(20, 30)}, "the offset may have been set while it stood"
+
+
+def test_a_query_that_does_not_share_its_group_notices_who_has_left_before_it_looked(log, query):
+    for partition in (A, B):
+        log(partition, 0, 30)
+    ours = query({A: 0, B: 0}, **{"group.share": "false"})
+    assert ours.trigger(limit=20) == {A: Span(0, 10), B: Span(0, 10)}
+    ours.rebalance({A: ...})
+    assert ours.trigger() == {A: Span(10, 30)}, "no other member is in the group when it is read"
+    ours.own({A: ours.member.in_store[A], B: 20})
+    with pytest.raises(UsageError, match="t-1 at 20"):
+        ours.trigger()
+
+
+def test_a_query_that_does_not_share_its_group_notices_who_read_a_new_partition(log, query):
+    for partition in (A, B):
+        log(partition, 0, 30)
+    ours = query({}, **{"group.share": "false"})
+    ours.own({A: 0}, partitions=1)
+    ours.trigger()
+    ours.member.release()
+    ours.own({A: ours.member.in_store[A], B: 20}, partitions=2)
+    with pytest.raises(UsageError, match="offsets while this query was running: t-1 at 20; with"):
+        ours.trigger()
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_query_that_does_not_share_its_group_continues_at_its_own_commits(log, query, stamped):
+    """A start that retention has moved is committed, although no batch ends there; a store may refuse stamps."""
+    for partition in (A, B):
+        log(partition, 0, 30)
+    ours = query({A: 0, B: 0}, failOnDataLoss="false", **{"group.share": "false"})
+    ours.trigger(limit=20)
+    log(B, 30, 30)
+    for _ in range(2):
+        ours.rebalance({A: ..., B: ...})
+        ours.trigger(limit=5)
+        assert ours.member.in_store[B].offset == 30
+        if not stamped:
+            ours.member.in_store[B] = ours.member.in_store[B]._replace(stamp=None)
+
+
+def test_a_plan_that_a_rebalance_interrupted_is_the_first_one_still(log, query):
+    """What was committed before the query began is law: its first plan is made again."""
+    log(A, 12, 30)
+    ours = query({A: 11}, failOnDataLoss="false", **{"group.share": "false"}).after({A: Span(0, 10)}, {A: 7})
+    ours.own({A: 11}, partitions=1)
+    interrupted = []
+
+    def rebalances(is_done):
+        if not interrupted:
+            interrupted.append(is_done)
+            ours.own({A: 11}, partitions=1)
+
+    ours.member.fault = rebalances
+    assert ours.trigger() == {A: Span(12, 30)}
+    assert interrupted
+
+
 U = TopicPartition("u", 0)
 
 

@@ -143,6 +143,36 @@ def _for_the_first_time(
     return Choice(_NAMED[reset], Reason.RESET) if option is None else Choice(option, Reason.OPTION)
 
 
+def chosen_by_others(
+    choices: Mapping[TopicPartition, Choice],
+    stored: Mapping[TopicPartition, StoredOffset],
+    before: Mapping[TopicPartition, StoredOffset],
+    positions: Mapping[TopicPartition, int],
+    query: str | None,
+) -> list[TopicPartition]:
+    """The partitions that would continue at an offset that another client has stored since this run chose its starts.
+
+    1. A query reads t-0 to 10; 2. another member gets t-0, reads it to 20, commits 20 and leaves; 3. the query gets t-0
+    again, before it plans. It would continue at 20, and the stored offset is all that shows the other member.
+
+    Args:
+        choices: the starts of this generation.
+        stored: the stored offset of each partition.
+        before: the stored offsets of the last generation in which this run has chosen its starts.
+        positions: the positions of this run in that generation. It may have committed them itself, and without a stamp,
+            if its store does not allow stamps.
+        query: id of the query; None if it has none yet.
+    """
+    return sorted(
+        partition
+        for partition, choice in choices.items()
+        if choice.reason in (Reason.GROUP, Reason.MOVED)
+        and choice.place != positions.get(partition)
+        and not (partition in before and is_same_write(stored[partition], before[partition]))
+        and ((stamp := stored[partition].stamp) is None or stamp.query != query)
+    )
+
+
 def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
     """The position that an option specifies for one partition; None if the default applies."""
     if isinstance(position, Timestamps):

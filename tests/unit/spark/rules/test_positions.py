@@ -7,7 +7,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset, our_metadata
 from zkconsumer.ranges.rules.rangepositions import EARLIEST, LATEST, AtTime
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.rules.options import Timestamps
-from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, group_by_reason
+from zkconsumer.spark.rules.positions import Choice, Reason, choose_starts, chosen_by_others, group_by_reason
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
@@ -200,3 +200,28 @@ def test_partitions_are_grouped_by_reason():
 )
 def test_the_end_and_a_time_are_other_offsets_later(place, varies):
     assert Choice(place, Reason.OPTION).varies is varies
+
+
+@pytest.mark.parametrize(
+    ("choice", "stored", "is_others"),
+    [
+        (Choice(20, Reason.MOVED), StoredOffset(20, 8), True),
+        (Choice(20, Reason.GROUP), StoredOffset(20, 8), True),
+        (Choice(20, Reason.MOVED), StoredOffset(20, 8, Stamp("another", 3)), True),
+        (Choice(20, Reason.MOVED), StoredOffset(20, 8, Stamp("q", 3)), False),
+        (Choice(20, Reason.MOVED), StoredOffset(20, 7), False),
+        (Choice(15, Reason.MOVED), StoredOffset(15, 8), False),
+        (Choice(10, Reason.FINISHED), StoredOffset(10, 8), False),
+        (Choice(EARLIEST, Reason.APPEARED), StoredOffset(None), False),
+    ],
+)
+def test_a_start_is_another_clients_if_it_has_stored_the_offset_in_this_run(choice, stored, is_others):
+    before, positions = {T0: StoredOffset(5, 7)}, {T0: 15}
+    others = [T0] if is_others else []
+    assert chosen_by_others({T0: choice}, {T0: stored}, before, positions, "q") == others
+
+
+def test_what_another_client_stored_of_a_partition_that_was_not_owned_before_is_its_choice():
+    gained = {p: Choice(5, Reason.GROUP) for p in (T2, T1)}
+    stored = dict.fromkeys(gained, StoredOffset(5, 7))
+    assert chosen_by_others(gained, stored, {T0: StoredOffset(5, 7)}, {}, None) == [T1, T2]
