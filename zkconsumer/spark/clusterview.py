@@ -44,6 +44,8 @@ class ClusterView:
         undescribed: subscribed topics that may exist, although they are not described.
         replaced: live members with this query's ``group.instance.id``: the one that it replaces when it joins, and then
             the query itself.
+        topics: the subscribed topics that are described, as a member of the group sees them: their identities decide
+            whether a topic was created again.
     """
 
     brokers: tuple[Broker, ...]
@@ -57,6 +59,7 @@ class ClusterView:
     session_ms: Mapping[str, int] = field(default_factory=dict)
     undescribed: frozenset[str] = frozenset()
     replaced: frozenset[str] = frozenset()
+    topics: Mapping[str, Topic] = field(default_factory=dict)
 
     @property
     def others(self) -> frozenset[str]:
@@ -133,6 +136,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             unshared=frozenset(group.unshared & group.members.keys()),
             session_ms={member: max(group.session_ms.get(member, 0), granted_ms) for member in members},
             undescribed=undescribed,
+            topics=topics,
         )
     finally:
         session.close()
@@ -166,6 +170,7 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
         session_ms={member.member_id: session_ms for member in members},
         undescribed=snapshot.undescribed.intersection(selected),
         replaced=replaced,
+        topics=topics,
     )
 
 

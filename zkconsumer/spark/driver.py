@@ -215,7 +215,7 @@ class QueryDriver:
             OffsetOutOfRange: an earlier run planned the batch, a topic of it was deleted, and ``failOnDataLoss`` is
                 true.
             UsageError: the checkpoint belongs to another query.
-            ZkConsumerError: no brokers are known, and ZooKeeper or ``bootstrap.servers`` cannot be reached.
+            ZkConsumerError: an earlier run planned the batch, and ZooKeeper or ``bootstrap.servers`` cannot be reached.
         """
         if start == end:
             return []
@@ -225,25 +225,30 @@ class QueryDriver:
         query = self._control.update(lambda query: query.begun(planned.number, ends))
         if time.monotonic() > self._brokers_read_at + _BROKERS_S:
             self._refresh_brokers()
-        if spans and not self._brokers:
-            self._brokers = self._parts.read_cluster(self._options).brokers
-        if not query.has_planned(planned.number):
-            spans = self._without_deleted(planned, spans)
+        if spans and not query.has_planned(planned.number):
+            view = self._parts.read_cluster(self._options)
+            self._brokers = view.brokers or self._brokers
+            spans = self._without_deleted(planned, spans, view)
         tasks = choose_tasks(self._options, spans, self._parallelism, self._sizes)
         return with_epochs(tasks, self._brokers, planned.epochs)
 
-    def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:
+    def _without_deleted(
+        self, planned: SourceOffset, spans: dict[TopicPartition, Span], view: ClusterView
+    ) -> dict[TopicPartition, Span]:
         """What can be read of a batch that an earlier run planned: without the topics that were deleted since.
+
+        Whether a topic was created again is decided as by the next plan (:meth:`.SourceOffset.recreated`), since
+        brokers before 2.8 do not know that. They know whether a topic exists that is not subscribed to any more.
 
         Raises:
             OffsetOutOfRange: there are such topics, and ``failOnDataLoss`` is true.
         """
         topics = {partition.topic for partition in spans}
+        gone = planned.recreated(view.topics)
         try:
-            gone = self._ends.gone({topic: planned.known[topic].identity for topic in topics & planned.known.keys()})
+            gone |= self._ends.gone({topic: planned.known[topic].identity for topic in topics & planned.known.keys()})
         except RetriableError as error:  # the tasks wait for brokers
             _log.info("group %s: cannot ask whether topics of the batch exist: %s", self._config.group_id, error)
-            return spans
         lost = [f"{p} [{span.start}, {span.until})" for p, span in sorted(spans.items()) if p.topic in gone]
         if lost and self._options.fail_on_data_loss:
             raise OffsetOutOfRange(

@@ -3,6 +3,7 @@
 import pytest
 
 from zkconsumer.group.kafka import describedmembers
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.clusterview import read_cluster
 from zkconsumer.spark.rules.options import parse_options
 from zkconsumer.wire.rules.describedgroup import DescribedMember
@@ -37,3 +38,12 @@ def test_a_member_whose_registration_cannot_be_read_may_live_for_the_granted_ses
     znodes.ensure_path("/consumers/g/ids/g_damaged", b"{")
     view = read_cluster(parse_options({"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t"}))
     assert view.session_ms == {"g_damaged": round(1000 * znodes.negotiated_timeout)}
+
+
+def test_topics_have_the_identity_by_which_members_recognise_them(znodes):
+    znodes.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    created = znodes.get("/brokers/topics/t").czxid
+    view = read_cluster(parse_options({"zookeeper.connect": "unused:1", "group.id": "g", "subscribe": "t"}))
+    (topic,) = view.topics.values()
+    assert topic == Topic((0,), TopicIdentity(None, created))
+    assert view.partitions == {TopicPartition("t", 0)}

@@ -1031,6 +1031,37 @@ def test_an_unfinished_batch_is_repeated_without_topics_that_were_deleted(query,
     assert "it is repeated without u-0 [0, 5)" in caplog.text
 
 
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("joined", [True, False])
+def test_an_unfinished_batch_is_not_read_from_a_topic_that_was_created_again(query, stub_broker, log, joined, answers):
+    """Brokers before 2.8 do not know it: the checkpoint has the czxid of the topic's znode."""
+    stub_broker.versions[MetadataRequest.API_KEY] = 4
+    log(A, 0, 10)
+    log(U, 0, 10)
+    known = {"t": KnownTopic(3, "id"), "u": KnownTopic(1, 40)}
+    end = encode_offset(SourceOffset("g", 9, known, {A: Span(0, 10), U: Span(0, 5)}))
+    strict, lenient = query({}), query({}, failOnDataLoss="false")
+    for ours in (strict, lenient):
+        ours.member.own({A: StoredOffset(0)}, {"t": Topic((0, 1, 2), TopicIdentity("id", 7)), "u": of_u(90)})
+        if joined:
+            ours.driver.prepare_available_now()
+    stub_broker.hangs_up = not answers
+    with pytest.raises(OffsetOutOfRange, match=r"u-0 \[0, 5\)"):
+        strict.driver.partitions(strict.offset, end)
+    (task,) = lenient.driver.partitions(lenient.offset, end)
+    assert [piece.topic_partition for piece in task.ranges] == [A]
+    same = query({})
+    same.member.own({A: StoredOffset(0)}, {"u": of_u(40)})
+    assert {piece.topic_partition for task in same.driver.partitions(same.offset, end) for piece in task.ranges} == {
+        A,
+        U,
+    }
+
+
+def of_u(czxid):
+    return Topic((0,), TopicIdentity(None, czxid))
+
+
 def test_an_unfinished_batch_is_repeated_as_planned_while_no_broker_answers(query, stub_broker, deletable):
     stub_broker.hangs_up = True
     end = encode_offset(SourceOffset("g", 9, {"u": KnownTopic(1, "u")}, {U: Span(0, 5)}))
