@@ -98,13 +98,13 @@ def _is_older_than_topic(
 ) -> bool:
     """True if the offset was written for an earlier topic of the name, as far as its topic's creation shows that.
 
-    Used only for topics that appeared, or were created again, while the query existed: otherwise a ZooKeeper that was
-    restored in pieces may have the znodes of the offset and of the topic in any order. There the group may have no
-    record of the topic (adr/0025): 1. JVM members commit; 2. the topic is deleted, its offset znodes stay; 3. it is
-    created, and appears to the query.
+    Used only for topics that appeared, or were created again, while the query existed, which include those that the
+    checkpoint does not know: otherwise a ZooKeeper that was restored in pieces may have the znodes of the offset and of
+    the topic in any order. There the group may have no record of the topic (adr/0025): 1. JVM members commit; 2. the
+    topic is deleted, its offset znodes stay; 3. it is created, and appears to the query.
     """
     known, topic = finished.known.get(partition.topic), topics.get(partition.topic)
-    if known is None or known.partitions or topic is None:
+    if finished.is_initial or topic is None or (known is not None and known.partitions):
         return False
     return TopicOrigin(topic.identity).judge(stored.mark) in (WrittenFor.EARLIER, WrittenFor.BEFORE)
 
