@@ -1,6 +1,7 @@
 """Readers of one group under one Spark driver: joins, unions, several queries, a query that is started again."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -9,6 +10,7 @@ from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, PatientQuery, Sink, await_until
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import UsageError
+from zkconsumer.spark.monitor import QueryMonitor
 from zkconsumer.spark.rules.offsetsjson import initial_offset
 
 PARTITIONS = 4
@@ -37,7 +39,7 @@ def stream(spark, group, topic):
 
 @pytest.fixture
 def run(tmp_path):
-    """Read what there is; the rows."""
+    """Read what there is; the rows. Its attribute ``progress`` has what Spark has reported of the query."""
 
     def read(frame):
         sink = Sink()
@@ -47,6 +49,7 @@ def run(tmp_path):
             assert query.awaitTermination(DEADLINE_S)
         finally:
             query.stop()
+        read.progress = query.recentProgress
         return sink.positions()
 
     return read
@@ -70,6 +73,11 @@ def test_a_stream_in_a_union_with_itself_has_one_reader(stream, run):
 
 def test_two_loads_with_names_share_the_group(stream, run):
     assert run(stream(memberName="a").union(stream(memberName="b"))) == once()
+    monitor = QueryMonitor()
+    for progress in run.progress:
+        monitor.onQueryProgress(SimpleNamespace(progress=progress))
+    (state,) = monitor.snapshot()
+    assert (len(state.owned), state.rows) == (PARTITIONS, 100), "it covers both readers"
 
 
 def test_two_loads_with_groups_of_their_own_read_everything(stream, run, group):

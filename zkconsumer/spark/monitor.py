@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class _Source(NamedTuple):
+    """A source of a query, with its place among the query's sources: two of them may be readers of one group."""
+
+    query: str
+    group: str
+    place: int
+
+
 class QueryMonitor(StreamingQueryListener):
     """Keeps a :class:`SourceState` for each query of this source that runs in a session.
 
@@ -49,17 +58,18 @@ class QueryMonitor(StreamingQueryListener):
 
     def __init__(self, parallelism: Callable[[], int | None] = lambda: None) -> None:
         self._parallelism = parallelism
-        self._states: Mapping[tuple[str, str], SourceState] = {}
-        self._sockets: Mapping[tuple[str, str], str | None] = {}
+        self._states: Mapping[_Source, SourceState] = {}
+        self._sockets: Mapping[_Source, str | None] = {}
         self._unreachable: frozenset[str] = frozenset()
 
     def snapshot(self) -> list[SourceState]:
-        """The current states, by query and group, in a new list.
+        """The current states, by query and group, in a new list; that of several readers of one group covers all.
 
         What a query owns is asked of its source, if that runs on this machine: Spark reports no progress of a query
         without new records, while a rebalance takes partitions away from it.
         """
-        return [_newest(state, self._sockets.get(key)) for key, state in sorted(self._states.items())]
+        states = [(source, _newest(state, self._sockets.get(source))) for source, state in sorted(self._states.items())]
+        return [merged([state for _, state in of_group]) for _, of_group in groupby(states, lambda item: item[0][:2])]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         """Do nothing: a query that has just started has no state."""
@@ -68,13 +78,13 @@ class QueryMonitor(StreamingQueryListener):
         """Record the progress of the query's sources of this package."""
         progress = event.progress
         query, name = str(progress.id), progress.name or str(progress.id)
-        for source in progress.sources:
+        for place, source in enumerate(progress.sources):
             report = decode_report(source.latestOffset)
             if report is None:
                 continue
             planned = planned_offset(source.endOffset)
             self._acknowledge(report, planned)
-            key = (query, report.group)
+            key = _Source(query, report.group, place)
             before = self._states.get(key)
             state = SourceState(
                 name,
@@ -122,8 +132,8 @@ class QueryMonitor(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """Forget the query, which owns no partitions any more."""
         ended = str(event.id)
-        self._sockets = {key: path for key, path in self._sockets.items() if key[0] != ended}
-        self._states = {key: state for key, state in self._states.items() if key[0] != ended}
+        self._sockets = {key: path for key, path in self._sockets.items() if key.query != ended}
+        self._states = {key: state for key, state in self._states.items() if key.query != ended}
 
 
 def _newest(state: SourceState, path: str | None) -> SourceState:
@@ -137,6 +147,21 @@ def _newest(state: SourceState, path: str | None) -> SourceState:
     # Not of what was lost and gained again since the plan, though it is owned.
     lag_of_owned = {partition: offsets for partition, offsets in state.lag.items() if partition in report.available}
     return replace(state, lag=lag_of_owned, owned=report.owned, rebalances=report.rebalances)
+
+
+def merged(states: Sequence[SourceState]) -> SourceState:
+    """The state of one query in one group, of those of its readers.
+
+    Each reader is a member, and sees the rebalances of their group: the one that has seen most has seen them all.
+    """
+    return replace(
+        states[0],
+        batch=max(state.batch for state in states),
+        rows=sum(state.rows for state in states),
+        lag={partition: offsets for state in states for partition, offsets in state.lag.items()},
+        owned=frozenset().union(*(state.owned for state in states)),
+        rebalances=max(state.rebalances for state in states),
+    )
 
 
 def lag_after(available: Mapping[TopicPartition, Span], planned: SourceOffset) -> dict[TopicPartition, int]:

@@ -32,11 +32,11 @@ def test_lag_counts_the_offsets_after_the_batch(planned, lag):
     assert lag_after(AVAILABLE, planned_offset(end)) == lag
 
 
-def progress(number, acknowledge):
+def progress(number, acknowledge, report=REPORT):
     """The event of Spark after a batch of this plan."""
     end = json.dumps(encode_offset(SourceOffset("g", number, {}, {A: Span(60, 90)})))
     source = SimpleNamespace(
-        latestOffset=json.dumps(REPORT | {"acknowledge": acknowledge}), endOffset=end, numInputRows=30
+        latestOffset=json.dumps(report | {"acknowledge": acknowledge}), endOffset=end, numInputRows=30
     )
     return SimpleNamespace(progress=SimpleNamespace(id="q", name=None, batchId=1, sources=[source]))
 
@@ -91,6 +91,35 @@ def test_what_a_query_owns_is_asked_of_its_source_when_it_is_shown():
         server.close()
     (state,) = monitor.snapshot()
     assert state.owned == {A, B}, "a source that does not answer any more"
+
+
+def test_the_state_of_a_query_has_all_its_readers_of_one_group():
+    """1. Two readers with a memberName each; 2. a partition moves from one to the other."""
+    reports = [
+        encode_report(Report("g", {A: Span(60, 100)}, None, {A}, 1)),
+        encode_report(Report("g", {B: Span(2, 5)}, None, {B}, 2)),
+    ]
+    servers = [AcknowledgementServer(lambda *_: False, lambda: None, lambda n=n: reports[n]) for n in range(2)]
+    monitor = QueryMonitor()
+    try:
+        for number in (1, 2):
+            events = [progress(number, server.path, report) for server, report in zip(servers, reports, strict=True)]
+            events[0].progress.sources += events[1].progress.sources
+            monitor.onQueryProgress(events[0])
+        (state,) = monitor.snapshot()
+        assert (state.query, state.group, state.batch, state.rows) == ("q", "g", 1, 120)
+        assert (state.lag, state.owned, state.rebalances) == ({A: 10, B: 3}, {A, B}, 2)
+        reports[:] = [
+            encode_report(Report("g", {}, None, set(), 3)),
+            encode_report(Report("g", {B: Span(2, 5)}, None, {A, B}, 3)),
+        ]
+        (state,) = monitor.snapshot()
+        assert (state.lag, state.owned, state.rebalances) == ({B: 3}, {A, B}, 3)
+    finally:
+        for server in servers:
+            server.close()
+    monitor.onQueryTerminated(SimpleNamespace(id="q"))
+    assert monitor.snapshot() == []
 
 
 def test_a_source_that_is_gone_costs_its_acknowledgements_only(tmp_path):
