@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -60,10 +60,14 @@ class PooledConnection:
 class LeaderConnections:
     """Idle connections, leaders and the client that asks for them, for one set of properties. One thread uses it.
 
-    There are at most :data:`MOST_CONNECTIONS` to leaders, as long as readings use no more than that at a time: another
-    one takes the place of the one that was idle for the longest time.
+    There are at most ``most`` to leaders, as long as readings use no more than that at a time: another one takes the
+    place of the one that was idle for the longest time.
 
     Attributes:
+        config: the properties.
+        most: how many connections to leaders are open at a time, in use or idle.
+        limit_others: called before a connection is opened, with how many connections the owner of several sets may
+            keep open in the other ones.
         used_at: start or end of the newest reading that uses it, by ``time.monotonic``.
         leaders: leaders of partitions, as far as known.
         epochs: their epochs, to be named in requests.
@@ -72,6 +76,8 @@ class LeaderConnections:
     """
 
     config: ConsumerConfig
+    most: int = MOST_CONNECTIONS
+    limit_others: Callable[[int], None] = lambda _most: None
     used_at: float = 0.0
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
@@ -170,8 +176,9 @@ class LeaderConnections:
                 self._in_use += 1
                 return pooled
             pooled.connection.close()
-        for surplus in self.take_surplus(MOST_CONNECTIONS - self._in_use - 1):
+        for surplus in self.take_surplus(self.most - self._in_use - 1):
             surplus.close()
+        self.limit_others(self.most - self._in_use - len(self._idle()) - 1)
         connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
         self._in_use += 1

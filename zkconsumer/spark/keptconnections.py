@@ -25,13 +25,14 @@ _Open = BrokerConnection | BrokerClient
 class KeptConnections:
     """Lends each task the connections of earlier ones with the same options, so that it need not log in again.
 
-    What a task has borrowed is its own until it returns that. What no task has is kept here, at most
-    :data:`MOST_CONNECTIONS` in all, and closed when it was idle for a minute: by a thread, since the next task may come
-    in hours, or never. The thread ends when nothing is kept.
+    What a task has borrowed is its own until it returns that. What no task has is kept here, and closed when it was
+    idle for a minute: by a thread, since the next task may come in hours, or never. The thread ends when nothing is
+    kept.
 
     Args:
         idle_s: for how long connections are kept.
-        most: how many connections to leaders are kept.
+        most: how many connections to leaders are open in all, those of the task and those that are kept; a task that
+            opens another one closes what is kept.
     """
 
     def __init__(self, idle_s: float = IDLE_LIMIT_S, most: int = MOST_CONNECTIONS) -> None:
@@ -47,7 +48,7 @@ class KeptConnections:
         """Connections for these options, for exclusive use."""
         with self._lock:
             connections = self._kept.pop(config, None)
-        connections = connections or LeaderConnections(config)
+        connections = connections or LeaderConnections(config, self._most, self._close_surplus)
         connections.used_at = time.monotonic()
         try:
             yield connections
@@ -67,13 +68,23 @@ class KeptConnections:
             if (other := self._kept.pop(connections.config, None)) is not None:
                 closing += other.take_idle(math.inf)
             self._kept[connections.config] = connections
-            left = self._most
-            for kept in reversed(self._kept.values()):  # the most recently used first
-                closing += kept.take_surplus(left)
-                left -= len(kept.idle_since())
+            closing += self._take_surplus(self._most)
             if self._closer is None:
                 self._start_closer()
         _close(closing)
+
+    def _close_surplus(self, most: int) -> None:
+        with self._lock:
+            closing = self._take_surplus(most)
+        _close(closing)
+
+    def _take_surplus(self, most: int) -> list[_Open]:
+        """Remove what is kept beyond a number, the least recently used first."""
+        closing: list[_Open] = []
+        for kept in reversed(self._kept.values()):
+            closing += kept.take_surplus(most)
+            most -= len(kept.idle_since())
+        return closing
 
     def _start_closer(self) -> None:
         closer = threading.Thread(target=self._close_idle, name="idle-connections", daemon=True)

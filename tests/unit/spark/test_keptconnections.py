@@ -113,9 +113,26 @@ def test_the_number_of_connections_is_bounded(opened):
     assert is_open(opened)[-3:] == [1, 2, 3], "those of the newest task stay"
 
 
-def test_a_task_of_many_leaders_closes_what_was_idle_for_the_longest_time(opened, monkeypatch):
-    monkeypatch.setattr(leaderconnections, "MOST_CONNECTIONS", 4)
-    with KeptConnections().borrowed(config_of("g")) as lent:
+def test_a_task_that_opens_connections_closes_those_of_other_options(opened):
+    """Otherwise a worker has as many in use as it keeps."""
+    kept = KeptConnections(most=4)
+    run_task(kept, 1, 2, group="first")
+    run_task(kept, 3, 4, group="second")
+    with kept.borrowed(config_of("third")) as lent:
+        taken = [lent.take_connection(Broker(5, "h", 5))]
+        assert is_open(opened) == [2, 3, 4, 5]
+        taken.append(lent.take_connection(Broker(6, "h", 6)))
+        assert is_open(opened) == [3, 4, 5, 6], "those that were used longest ago are closed first"
+        lent.return_connection(Broker(6, "h", 6), taken.pop())
+        assert lent.take_connection(Broker(6, "h", 6)).reused
+        assert is_open(opened) == [3, 4, 5, 6], "none was opened"
+        for number in (7, 8, 9):
+            lent.take_connection(Broker(number, "h", number))
+        assert is_open(opened) == [5, 6, 7, 8, 9], "a task may need more at a time"
+
+
+def test_a_task_of_many_leaders_closes_what_was_idle_for_the_longest_time(opened):
+    with KeptConnections(most=4).borrowed(config_of("g")) as lent:
         for number in range(10):
             broker = Broker(number, "h", number)
             lent.return_connection(broker, lent.take_connection(broker))
