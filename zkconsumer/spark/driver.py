@@ -69,7 +69,8 @@ class DriverParts:
     Attributes:
         prepare_process: called once before joining the group, with the function that leaves it.
         ignore_sigterm: called before leaving the group.
-        claim_reader: called before joining the group; refuses a second reader of it under one driver.
+        claim_reader: called before joining the group, and before reading anything; refuses a second reader of the
+            group under one driver.
         read_cluster: reads brokers, partitions and members of the group.
         assemble_member: creates the member, which the driver opens; takes the consumer's properties, the consumer id,
             the fetch control, and the callbacks of :class:`~zkconsumer.group.member.GroupMember`.
@@ -135,6 +136,7 @@ class QueryDriver:
         self._acknowledgements: AcknowledgementServer | None = None
         self._parallelism: int | None = None  # written by the threads of acknowledgements
         self._claim: ReaderClaim | None = None
+        self._sharing = GroupSharing(self._config, lambda: self._parts.read_cluster(self._options))
         self._report: _MadeReport | None = None
         self._newest: tuple[Mapping[str, Any], SourceOffset] = ({}, SourceOffset())
 
@@ -214,7 +216,8 @@ class QueryDriver:
         Raises:
             OffsetOutOfRange: an earlier run planned the batch, a topic of it was deleted, and ``failOnDataLoss`` is
                 true.
-            UsageError: the checkpoint belongs to another query.
+            UsageError: the checkpoint belongs to another query; or an earlier run planned the batch, and this one is
+                refused its group, as by :meth:`latest_offset`.
             ZkConsumerError: an earlier run planned the batch, and ZooKeeper or ``bootstrap.servers`` cannot be reached.
         """
         if start == end:
@@ -226,7 +229,7 @@ class QueryDriver:
         if time.monotonic() > self._brokers_read_at + _BROKERS_S:
             self._refresh_brokers()
         if spans and not query.has_planned(planned.number):
-            view = self._parts.read_cluster(self._options)
+            view = self._admit() if self._planner is None else self._parts.read_cluster(self._options)
             self._brokers = view.brokers or self._brokers
             spans = self._without_deleted(planned, spans, view)
         tasks = choose_tasks(self._options, spans, self._parallelism, self._sizes)
@@ -298,9 +301,7 @@ class QueryDriver:
         if self._planner is not None:
             return self._planner
         self._parts.prepare_process(self.stop)
-        self._claim = self._claim or self._parts.claim_reader(self._options)
-        sharing = GroupSharing(self._config, lambda: self._parts.read_cluster(self._options))
-        view = sharing.await_admission()
+        view = self._admit()
         self._brokers = view.brokers
         self._warn_of_others(view)
         self._member = member = self._parts.assemble_member(
@@ -325,9 +326,20 @@ class QueryDriver:
             self._ends,
             settle_s=self._settle_s,
             view=view,
-            accept=lambda query: sharing.require_everything(query, member.consumer_id),
+            accept=lambda query: self._sharing.require_everything(query, member.consumer_id),
         )
         return self._planner
+
+    def _admit(self) -> ClusterView:
+        """The cluster and the group, once this query may join; before it reads anything, so also before it joins.
+
+        Raises:
+            UsageError: another reader of this driver, or a member that does not share the group, excludes the query; or
+                with ``group.share=false`` any member.
+            ZkConsumerError: the group cannot be read.
+        """
+        self._claim = self._claim or self._parts.claim_reader(self._options)
+        return self._sharing.await_admission()
 
     def _release_s(self) -> float:
         assert self._member is not None  # which releases

@@ -34,6 +34,7 @@ from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.sandbox.producer import Record
+from zkconsumer.spark.readerclaim import ReaderClaim
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 from zkconsumer.wire.errorcodes import ErrorCode
@@ -1001,6 +1002,37 @@ def test_a_plan_that_a_rebalance_interrupted_is_the_first_one_still(log, query):
     ours.member.fault = rebalances
     assert ours.trigger() == {A: Span(12, 30)}
     assert interrupted
+
+
+UNFINISHED = encode_offset(SourceOffset("g", 9, {"t": KnownTopic(3, "id")}, {A: Span(0, 10)}))
+
+
+def test_a_query_that_does_not_share_its_group_repeats_no_batch_beside_other_members(log, query):
+    log(A, 0, 10)
+    ours = query({A: 0}, **{"group.share": "false", "zookeeper.session.timeout.ms": "1"})
+    ours.member.others = {"g_jvm"}
+    with pytest.raises(UsageError, match="its members g_jvm are live"):
+        ours.driver.partitions(ours.offset, UNFINISHED)
+    ours.member.others = set()
+    assert len(ours.driver.partitions(ours.offset, UNFINISHED)) == 1
+
+
+def test_a_second_reader_of_a_driver_repeats_no_batch(log, query, tmp_path):
+    log(A, 0, 10)
+    directory = tmp_path / "blockmgr-1"
+    directory.mkdir()
+    first, second = query({A: 0}), query({A: 0})
+    for reader in (first, second):
+        reader.member.claim = lambda options: ReaderClaim(options, directory, 0.0)
+    assert len(first.driver.partitions(first.offset, UNFINISHED)) == 1
+    with pytest.raises(UsageError, match="another reader of group g runs under this Spark driver"):
+        second.driver.partitions(second.offset, UNFINISHED)
+    first.offset = UNFINISHED
+    first.trigger()  # it joins with the claim that it has
+    with pytest.raises(UsageError, match="another reader of group g"):
+        second.driver.partitions(second.offset, UNFINISHED)
+    first.driver.stop()
+    assert len(second.driver.partitions(second.offset, UNFINISHED)) == 1
 
 
 U = TopicPartition("u", 0)
