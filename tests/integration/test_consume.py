@@ -486,13 +486,18 @@ def test_tls_to_a_server_without_is_reported(run, unique_name):
     eventually(failed)
 
 
-def test_a_failed_write_names_the_file(run, topic_factory, produce, unique_name):
+@pytest.mark.parametrize("commit_on", ["next", "delivery"])
+def test_a_failed_write_names_the_file_and_commits_nothing(
+    run, zookeeper, topic_factory, produce, unique_name, commit_on
+):
     topic = topic_factory()
     produce(topic, records(3))
-    ended = run("consume", "--group", unique_name, "--topic", topic, "--from-beginning", "--output", "/dev/full")
+    arguments = ("consume", "--group", unique_name, "--topic", topic, "--from-beginning", "--output", "/dev/full")
+    ended = run(*arguments, "--property", f"commit.on={commit_on}")
     assert ended.returncode == 1
     assert "records could not be written to /dev/full: " in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert committed(zookeeper, unique_name, topic, 1) == 0
 
 
 def test_describe_explains_offsets_before_the_first_commit(run, start, topic_factory, unique_name, tmp_path):

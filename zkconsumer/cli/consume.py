@@ -171,7 +171,7 @@ def consume(
         consumer_timeout_ms=timeout_ms,
     )
 
-    if config.commit_on == "done":  # of a program that shares the file; what is written is released, which is the same
+    if config.commit_on != "next":  # of a program that shares the file: commits cover what is written and released
         config = config.replace(commit_on="next")
     config = _with_metrics_port(config, os.environ.get(METRICS_PORT_VARIABLE, ""))
 
