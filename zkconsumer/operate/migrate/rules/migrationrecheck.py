@@ -160,16 +160,18 @@ def lacks_mark_alone(plan: MigrationPlan, now: Observation, run: WriteState | No
 
 
 def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
-    """Why a place is not that of the plan, one sentence each."""
+    """Why a place is not that of the plan, one sentence each.
+
+    An id that is None is unknown, and shows nothing: 1. a plan is made, and run, with brokers before 0.10.1; 2. they
+    are upgraded, one after the other, and some of them report an id. But no broker removes the id that a ZooKeeper had.
+    """
     then = plan.place
     if then.chroot != place.chroot:
         yield f"the plan was made for chroot {then.chroot or '/'}, not {place.chroot or '/'}; check --zookeeper"
-    if then.zookeeper_cluster != place.zookeeper_cluster:
-        yield (
-            f"the plan was made for the cluster {then.zookeeper_cluster} in ZooKeeper, not {place.zookeeper_cluster}; "
-            "check --zookeeper"
-        )
-    if then.kafka_cluster != place.kafka_cluster:
+    if then.zookeeper_cluster not in (None, place.zookeeper_cluster):
+        now = "one without a cluster id" if place.zookeeper_cluster is None else place.zookeeper_cluster
+        yield f"the plan was made for the cluster {then.zookeeper_cluster} in ZooKeeper, not {now}; check --zookeeper"
+    if None not in (then.kafka_cluster, place.kafka_cluster) and then.kafka_cluster != place.kafka_cluster:
         yield (
             f"the plan was made for brokers of cluster {then.kafka_cluster}, not {place.kafka_cluster}; check "
             "--bootstrap-server"

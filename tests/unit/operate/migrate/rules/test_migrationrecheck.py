@@ -60,6 +60,7 @@ def test_new_records_are_no_change():
         ({"place": PLACE._replace(chroot="")}, "for chroot /kafka, not /"),
         ({"place": PLACE._replace(zookeeper_cluster="other")}, "not other"),
         ({"place": PLACE._replace(kafka_cluster="other")}, "not other"),
+        ({"place": PLACE._replace(zookeeper_cluster=None)}, "not one without a cluster id"),
         ({"guards": (Guard("kafka", False, "group g lives"),)}, "group g lives"),
     ],
 )
@@ -67,6 +68,20 @@ def test_what_has_changed_is_refused(now, text):
     found = refusals(see(SEEN, **now))
     assert len(found) == 1
     assert text in found[0]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (PLACE._replace(zookeeper_cluster=None, kafka_cluster=None), PLACE),
+        (PLACE._replace(kafka_cluster=None), PLACE),
+        (PLACE, PLACE._replace(kafka_cluster=None)),
+    ],
+    ids=["upgraded", "being upgraded when it was planned", "being upgraded"],
+)
+def test_brokers_that_are_upgraded_across_0_10_1_are_the_same_cluster(then, now):
+    """Those before it report no id; a migration that was run with them would have no way back."""
+    assert recheck(plan(see(SEEN, place=then)), see(SEEN, place=now), None).refusals == ()
 
 
 @pytest.mark.parametrize(("source", "target"), [("zookeeper", "kafka"), ("kafka", "zookeeper")])
