@@ -72,6 +72,32 @@ def test_beside_brokers_a_group_that_nobody_consumes_is_not_done(migrated, run, 
     assert [row["owner"] for row in described["partitions"]] == [None, None]
 
 
+def test_beside_brokers_a_group_whose_offsets_have_expired_is_not_done(migrated, run, sandbox):
+    """The test deletes the group, which is what its coordinator does when the last offset expires."""
+    from confluent_kafka.admin import AdminClient
+
+    name = migrated.group.name
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    admin.delete_consumer_groups([name])[name].result(30)
+    group = ("--group", name, "--bootstrap-server", sandbox.bootstrap_servers)
+    lost = f"the brokers have no group {name}"
+    status = run("groups", "status", *group, "--interval", "50ms", "--samples", "2", "--json")
+    found = json.loads(status.stdout)
+    assert (status.exit_code, found["status"], lost in found["reason"]) == (3, "NO MEMBERS", True), found
+    every = run("groups", "list", "--long", "--match", name, "--json", *group[2:])
+    assert [one["status"] for one in json.loads(every.stdout)] == ["NO MEMBERS"]
+    explained = run("groups", "explain", *group, "--json")
+    (finding,) = json.loads(explained.stdout)["findings"]
+    assert (explained.exit_code, finding["kind"], lost in finding["evidence"]) == (3, "no-member", True)
+    verified = run("groups", "verify", *group)
+    assert (verified.exit_code, lost in verified.stderr) == (3, True), verified.stderr
+    described = run(
+        "groups", "describe", "--all", "--bootstrap-server", sandbox.bootstrap_servers, "--unhealthy", "--json"
+    )
+    (unhealthy,) = (one for one in json.loads(described.stdout) if one["group"] == name)
+    assert (described.exit_code, [row["owner"] for row in unhealthy["partitions"]]) == (3, [None, None])
+
+
 def test_members_that_return_are_a_problem(migrated, group_nodes, run):
     """Those of the JVM know no mark."""
     group_nodes.name, group_nodes.root = migrated.group.name, f"/consumers/{migrated.group.name}"

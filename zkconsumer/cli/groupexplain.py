@@ -93,7 +93,7 @@ def explain_one(
         ZkConsumerError: ZooKeeper or the coordinator cannot be asked.
     """
     from zkconsumer.operate.groups.bothhomes import Looks, look_in_both
-    from zkconsumer.operate.groups.brokerexplanation import two_homes, unknown_elsewhere
+    from zkconsumer.operate.groups.brokerexplanation import lost_group, two_homes, unknown_elsewhere
 
     config, session, at_brokers = opened.config, opened.session, opened.at_brokers
     asked = None if at_brokers is None else at_brokers.asked
@@ -104,6 +104,7 @@ def explain_one(
         lambda evidence: unknown_elsewhere(group, evidence),
         None if report is None else lambda unknown: report([f"group {group}: {unknown}"]),
         lambda evidence: two_homes(group, evidence),
+        lambda evidence: lost_group(group, evidence),
     )
     findings = look_in_both(group, looks)
     return [finding._replace(next_command=connection.complete(finding.next_command)) for finding in findings]

@@ -115,7 +115,7 @@ def status(
     UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group has
     the status of its worst partition. It is NO MEMBERS if no member is registered and no partition is worse than WARN,
     at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper after a migration, and MIGRATED if
-    it was migrated and has no members in ZooKeeper, unless brokers that are named beside it have it under its name. If
+    it was migrated and has no members in ZooKeeper, unless brokers are named, where it continues under its name. If
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
     from WARN up, for a group without members that has lag, and if groups, offsets or log ends could not be read.
     """

@@ -145,7 +145,8 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
 
     The exit code is 3 if one is not, in any of the groups. A group without members fails, too, unless it was
     migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members.
-    With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind.
+    With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind,
+    and a migrated group that continues in Kafka under its name has to have members there.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 
@@ -187,6 +188,7 @@ def _verify(opened: OpenedGroups, group: str) -> list[str]:
         fail,
         str,
         lambda unknown: warn([f"group {group}: {unknown}"]),
+        str,
         str,
     )
     return look_in_both(group, looks)

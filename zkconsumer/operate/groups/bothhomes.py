@@ -17,7 +17,9 @@ from zkconsumer.operate.groups.everygroup import (
     continues_at_brokers,
     counting_mark,
     counts_as_read,
+    describe_lost,
     describe_two_homes,
+    is_lost,
     missing_everywhere,
 )
 from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -53,6 +55,7 @@ class Looks(NamedTuple, Generic[F]):
         unknown: a finding: whether the group has members in the other one, too, is unknown.
         warn: reports that, where the group counts as read; None for a finding there, too.
         twice: a finding: the group has members in both.
+        lost: a finding: brokers do not have the group, which continues there.
     """
 
     in_znodes: Callable[[], Explained[F]] | None
@@ -61,6 +64,7 @@ class Looks(NamedTuple, Generic[F]):
     unknown: Callable[[str], F]
     warn: Callable[[str], None] | None
     twice: Callable[[str], F]
+    lost: Callable[[str], F]
 
 
 def look_at_each(
@@ -98,6 +102,8 @@ def look_in_both(group: str, looks: Looks[F]) -> list[F]:
     only = in_znodes or at_brokers
     if only is None:
         return _found_nowhere(group, no_znodes, not_at_brokers, looks)
+    if in_znodes is not None and is_lost(group, in_znodes.mark, in_znodes.live, not_at_brokers):
+        return [looks.lost(describe_lost(group))]
     error, where = (no_znodes, "in ZooKeeper") if in_znodes is None else (not_at_brokers, "at brokers")
     if error is not None and not isinstance(error, NO_GROUP):
         unknown = f"whether it has members {where}, too, is unknown: {error}"

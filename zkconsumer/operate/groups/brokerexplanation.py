@@ -102,6 +102,17 @@ def two_homes(group: str, evidence: str) -> Finding:
     )
 
 
+def lost_group(group: str, evidence: str) -> Finding:
+    """Brokers do not have a group that was migrated to them."""
+    reset = shlex.join(["zkconsumer", "offsets", "reset", "--group", group, "--store", "kafka"])
+    return Finding(
+        "no-member",
+        group,
+        evidence,
+        f"check --bootstrap-server; before a consumer starts, plan the migration again, or set its offsets: {reset}",
+    )
+
+
 def _command(group: ObservedBrokerGroup, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", group.group])
 

@@ -41,7 +41,7 @@ from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, commit
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
-from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember, KafkaGroup, exists_at_brokers
+from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember, KafkaGroup, exists_at_brokers
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 Phase = Literal["empty", "rebalancing", "stable"]
@@ -135,6 +135,11 @@ class ObservedBrokerGroup:
         """Empty: it has members at brokers alone."""
         return ""
 
+    @property
+    def lost(self) -> str:
+        """Empty: brokers have it."""
+        return ""
+
     def is_live(self, partition: TopicPartition) -> bool:
         """True if a member has the partition: a coordinator forgets those that are gone."""
         return partition in self.owners
@@ -148,6 +153,11 @@ class ObservedBrokerGroup:
         protocol = "consumer" if self.described.kind == "consumer" else "kafka"
         members = sorted(self.described.members, key=lambda member: member.member_id)
         return tuple(_member(member, protocol) for member in members)
+
+
+def no_broker_group(group: str) -> ObservedBrokerGroup:
+    """A group that brokers do not have, as a coordinator describes it."""
+    return ObservedBrokerGroup(group, DescribedGroup("classic", DEAD, "", ()), None, {})
 
 
 def _member(member: DescribedMember, protocol: str) -> DescribedGroupMember:

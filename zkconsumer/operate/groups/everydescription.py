@@ -18,6 +18,7 @@ from zkconsumer.operate.groups.everygroup import (
     continues_at_brokers,
     counts_at_brokers,
     failures_in_both,
+    is_lost,
 )
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription, describe_groups
 from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, is_migrated, unread_groups
@@ -36,10 +37,12 @@ class EveryDescription:
         in_znodes: as ZooKeeper has it; None if it has no znodes.
         at_brokers: as its coordinator has it; None if brokers were not asked, do not have it, or have nothing of it
             but offsets of a group in ZooKeeper, which are in ``in_znodes``.
+        is_lost: it was migrated, and the brokers have answered that they do not have it.
     """
 
     in_znodes: GroupDescription | None
     at_brokers: BrokerGroupDescription | None
+    is_lost: bool = False
 
     @property
     def is_unread(self) -> bool:
@@ -71,10 +74,10 @@ class EveryDescription:
     def unhealthy(self) -> EveryDescription | None:
         """Its unhealthy partitions, and the members that own nothing; None if there are none.
 
-        What ZooKeeper has of a group that was migrated is not unhealthy.
+        What ZooKeeper has of a group that was migrated is not unhealthy, unless brokers do not have the group.
         """
         in_znodes = self.in_znodes
-        if in_znodes is not None and is_migrated(in_znodes.mark, in_znodes.live):
+        if in_znodes is not None and is_migrated(in_znodes.mark, in_znodes.live) and not self.is_lost:
             in_znodes = None
         counting = EveryDescription(in_znodes, self.at_brokers).partitions
         unhealthy = {partition for partition, row in counting.items() if row.is_unhealthy}
@@ -154,12 +157,14 @@ def describe_every_group(
             wanted,
             lambda asked: _at_brokers(brokers, asked, in_znodes, with_log_starts),
             lambda silence: ({}, silence),
+            unlisted=_continuing(in_znodes),
         )
     found = {*in_znodes, *at_brokers}
     live = {name for name, description in at_brokers.items() if description.observed.live}
     failures, partly_read = failures_in_both(wanted, found, live, no_znodes, not_at_brokers)
     silent = every.in_znodes.problems + every.at_brokers.problems
-    return _found(names, in_znodes, at_brokers, failures, partly_read, every.unlisted, silent)
+    lost = {n for n, one in in_znodes.items() if is_lost(n, one.mark, one.live, not_at_brokers.get(n))}
+    return _found(names, in_znodes, at_brokers, failures, partly_read, every.unlisted, silent, lost)
 
 
 def _in_znodes(
@@ -188,10 +193,14 @@ def _at_brokers(
 ) -> Described[BrokerGroupDescription]:
     observed, failures = brokers.read(names)
     # A group in ZooKeeper that stores offsets in Kafka is none of the brokers.
-    theirs = {n for n, one in in_znodes.items() if not continues_at_brokers(n, one.mark, one.live)}
+    theirs = in_znodes.keys() - _continuing(in_znodes)
     chosen = [group for name, group in observed.items() if name not in theirs or group.live]
     logs, reasons = brokers.logs(chosen, with_starts=with_log_starts)
     return {group.group: describe_group(group, logs, reasons) for group in chosen}, failures
+
+
+def _continuing(in_znodes: Mapping[str, GroupDescription]) -> set[str]:
+    return {name for name, one in in_znodes.items() if continues_at_brokers(name, one.mark, one.live)}
 
 
 def _found(
@@ -202,10 +211,11 @@ def _found(
     partly_read: Mapping[str, ZkConsumerError] = MappingProxyType({}),
     unlisted: tuple[str, ...] = (),
     problems: tuple[str, ...] = (),
+    lost: Container[str] = (),
 ) -> DescribedGroups:
     found = in_znodes.keys() | at_brokers.keys()
     groups = {
-        name: EveryDescription(in_znodes.get(name), at_brokers.get(name))
+        name: EveryDescription(in_znodes.get(name), at_brokers.get(name), name in lost)
         for name in names or sorted(found)
         if name in found
     }

@@ -18,6 +18,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage, counts_in_kafka
+from zkconsumer.operate.groups.brokergroups import no_broker_group
 from zkconsumer.operate.groups.observedgroup import (
     BrokerState,
     DescribedGroupMember,
@@ -42,11 +43,13 @@ class GroupInBoth:
         in_znodes: as ZooKeeper has it.
         at_brokers: as its coordinator describes it.
         storage: whose committed offset counts.
+        lost: see :func:`describe_lost`; empty if brokers have it.
     """
 
     in_znodes: ObservedGroup
     at_brokers: ObservedGroup
     storage: OffsetStorage = "auto"
+    lost: str = ""
 
     @property
     def group(self) -> str:
@@ -166,6 +169,31 @@ def continues_at_brokers(group: str, mark: MigrationMark | None, in_znodes: Coll
     return mark is not None and mark.may_be_of(str(End("kafka", group))) and is_migrated(mark, in_znodes)
 
 
+def is_lost(
+    group: str, mark: MigrationMark | None, in_znodes: Collection[str], not_at_brokers: ZkConsumerError | None
+) -> bool:
+    """True if brokers have answered that they do not have a group that continues there.
+
+    1. A group is migrated; 2. the new consumers end, or never start; 3. its offsets expire, and with them the group.
+    The mark must not hide it then either, so brokers are asked for such a group also if they do not list it.
+
+    Args:
+        group: its name.
+        mark: in ZooKeeper.
+        in_znodes: members in ZooKeeper.
+        not_at_brokers: the error of the brokers; None if they have it, or were not asked.
+    """
+    return continues_at_brokers(group, mark, in_znodes) and isinstance(not_at_brokers, NO_GROUP)
+
+
+def describe_lost(group: str) -> str:
+    """That brokers do not have a group that continues there, and what follows, in a sentence."""
+    return (
+        f"the brokers have no group {group}, where its consumers should be: its offsets may have expired, and then "
+        "consumers that start begin by auto.offset.reset"
+    )
+
+
 def describe_two_homes(in_znodes: Collection[str], at_brokers: Collection[str]) -> str:
     """That a group has members in ZooKeeper and at brokers, in a sentence; empty if one of them has none."""
     if not (in_znodes and at_brokers):
@@ -218,6 +246,8 @@ class Home:
         groups: Sequence[str],
         question: Callable[[list[str]], T],
         silent: Callable[[dict[str, ZkConsumerError]], T],
+        *,
+        unlisted: Container[str] = (),
     ) -> T:
         """Ask for groups that were there at its last answer, or for all if it has never answered.
 
@@ -226,8 +256,9 @@ class Home:
             question: asks for some of them.
             silent: makes the answer of errors by name, if it is silent, or was when it should have listed its groups:
                 then it is not asked, since it would be silent once more.
+            unlisted: those of the groups that are asked for in any case.
         """
-        asked = [name for name in groups if self.listed is None or name in self.listed]
+        asked = [name for name in groups if self.listed is None or name in self.listed or name in unlisted]
         silence, self._silence, self.problems = self._silence, None, ()
         if silence is None:
             try:
@@ -237,12 +268,13 @@ class Home:
         self.problems = (self._missing(silence),)
         return silent(dict.fromkeys(asked, silence))
 
-    def look(self, groups: Sequence[str], at: float) -> GroupsLook:
-        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+    def look(self, groups: Sequence[str], at: float, *, unlisted: Container[str] = ()) -> GroupsLook:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`; ``unlisted`` as of :meth:`ask`."""
         return self.ask(
             groups,
             lambda asked: self.source.look(asked, at),
             lambda failures: GroupsLook({}, {}, failures, self.problems),
+            unlisted=unlisted,
         )
 
     def _missing(self, error: ZkConsumerError) -> str:
@@ -300,7 +332,9 @@ class EveryGroup:
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        in_znodes, at_brokers = self.in_znodes.look(groups, at), self.at_brokers.look(groups, at)
+        in_znodes = self.in_znodes.look(groups, at)
+        continuing = {n for n, group in in_znodes.groups.items() if continues_at_brokers(n, group.mark, group.live)}
+        at_brokers = self.at_brokers.look(groups, at, unlisted=continuing)
         found: dict[str, ObservedGroup] = {}
         samples = {**at_brokers.samples, **in_znodes.samples}
         for name in groups:
@@ -310,6 +344,8 @@ class EveryGroup:
                 merged = _merged(in_znodes.samples[name], at_brokers.samples[name])
                 has_more = both.has_partitions_at_brokers
                 samples[name] = {p: one for p, one in merged.items() if has_more or p in in_znodes.samples[name]}
+            elif znodes is not None and is_lost(name, znodes.mark, znodes.live, at_brokers.failures.get(name)):
+                found[name] = GroupInBoth(znodes, no_broker_group(name), self._storage, describe_lost(name))
             elif (only := znodes or of_brokers) is not None:
                 found[name] = only
         live = {name for name, group in at_brokers.groups.items() if group.live}

@@ -131,6 +131,11 @@ class GroupZnodes:
         """Empty: it has members in ZooKeeper alone."""
         return ""
 
+    @property
+    def lost(self) -> str:
+        """Empty: ZooKeeper does not show what brokers have."""
+        return ""
+
     def is_live(self, partition: TopicPartition) -> bool:
         """True if the partition has an owner that is a registered member."""
         return PartitionOwnerNode.consumer_of(self.owners.get(partition)) in self.live

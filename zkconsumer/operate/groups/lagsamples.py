@@ -99,7 +99,14 @@ def evaluate_observed(
     group: ObservedGroup, samples: Mapping[TopicPartition, Sequence[LagSample]], window: int
 ) -> GroupLag:
     """Evaluate the samples of a group's partitions; see :func:`evaluate_group`."""
-    return evaluate_group(samples, window, members=len(group.live), mark=group.mark, in_two_homes=group.in_two_homes)
+    return evaluate_group(
+        samples,
+        window,
+        members=len(group.live),
+        mark=group.mark,
+        in_two_homes=group.in_two_homes,
+        lost=group.lost,
+    )
 
 
 def _unasked(_: Collection[Position]) -> dict[Position, int]:

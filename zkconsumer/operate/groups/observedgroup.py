@@ -133,6 +133,10 @@ class ObservedGroup(Protocol):
         """That it has members in ZooKeeper and at brokers, in a sentence; empty if it has not."""
 
     @property
+    def lost(self) -> str:
+        """That brokers do not have it, to which it was migrated, in a sentence; empty if it is not so, or unknown."""
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """What cannot be read of it, one sentence each."""
 

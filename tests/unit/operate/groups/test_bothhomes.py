@@ -42,7 +42,7 @@ def looked(in_znodes, at_brokers):
 
     looks = Looks(
         lambda: look(in_znodes), lambda: look(at_brokers), lambda _: Explained(frozenset(), ["coordinator"]),
-        str, warned.append, str,
+        str, warned.append, str, str,
     )  # fmt: skip
     return look_in_both("g", looks), warned
 
@@ -66,7 +66,7 @@ def test_without_a_way_to_warn_what_is_unknown_is_a_finding():
     def silent():
         raise NO_ZOOKEEPER
 
-    looks = Looks(silent, lambda: Explained(frozenset("b"), ["found b"]), None, str, None, str)
+    looks = Looks(silent, lambda: Explained(frozenset("b"), ["found b"]), None, str, None, str, str)
     assert look_in_both("g", looks) == ["found b", ELSEWHERE.format("in ZooKeeper", "no server")]
 
 
@@ -118,3 +118,24 @@ def test_explain_and_verify_report_the_mark_that_status_reports(state, target, i
     assert status.is_problem == is_problem
     assert [finding.kind for finding in found] == ["migrated"] * is_problem
     assert verified == [finding.evidence for finding in found]
+
+
+@pytest.mark.parametrize(
+    ("target", "not_at_brokers", "found"),
+    [
+        ("kafka:g", MISSING, "the brokers have no group g"),
+        ("kafka:g", NO_BROKER, ELSEWHERE.format("at brokers", "no broker")),
+        ("kafka:h", MISSING, None),
+    ],
+)
+def test_what_explain_and_verify_find_of_a_migrated_group_that_brokers_do_not_show(target, not_at_brokers, found):
+    """1. A group is migrated; 2. its offsets at brokers expire, as no consumer has run since: its mark hides it."""
+    mark = MigrationMark("migrated", target, 1)
+    znodes = replace(group_znodes(topics={"t": 2}, offsets={"t-0": 5}), mark=mark)
+
+    def ask_brokers():
+        raise not_at_brokers
+
+    looks = Looks(lambda: explain_rebalance(znodes), ask_brokers, None, str, None, str, str)
+    findings = look_in_both("g", looks)
+    assert [finding.partition(",")[0] for finding in findings] == ([] if found is None else [found.partition(",")[0]])

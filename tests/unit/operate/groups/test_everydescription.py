@@ -39,6 +39,13 @@ def test_a_group_without_members_that_was_migrated_is_healthy(state, is_unhealth
     assert (described.unhealthy() is not None) == is_unhealthy
 
 
+def test_a_migrated_group_that_brokers_have_lost_is_unhealthy():
+    row = PartitionDescription("t", 0, None, None, 5, 9, 4)
+    in_znodes = GroupDescription("g", (), (row,), mark=MigrationMark("migrated", "kafka:g", 1))
+    assert EveryDescription(in_znodes, None).unhealthy() is None
+    assert EveryDescription(in_znodes, None, is_lost=True).unhealthy() == EveryDescription(in_znodes, None)
+
+
 def test_a_partition_is_as_healthy_as_what_counts_of_it():
     """The group has moved to brokers without a mark: its znodes stay, and its members live at brokers."""
     znodes = [PartitionDescription("t", n, "g_a-0" if n else None, False if n else None, 5, 9, 4) for n in range(3)]

@@ -21,8 +21,9 @@ from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.everygroup import EveryGroup, GroupInBoth
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.groupdocuments import every_document
+from zkconsumer.operate.groups.lagsamples import evaluate_observed
 from zkconsumer.operate.groups.observedgroup import GroupsLook, unread_groups
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, Stretches, follow
 from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -250,3 +251,26 @@ def test_a_migrated_group_that_continues_at_brokers_needs_no_mark(members, assig
     mark = MigrationMark("migrated", target, 1)
     znodes = replace(group_znodes(members=members, topics={"t": 2}), mark=mark)
     assert GroupInBoth(znodes, at_brokers(*assigned)).mark == (mark if is_shown else None)
+
+
+def test_a_migrated_group_that_brokers_have_lost_is_one_without_members():
+    """1. A group is migrated, and its new consumers end; 2. its offsets expire, and no broker lists the group."""
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", "kafka:g", 1))
+    every = EveryGroup(Source([znodes]), Source([at_brokers(T0, name="h")]))
+    look = every.look(every.names(), 0.0)
+    series = {p: [follow(Stretches(), one)] for p, one in look.samples["g"].items()}
+    status = evaluate_observed(look.groups["g"], series, 2)
+    assert (status.status, status.is_problem, look.partly_read) == (LagStatus.NO_MEMBERS, True, {})
+    assert "the brokers have no group g" in status.reason
+
+
+def test_whether_brokers_have_lost_a_migrated_group_needs_their_answer():
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", "kafka:g", 1))
+    silent = Source([at_brokers(T0, name="h")])
+    every = EveryGroup(Source([znodes]), silent)
+    every.names()
+    silent.failures = {"g": SILENT}  # its coordinator is the broker that is away
+    look = every.look(every.names(), 0.0)
+    assert (look.partly_read, look.groups["g"].lost) == ({"g": SILENT}, "")
+    silent.unavailable = SILENT
+    assert every.look(every.names(), 1.0).partly_read == {"g": SILENT}
