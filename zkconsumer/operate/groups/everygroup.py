@@ -88,8 +88,13 @@ class GroupInBoth:
 
     @property
     def has_partitions_at_brokers(self) -> bool:
-        """True if partitions that brokers alone have count: members have them, or the offsets there count."""
-        return bool(self.at_brokers.live) or counts_in_kafka(self.storage)
+        """True if partitions that brokers alone have count: members have them, or the offsets there count.
+
+        Those of a group that continues there count: its znodes do not have topics that its new consumers have begun.
+        """
+        if self.at_brokers.live or counts_in_kafka(self.storage):
+            return True
+        return continues_at_brokers(self.group, self.in_znodes.mark, self.in_znodes.live)
 
     @property
     def existing(self) -> Mapping[str, tuple[int, ...]]:

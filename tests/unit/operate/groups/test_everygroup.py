@@ -133,6 +133,15 @@ def test_a_partition_that_brokers_alone_have_counts_where_its_offset_does(storag
     assert (sorted(look.samples["g"]), look.groups["g"].partitions) == (expected, expected)
 
 
+@pytest.mark.parametrize(("target", "counts"), [("kafka:g", True), ("kafka:h", False)])
+def test_a_partition_that_a_migrated_group_has_begun_at_brokers_counts(target, counts):
+    """1. A group is migrated; 2. its new consumers subscribe to one more topic, and end: what they leave has lag."""
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", target, 1))
+    look = EveryGroup(Source([znodes]), Source([at_brokers(offsets=[(T0, 9), (T1, 4)])])).look(["g"], 0.0)
+    expected = [T0, T1] if counts else [T0]
+    assert (sorted(look.samples["g"]), look.groups["g"].partitions) == (expected, expected)
+
+
 def test_brokers_are_asked_for_their_groups_only():
     """They answer for each group on its own, and a cluster may have thousands in ZooKeeper."""
     zookeeper, brokers = Source([group_znodes()]), Source([at_brokers(T0, name="h")])
