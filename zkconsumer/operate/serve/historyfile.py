@@ -132,7 +132,7 @@ class HistoryFile:
 
     def _earlier(self, shift: float, now_ms: int, window: int) -> dict[str, EarlierGroup]:
         execute = self._database.execute
-        self._delete_before(now_ms - self._kept_ms)
+        self._delete_outside(now_ms - self._kept_ms, now_ms)
         self._delete_orphans()
         names = {key: _name(name) for key, name in execute("SELECT id, name FROM groups")}
         self._group_ids = {name: key for key, name in names.items()}
@@ -158,9 +158,14 @@ class HistoryFile:
             groups[name] = EarlierGroup(RecordedGroup(tuple(rows[key]), tuple(rebalances[key])), samples)
         return groups
 
-    def _delete_before(self, at_ms: int) -> None:
-        self._database.execute("DELETE FROM samples WHERE at_ms < ?", (at_ms,))
-        self._database.execute("DELETE FROM rebalances WHERE at_ms < ?", (at_ms,))
+    def _delete_outside(self, since_ms: int, now_ms: int) -> None:
+        """Delete what is too old, and what is of the future: it was recorded before the clock was set back.
+
+        Such a row would count as the newest one, and what lasts would begin in the future: no partition would be STALL
+        or STOP until the clock has caught up.
+        """
+        for table in ("samples", "rebalances"):
+            self._database.execute(f"DELETE FROM {table} WHERE at_ms < ? OR at_ms > ?", (since_ms, now_ms))
 
     def _delete_orphans(self) -> None:
         """Delete groups and sets of partitions of which no sample is left. It reads the whole file."""
@@ -185,7 +190,7 @@ class HistoryFile:
                 for name, group in snapshot.groups.items():
                     if group.unread is None:
                         self._append(name, group, snapshot)
-                self._delete_before(snapshot.at_ms - self._kept_ms)
+                self._delete_outside(snapshot.at_ms - self._kept_ms, snapshot.at_ms)
                 self._appended += 1
                 if self._appended % _APPENDED_BETWEEN == 0:
                     self._delete_orphans()

@@ -242,3 +242,40 @@ def test_a_group_of_which_nothing_is_left_leaves_the_file(path, monkeypatch):
         assert database.execute("SELECT count(*) FROM partitions").fetchone() == (2,), "equal sets share a row"
         assert database.execute("SELECT count(*) FROM samples").fetchone() == (2,)
     database.close()
+
+
+def test_what_was_recorded_before_the_clock_was_set_back_does_not_count(path):
+    """1. The clock is ten minutes ahead; 2. it is set back, and the process restarts: no progress begins in the future.
+
+    Otherwise nothing would have lasted for long until the clock has caught up.
+    """
+    first = Process(path, START_MS + 600_000)
+    for _ in range(20):
+        first.sample((5, 9))
+    first.end()
+    second = Process(path, START_MS)
+    assert second.earlier == {}
+    for _ in range(20):
+        second.sample((5, 9))
+    second.end()
+    third = Process(path, START_MS + 300_000)
+    series = third.earlier["g"].samples[P0]
+    newest = lag_sample(50.0, committed=5, log_end=9, owner="g_c-0", owner_live=True)
+    evaluated = evaluate_group({P0: [*series, follow(series[-1].stretches, newest)]}, 4, members=1)
+    assert (evaluated.status, evaluated.reason.endswith(" 300 s")) == (LagStatus.STALL, True)
+    third.end()
+
+
+def test_a_clock_that_is_set_back_while_samples_are_taken_leaves_one_order(path):
+    process = Process(path, START_MS + 600_000)
+    owned = group_znodes(topics={"t": 1}, owners={"t-0": "g_c-0"})
+    for number in range(3):
+        process.sample((number, 9), znodes=owned if number == 2 else None)
+    process._began_ms = START_MS
+    process.sample((7, 9))
+    process.end()
+    again = Process(path, START_MS + 700_000)
+    recorded = again.earlier["g"].recorded
+    assert [(row.at_ms - START_MS, row.lag(0)) for row in recorded.rows] == [(30_000, 2)]
+    assert [one.at_ms - START_MS for one in recorded.rebalances] == [30_000]
+    again.end()
