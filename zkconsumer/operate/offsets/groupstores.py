@@ -10,6 +10,7 @@ from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import (
     BrokerUnavailable,
+    LeaderUnknown,
     ProtocolError,
     WriteRefused,
     ZkConsumerError,
@@ -27,7 +28,7 @@ from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient, fetch_metadata
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import broker_release, broker_settings
-from zkconsumer.wire.errorcodes import error_name
+from zkconsumer.wire.errorcodes import error_name, is_refusal
 from zkconsumer.wire.listoffsetsmessages import LIST_OFFSETS_VERSIONS
 from zkconsumer.wire.permissions import unreadable_topics
 from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
@@ -288,13 +289,16 @@ class Cluster:
         """The leader of each partition of the topic of offsets, None where there is none; empty without the topic.
 
         Raises:
+            LeaderUnknown: brokers have no metadata of the topic yet, for example because a commit has just created it.
             ZkConsumerError: no broker answers, or the topic may not be described.
         """
         if not self._has_offsets_topic():
             return {}
         metadata = self._ask(lambda client: client.metadata([OFFSETS_TOPIC]))
         for topic, code in metadata.failed_topics.items():
-            raise ZkConsumerError(f"topic {topic} cannot be described: {error_name(code)}; see its ACLs")
+            if is_refusal(code):
+                raise ZkConsumerError(f"topic {topic} cannot be described: {error_name(code)}; see its ACLs")
+            raise LeaderUnknown(f"topic {topic} has no leader yet: {error_name(code)}; check its brokers")
         return {**dict.fromkeys(metadata.leaderless), **metadata.leaders}
 
     def commit(

@@ -11,7 +11,7 @@ from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cluster import brokercatalog
 from zkconsumer.cluster.brokercatalog import UNLISTED, BrokerCatalog, PatientCatalog
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
+from zkconsumer.errors import TRANSIENT, BrokerUnavailable, LeaderUnknown, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -38,13 +38,17 @@ def cluster(broker) -> Iterator[Cluster]:
         yield questions
 
 
-@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE])
-def test_the_coordinator_is_asked_although_the_topic_of_offsets_is_not_described(broker, cluster, code):
+@pytest.mark.parametrize(
+    ("code", "may_pass"), [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, False), (ErrorCode.LEADER_NOT_AVAILABLE, True)]
+)
+def test_the_coordinator_is_asked_although_the_topic_of_offsets_is_not_described(broker, cluster, code, may_pass):
+    """That its leaders are unknown passes, unless an ACL is missing: a first commit has just created the topic."""
     broker.topic_errors[OFFSETS_TOPIC] = code
     broker.coordinator, broker.committed[PARTITION] = broker.broker, OFFSET
     assert cluster.committed("g", [PARTITION])[PARTITION].offset == OFFSET
-    with pytest.raises(ZkConsumerError, match="cannot be described"):
+    with pytest.raises(ZkConsumerError, match=code.name) as raised:
         cluster.offsets_topic_leaders()
+    assert (isinstance(raised.value, TRANSIENT), "ACL" in str(raised.value)) == (may_pass, not may_pass)
 
 
 def test_without_the_topic_of_offsets_no_coordinator_is_asked(broker, cluster):
@@ -136,3 +140,18 @@ def test_a_broker_that_is_named_and_denies_topics_is_asked_again(broker, monkeyp
         learns_of_topics(broker, monkeypatch, is_starting=is_starting)
         with closing(Cluster.of(session, config)) as cluster:
             assert question(cluster) is is_starting
+
+
+def test_the_leaders_of_a_topic_of_offsets_that_brokers_do_not_know_yet_are_unknown(broker):
+    """1. A group's first commit creates the topic, which ZooKeeper has; 2. the broker has no metadata of it yet."""
+    broker.topic_errors[OFFSETS_TOPIC] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    session = session_in_memory(ZooKeeperInMemory())
+    session.ensure_path(f"/brokers/topics/{OFFSETS_TOPIC}", b'{"version":1,"partitions":{"0":[0]}}')
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
+    with closing(session), closing(Cluster(config, (broker.broker,), session)) as cluster:
+        with pytest.raises(LeaderUnknown):
+            cluster.offsets_topic_leaders()
+        broker.topic_errors.clear()
+        broker.coordinator = broker.broker
+        broker.log(TopicPartition(OFFSETS_TOPIC, 0))
+        assert cluster.offsets_topic_leaders() == {TopicPartition(OFFSETS_TOPIC, 0): broker.broker}
