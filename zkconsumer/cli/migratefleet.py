@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -277,13 +277,16 @@ def reverse_command(
     verb = "written back" if execute else "planned"
     given = [*(() if missing == "fail" else ("--missing", missing)), *(("--rewind",) if rewind else ())]
     then = "start the old consumers" if execute else chosen.command("reverse", *given, "--execute")
-    outcomes = _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True)
-    if execute and not as_json:
-        for line in _left_in_kafka(chosen, {outcome[:2] for outcome in outcomes if outcome.outcome == "done"}):
-            click.echo(escaped(line), err=True)
+    hints = functools.partial(_left_in_kafka, chosen) if execute else _no_hints
+    _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True, hints=hints)
 
 
-def _left_in_kafka(chosen: ChosenGroups, done: Collection[tuple[str, str]]) -> Iterator[str]:
+def _no_hints(_: Iterable[GroupOutcome]) -> Iterable[str]:
+    return ()
+
+
+def _left_in_kafka(chosen: ChosenGroups, outcomes: Iterable[GroupOutcome]) -> Iterator[str]:
+    done = {outcome[:2] for outcome in outcomes if outcome.outcome == "done"}
     for jobs in chosen.jobs().values():
         own = [one.group.group for one in jobs if one.name in done and one.group.target.group == one.group.group]
         if own:
@@ -373,7 +376,8 @@ def _do(
     then: str = "",
     execute: bool | None = None,
     reversed_: bool = False,
-) -> list[GroupOutcome]:
+    hints: Callable[[Iterable[GroupOutcome]], Iterable[str]] = _no_hints,
+) -> None:
     """Do a step for the groups that are meant, show what became of each, and end with the code of the worst.
 
     Args:
@@ -385,6 +389,8 @@ def _do(
         then: what is next, if no group is refused.
         execute: False for a dry run; None for a command that has none.
         reversed_: the step is about the way back.
+        hints: what to know of the groups that are done, in lines, also if others are refused: the same command then
+            skips those that are done.
     """
     done = f"would be {done}" if execute is False else done
     is_live = not (as_json or sys.stderr.isatty())  # a bar would be drawn over the lines
@@ -396,13 +402,15 @@ def _do(
         for outcome in () if is_live else outcomes:
             echo_lines_of(outcome, done=done)
         click.echo(outcome_totals(outcomes, done))
-    if any(outcome.outcome in ("refused", "failed") for outcome in outcomes):
-        _exit(outcomes)
-    if execute is False:
+    is_complete = all(outcome.outcome not in ("refused", "failed") for outcome in outcomes)
+    if is_complete and execute is False:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
-    elif then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
+    elif is_complete and then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
         click.echo(escaped(f"next: {then}"), err=True)
-    return outcomes
+    for hint in () if as_json else hints(outcomes):
+        click.echo(escaped(hint), err=True)
+    if not is_complete:
+        _exit(outcomes)
 
 
 _WHAT: Final[dict[Verb, str]] = {

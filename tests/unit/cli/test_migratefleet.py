@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, TO_KAFKA
 from zkconsumer.cli import migratefleet, migratefleetgroups
-from zkconsumer.cli.main import EXIT_PROBLEM, command, main
+from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM, command, main
 from zkconsumer.operate.migrate import survey
 from zkconsumer.operate.migrate.fleetfiles import GroupFiles, read_fleets
 
@@ -69,6 +69,24 @@ def test_a_way_back_is_planned_although_its_reader_has_ended(servers, fleet, mon
         with pytest.raises(SystemExit) as ended:
             main(command)
     assert ended.value.code == EXIT_PROBLEM, "a member is registered in ZooKeeper, which refuses the way back"
+
+
+def test_what_stays_in_kafka_is_said_of_groups_that_came_back_though_another_one_fails(servers, fleet):
+    """Once that one is ready, the same command skips the others."""
+    file_of(fleet, "g", "h")
+    (fleet / "c.toml").write_text((fleet / "c.toml").read_text().replace("wave = 2", "wave = 1"))
+    for name in ("g", "h"):
+        files = GroupFiles(fleet / "c" / name)
+        files.directory.mkdir(parents=True)
+        files.plan_file.write_text("no plan")
+    servers.file = GroupFiles(fleet / "c" / "g").plan_file
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
+    done = CliRunner().invoke(command, ["migrate", "fleet", "reverse", str(fleet), "--wave", "1", "--execute"])
+    assert (done.exit_code, "1 of 2 groups written back, 1 failed" in done.stdout) == (EXIT_FAILED, True), done.output
+    assert "groups delete --group g --store kafka" in done.stderr
+    assert "next: start" not in done.stderr
 
 
 @pytest.mark.parametrize("exists", [True, False])
