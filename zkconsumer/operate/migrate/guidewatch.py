@@ -163,6 +163,7 @@ class GroupWatch:
             stored = _patiently(lambda: cluster.committed(group, self._partitions))
         self._in_kafka: dict[TopicPartition, int | None] = {p: offset.offset for p, offset in stored.items()}
         self._commits: dict[TopicPartition, list[int]] = {partition: [] for partition in self._partitions}
+        self._former: dict[TopicPartition, int | None] = {}
 
     def close(self) -> None:
         """Close the connection to the broker. Idempotent."""
@@ -174,7 +175,8 @@ class GroupWatch:
         Raises:
             ZkConsumerError: as for the constructor, or an offset znode holds no offset.
         """
-        # A member with dual commit writes the znode after Kafka: in this order, Kafka has what the znode has.
+        # With dual commit a member of the JVM writes the znode after Kafka: read in this order, Kafka has what the
+        # znode has. One of zkconsumer writes it first: Kafka has what the look before has found.
         nodes = _patiently(self._nodes)
         for commit in self._tail.read():
             if commit.partition in self._commits:
@@ -185,6 +187,7 @@ class GroupWatch:
         unequal = [one.partition for one in seen if None not in (one.znode, one.in_kafka) and one.znode != one.in_kafka]
         self._cluster.offsets.begin_round()
         logs = self._cluster.offsets.logs(unequal).found.ranges()
+        self._former = {one.partition: one.znode for one in seen if one.is_znode_written}
         return [one._replace(log=logs.get(one.partition)) for one in seen]
 
     def _nodes(self) -> dict[TopicPartition, _Nodes]:
@@ -208,6 +211,7 @@ class GroupWatch:
             is_written,
             self._in_kafka.get(partition),
             tuple(self._commits[partition]),
+            former_znode=self._former.get(partition),
         )
 
 
@@ -221,7 +225,7 @@ def watch_group(
 
     Args:
         watch: a watch that has begun.
-        seconds: how long to watch at most.
+        seconds: how long to watch at most; one more look follows if the last one needs it.
         advance: called after each look with the seconds that have passed, and that may.
         clock: monotonic, in seconds.
 
@@ -229,11 +233,14 @@ def watch_group(
         ZkConsumerError: as for :class:`GroupWatch`.
     """
     began = clock()
+    is_over = False
     while True:
         seen = watch.look()
-        passed = clock() - began
-        advance(min(int(passed), int(seconds)), int(seconds))
-        if passed >= seconds or all(_is_known(watched) for watched in seen):
+        was_over, is_over = is_over, clock() - began >= seconds
+        advance(min(int(clock() - began), int(seconds)), int(seconds))
+        if all(_is_known(watched) for watched in seen):
+            return seen
+        if is_over and (was_over or not any(watched.needs_another_look for watched in seen)):
             return seen
 
 

@@ -12,7 +12,8 @@ from zkconsumer.connector.simpleconsumer import SimpleConsumer
 from zkconsumer.errors import ProtocolError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
-from zkconsumer.operate.migrate.guidewatch import CommitTail, GroupWatch
+from zkconsumer.operate.migrate.guidewatch import CommitTail, GroupWatch, watch_group
+from zkconsumer.operate.migrate.rules.guidance import Evidence, WatchedPartition
 from zkconsumer.sandbox.producer import Record
 
 P0 = TopicPartition(OFFSETS_TOPIC, 0)
@@ -83,3 +84,18 @@ def test_a_watch_that_cannot_begin_closes_its_connection(log, monkeypatch):
     with pytest.raises(ProtocolError):
         GroupWatch(SimpleNamespace(get_many=lambda _: {}), cluster, "g", [])
     assert len(closed) == 1
+
+
+@pytest.mark.parametrize(
+    ("in_kafka", "evidence"),
+    [((90, 100), Evidence.PROVEN), ((90, 90), Evidence.CONTRADICTED), ((100,), Evidence.PROVEN)],
+)
+def test_a_watch_that_is_over_looks_once_more_at_a_znode_that_is_ahead(in_kafka, evidence):
+    """A member of zkconsumer writes the znode first, and its commit to Kafka is under way."""
+    looks = [
+        WatchedPartition(TopicPartition("t", 0), "m-0", 100, True, offset, (80, 90), former_znode=former)
+        for offset, former in zip(in_kafka, (90, 100), strict=False)
+    ]
+    left = iter(looks)
+    (seen,) = watch_group(SimpleNamespace(look=lambda: [next(left)]), 0.0)
+    assert (seen.evidence, list(left)) == (evidence, [])

@@ -3,8 +3,8 @@
 The JVM consumer and zkconsumer store offsets in ZooKeeper (``offsets.storage=zookeeper``), in both stores
 (``offsets.storage=kafka``, ``dual.commit.enabled=true``) or in Kafka (``dual.commit.enabled=false``). A registration
 does not show which: what a member commits does. A member with storage Kafka commits all of its partitions in each
-``auto.commit.interval.ms``, idle ones, too (KAFKA-1510), and with dual commit writes to ZooKeeper only after Kafka has
-accepted the commit.
+``auto.commit.interval.ms``, idle ones, too (KAFKA-1510). With dual commit the JVM's write to ZooKeeper after Kafka has
+accepted the commit, and zkconsumer's write to ZooKeeper first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Evidence(Enum):
     """Whether the owner of a partition commits to Kafka.
 
     PROVEN: it committed to Kafka while it was watched. CONTRADICTED: it committed to ZooKeeper what it did not commit
-    to Kafka. NONE: neither, or the partition has no owner, or another one than at the beginning.
+    to Kafka, within a look more. NONE: neither, or the partition has no owner, or another one than at the beginning.
     """
 
     PROVEN = "proven"
@@ -42,6 +42,7 @@ class WatchedPartition(NamedTuple):
         in_kafka: offset in Kafka, read after ``znode``; None if there is none.
         commits: offsets that were committed to Kafka meanwhile, the oldest first.
         log: the offsets of its log, read after all others; None if unknown.
+        former_znode: what the look before the last one found in the znode, if it was written by then; None otherwise.
     """
 
     partition: TopicPartition
@@ -51,31 +52,41 @@ class WatchedPartition(NamedTuple):
     in_kafka: int | None
     commits: tuple[int, ...]
     log: LogRange | None = None
+    former_znode: int | None = None
 
     @property
     def evidence(self) -> Evidence:
         """Whether its owner commits to Kafka."""
         if self.owner is None:
             return Evidence.NONE
-        if self.is_znode_written and (self.in_kafka is None or self._is_only_in_zookeeper(self.in_kafka)):
+        if self.needs_another_look:
+            return Evidence.NONE
+        if self._is_only_in_zookeeper(self.znode):
             return Evidence.CONTRADICTED
         return Evidence.PROVEN if self.commits else Evidence.NONE
 
-    def _is_only_in_zookeeper(self, in_kafka: int) -> bool:
-        """Whether the commit in the znode, which was written meanwhile, did not go to Kafka first.
+    @property
+    def needs_another_look(self) -> bool:
+        """Whether its znode has a commit that Kafka does not have, and that may be on its way there."""
+        is_new = self._is_only_in_zookeeper(self.znode) and not self._is_only_in_zookeeper(self.former_znode)
+        return self.owner is not None and is_new
+
+    def _is_only_in_zookeeper(self, offset: int | None) -> bool:
+        """Whether Kafka does not have the commit in the znode, which was written meanwhile; ``offset`` is what it held.
 
         A greater offset in Kafka is that of a newer commit only if one was seen. Without one it is of an earlier time,
         or the commit of a dual member that reached Kafka before the watch began, and then both stores have the same.
         """
-        if self.znode is None:
+        if not self.is_znode_written or offset is None:
             return False
-        return self.znode > in_kafka or (self.znode != in_kafka and not self.commits)
+        return self.in_kafka is None or offset > self.in_kafka or (offset != self.in_kafka and not self.commits)
 
     @property
     def is_dual(self) -> bool | None:
         """Whether its owner, which commits to Kafka, commits to ZooKeeper as well; None if that is not known yet.
 
-        A member writes to ZooKeeper a moment after Kafka has accepted a commit, so the newest commit shows nothing.
+        A member of the JVM writes to ZooKeeper a moment after Kafka has accepted a commit, so the newest commit shows
+        nothing.
         """
         if self.is_znode_written or self.znode == self.in_kafka:
             return True

@@ -7,7 +7,9 @@ from zkconsumer.operate.migrate.rules.guidance import Evidence, Stage, WatchedPa
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 
 IDLE_IN_ZOOKEEPER = {"znode": 5}
-IN_ZOOKEEPER = {"znode": 9, "is_znode_written": True}
+IN_ZOOKEEPER = {"znode": 9, "is_znode_written": True, "former_znode": 9}
+ZOOKEEPER_FIRST = {"znode": 100, "is_znode_written": True, "in_kafka": 90, "commits": (80, 90)}
+"""A member of zkconsumer with dual commit, between its two writes."""
 DUAL = {"znode": 9, "is_znode_written": True, "in_kafka": 9, "commits": (7, 9)}
 IDLE_DUAL = {"znode": 5, "in_kafka": 5, "commits": (5, 5)}
 IN_KAFKA = {"znode": 5, "in_kafka": 9, "commits": (7, 9)}
@@ -35,6 +37,12 @@ def one(number, owner="", **seen):
         ({**IN_ZOOKEEPER, "znode": None, "in_kafka": 12}, Evidence.NONE),
         ({"znode": 9, "is_znode_written": True, "in_kafka": 11, "commits": (11,)}, Evidence.PROVEN),
         (IDLE_IN_ZOOKEEPER, Evidence.NONE),
+        ({**IN_ZOOKEEPER, "former_znode": None}, Evidence.NONE),
+        (ZOOKEEPER_FIRST, Evidence.NONE),
+        ({**ZOOKEEPER_FIRST, "former_znode": 90}, Evidence.NONE),
+        ({**ZOOKEEPER_FIRST, "former_znode": 95}, Evidence.CONTRADICTED),
+        ({**ZOOKEEPER_FIRST, "former_znode": 100, "in_kafka": 100}, Evidence.PROVEN),
+        ({**ZOOKEEPER_FIRST, "former_znode": 110, "znode": 90}, Evidence.PROVEN),
         ({**DUAL, "owner": None}, Evidence.NONE),
     ],
 )
@@ -72,6 +80,7 @@ def test_the_newest_commit_does_not_show_whether_both_stores_get_it(seen, is_dua
         ([DUAL, IDLE_IN_ZOOKEEPER], Stage.UNKNOWN),
         ([DUAL, {**DUAL, "owner": None}], Stage.UNKNOWN),
         ([DUAL, IN_KAFKA], Stage.DUAL),
+        ([DUAL, ZOOKEEPER_FIRST], Stage.UNKNOWN),
         ([IN_KAFKA, IDLE_DUAL], Stage.KAFKA),
         ([IN_KAFKA, {**IN_KAFKA, "commits": (9,)}], Stage.UNKNOWN),
     ],
