@@ -8,6 +8,7 @@ samples begins again with each process.
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ from zkconsumer.operate.serve.groupsnapshots import (
     packed,
     unpacked,
 )
+
+_log = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 _APPENDED_BETWEEN: Final = 100
@@ -131,32 +134,48 @@ class HistoryFile:
             raise ZkConsumerError(f"history {self._path} cannot be read: {error}; name another file") from error
 
     def _earlier(self, shift: float, now_ms: int, window: int) -> dict[str, EarlierGroup]:
-        execute = self._database.execute
-        self._delete_outside(now_ms - self._kept_ms, now_ms)
-        self._delete_orphans()
+        execute, kept = self._database.execute, (now_ms - self._kept_ms, now_ms)
+        self._try_to_delete(*kept)
         names = {key: _name(name) for key, name in execute("SELECT id, name FROM groups")}
         self._group_ids = {name: key for key, name in names.items()}
         sets = {key: _partitions(text) for key, text in execute("SELECT id, names FROM partitions")}
         rows: dict[int, list[LagRow]] = {key: [] for key in names}
         recent: dict[int, list[tuple[int, int, array[int], array[int]]]] = {key: [] for key in names}
         for at_ms, key, partitions_id, *blobs in execute(
-            "SELECT at_ms, group_id, partitions_id, committed, log_ends FROM samples ORDER BY at_ms"
+            "SELECT at_ms, group_id, partitions_id, committed, log_ends FROM samples WHERE at_ms BETWEEN ? AND ? "
+            "ORDER BY at_ms",
+            kept,
         ):
             committed, ends = (_numbers(blob) for blob in blobs)
             rows[key].append(LagRow(at_ms, sets[partitions_id], _lags(committed, ends)))
             recent[key] = [*recent[key][-(window - 1) :], (at_ms, partitions_id, committed, ends)]
             self._newest[key] = _Partitions(partitions_id, sets[partitions_id])
         rebalances: dict[int, list[Rebalance]] = {key: [] for key in names}
-        for at_ms, key, count, joined, gone in execute("SELECT * FROM rebalances ORDER BY at_ms"):
+        for at_ms, key, count, joined, gone in execute(
+            "SELECT * FROM rebalances WHERE at_ms BETWEEN ? AND ? ORDER BY at_ms", kept
+        ):
             rebalances[key].append(Rebalance(at_ms, count, tuple(json.loads(joined)), tuple(json.loads(gone))))
         lasting = {key: (at_ms, json.loads(text)) for key, at_ms, text in execute("SELECT * FROM stretches")}
         groups = {}
         for key, name in names.items():
+            if not rows[key]:  # it could not be deleted
+                continue
             at_ms, of_partitions = lasting.get(key, (None, ()))
             known = of_partitions if at_ms == rows[key][-1].at_ms else ()
             samples = _samples(recent[key], sets, rows[key], known, shift, window)
             groups[name] = EarlierGroup(RecordedGroup(tuple(rows[key]), tuple(rebalances[key])), samples)
         return groups
+
+    def _try_to_delete(self, since_ms: int, now_ms: int) -> None:
+        """Delete what is not read; on a full disk it stays, until a sample is added again."""
+        try:
+            self._delete_outside(since_ms, now_ms)
+            self._delete_orphans()
+        except sqlite3.Error as error:
+            _log.warning("%s", self._unwritten(error))
+
+    def _unwritten(self, error: sqlite3.Error) -> str:
+        return f"history {self._path} cannot be written: {error}; check its disk"
 
     def _delete_outside(self, since_ms: int, now_ms: int) -> None:
         """Delete what is too old, and what is of the future: it was recorded before the clock was set back.
@@ -202,7 +221,7 @@ class HistoryFile:
                 self._newest.clear()
                 raise
         except sqlite3.Error as error:
-            raise ZkConsumerError(f"history {self._path} cannot be written: {error}; check its disk") from error
+            raise ZkConsumerError(self._unwritten(error)) from error
 
     def _append(self, name: str, group: GroupSnapshot, snapshot: GroupsSnapshot) -> None:
         key = self._group_ids.get(name) or self._group_id(name)

@@ -279,3 +279,25 @@ def test_a_clock_that_is_set_back_while_samples_are_taken_leaves_one_order(path)
     assert [(row.at_ms - START_MS, row.lag(0)) for row in recorded.rows] == [(30_000, 2)]
     assert [one.at_ms - START_MS for one in recorded.rebalances] == [30_000]
     again.end()
+
+
+def test_a_full_disk_does_not_hide_what_was_recorded(small_disk, caplog):
+    path = small_disk.path / "history"
+    first = Process(path, kept_ms=25_000)
+    first.sample((5, 9), group="gone")
+    del first._sampled.observed["gone"]
+    for number in range(6):
+        first.sample((number, 9))
+    first.end()
+    small_disk.fill()
+    second = Process(path, START_MS + 70_000, kept_ms=25_000)
+    assert list(second.earlier) == ["g"]
+    assert [row.at_ms - START_MS for row in second.earlier["g"].recorded.rows] == [50_000, 60_000]
+    assert "history" in caplog.text
+    assert "cannot be written" in caplog.text
+    small_disk.free()
+    second.sample((6, 9))
+    second.end()
+    third = Process(path, START_MS + 80_000)
+    assert [row.lag(0) for row in third.earlier["g"].recorded.rows] == [5, 4, 3]
+    third.end()
