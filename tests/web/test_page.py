@@ -8,6 +8,7 @@ import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 
 from tests.fixtures.groupnodes import GroupNodes
+from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
@@ -311,3 +312,54 @@ def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_
             browser.get("about:blank")
     finally:
         server.resume()
+
+
+BADGES = """
+return [...document.querySelectorAll('#servers li')].map(
+    (one) => [one.firstElementChild.textContent.slice(0, 12), one.firstElementChild.className,
+              one.firstElementChild.title, one.textContent])
+"""
+COLOURS = "return getComputedStyle(document.querySelector('#servers .status')).backgroundColor"
+
+
+def test_a_badge_of_a_broker_is_red_while_it_does_not_answer(browser, private_sandbox):
+    box = private_sandbox(**PATIENT)
+    topic = Topics(box.bootstrap_servers).create("t")
+    with connected(box.zookeeper_connect) as client:
+        GroupNodes(client, "g").commit(topic, 0, 0)
+    (broker,) = box.brokers
+
+    def badges():
+        return {name: (kind, title, text) for name, kind, title, text in browser.execute_script(BADGES)}
+
+    def kinds():
+        return {name: kind for name, (kind, _, _) in badges().items()}
+
+    good = {"ZooKeeper": "status good", "broker 0": "status good"}
+    with serving(box.zookeeper_connect, "--interval", "1s") as served:
+        eventually(lambda: served.get("/api/groups")[0] == 200)
+        browser.get(f"{served.url}/")
+        eventually(lambda: kinds() == good)
+        assert badges()["broker 0"][1] == f"{box.bootstrap_servers} answers"
+        broker.pause()
+        try:
+            eventually(lambda: kinds() == {"ZooKeeper": "status good", "broker 0 sil": "status bad"})
+            _, title, text = badges()["broker 0 sil"]
+            assert title.startswith(box.bootstrap_servers)
+            assert title.removeprefix(f"{box.bootstrap_servers}: ") in text, "the reason is beside the badge, too"
+            (_, found) = served.document("/api/groups")["servers"]
+            assert (found["kind"], found["id"], found["answers"]) == ("broker", 0, False)
+            assert abs(found["silent_since_ms"] / 1000 - time.time()) < 120
+            colours = []
+            for scheme in ("light", "dark"):
+                emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+                colours.append(browser.execute_script(COLOURS))
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+            assert colours == ["rgb(251, 213, 210)", "rgb(79, 26, 23)"]
+            browser.get(f"{served.url}/#g")
+            eventually(lambda: browser.find_element("id", "group-view").is_displayed() and "broker 0 sil" in kinds())
+        finally:
+            broker.resume()
+        eventually(lambda: kinds() == good)
+        browser.get("about:blank")

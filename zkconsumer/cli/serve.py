@@ -173,7 +173,15 @@ def _serve(
     from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
-    app = web_app(lambda: sampling.newest, time.monotonic, cluster, names, lambda: sampling.unsampled, *on_demand)
+    app = web_app(
+        lambda: sampling.newest,
+        time.monotonic,
+        cluster,
+        names,
+        lambda: sampling.unsampled,
+        *on_demand,
+        servers=lambda: sampling.servers,
+    )
     server = WebServer(app, listener)
     sampling.start()
     server.start()

@@ -82,6 +82,7 @@ def test_a_silent_broker_is_asked_once_in_a_sample_of_both_homes(monkeypatch):
         for number in (1, 2):
             sampler.sample(sampler.groups(), number)
             assert silent.asked == number
+            assert [(one.kind, one.answers) for one in sampler.servers()] == [("zookeeper", True), ("broker", False)]
         sampler.sample(["g"], 3)
         assert silent.asked == 3
     assert list(sampler.observed) == ["g"]

@@ -39,6 +39,7 @@ from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.groups.zookeepergroups import patience_ms
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, committed_answer, why_undescribed
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.describegroups import list_groups
 from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember, KafkaGroup, exists_at_brokers
@@ -236,6 +237,10 @@ class BrokerGroups:
     def begin_round(self) -> None:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
         self.asked.begin_round()
+
+    def servers(self) -> tuple[ServerAnswer, ...]:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        return self.asked.client.answers()
 
     def names(self) -> list[str]:
         """Names of all groups of consumers, sorted. Why a broker has not listed its groups is :attr:`unlisted`.

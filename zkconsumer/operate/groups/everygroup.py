@@ -30,6 +30,7 @@ from zkconsumer.operate.groups.observedgroup import (
 )
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.migrate.rules.migrationend import End
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 T = TypeVar("T")
@@ -323,6 +324,10 @@ class EveryGroup:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
         self.in_znodes.source.begin_round()
         self.at_brokers.source.begin_round()
+
+    def servers(self) -> tuple[ServerAnswer, ...]:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`; both may ask the same brokers."""
+        return tuple(dict.fromkeys((*self.in_znodes.source.servers(), *self.at_brokers.source.servers())))
 
     def names(self) -> list[str]:
         """Names of all groups of both kinds, sorted; of one that does not answer, those of its last answer.

@@ -12,6 +12,7 @@ from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, GroupSource, ObservedGroup, unread_groups, why_unread
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 
 
 class SampleSeries:
@@ -148,6 +149,10 @@ class LagSampler:
     def continue_from(self, samples: Mapping[str, Mapping[TopicPartition, Sequence[LagSample]]]) -> None:
         """See :meth:`SampleSeries.continue_from`."""
         self._series.continue_from(samples)
+
+    def servers(self) -> tuple[ServerAnswer, ...]:
+        """The servers that the last sample has asked, also one that failed, and those that have not answered since."""
+        return self._source.servers()
 
     def groups(self) -> list[str]:
         """Names of all groups that there are now."""

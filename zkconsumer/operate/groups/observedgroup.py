@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
     from zkconsumer.operate.groups.rules.lagstatus import LagSample
     from zkconsumer.operate.offsets.recordtimes import RecordTimes
+    from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
     from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 ZnodeLayout = Literal["consumer", "offsets", "kafka-0.7", "empty"]
@@ -199,6 +200,9 @@ class GroupSource(Protocol):
         Raises:
             ZooKeeperUnavailable: no server answers.
         """
+
+    def servers(self) -> tuple[ServerAnswer, ...]:
+        """The servers that were asked in this round, and those that have not answered since; no further question."""
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
@@ -25,6 +28,7 @@ from zkconsumer.operate.groups.observedgroup import GroupsLook
 from zkconsumer.operate.groups.rules.lagstatus import LagSample
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer, ServerAnswers
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -68,6 +72,7 @@ class ZooKeeperGroups:
         self._asked = asked or BrokerOffsets(
             config, lambda: self._brokers, timeout_ms=patience_ms(interval), displays=True
         )
+        self._answers = ServerAnswers("zookeeper")
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self.unlisted: Final = ()
         self.times: Final = RecordTimes(self._asked.client, config)
@@ -79,18 +84,25 @@ class ZooKeeperGroups:
     def begin_round(self) -> None:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
         self._asked.begin_round()
+        self._answers.begin_round()
+
+    def servers(self) -> tuple[ServerAnswer, ...]:
+        """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
+        return (*self._answers.newest(_now_ms()), *self._asked.client.answers())
 
     def names(self) -> list[str]:
         """Names of all groups that ever existed in ZooKeeper, sorted."""
-        return self._open_registry(self._open_session()).groups()
+        with self._noted():
+            return self._open_registry(self._open_session()).groups()
 
     def look(self, groups: Sequence[str], at: float) -> GroupsLook:
         """See :class:`~zkconsumer.operate.groups.observedgroup.GroupSource`."""
-        session = self._open_session()
-        group_reader = self._open_registry(session)
-        reads = read_groups(session, group_reader, groups)
+        with self._noted():
+            session = self._open_session()
+            group_reader = self._open_registry(session)
+            reads = read_groups(session, group_reader, groups)
+            self._brokers = self._bootstrap or group_reader.live_brokers()
         groups_znodes = list(reads.groups.values())
-        self._brokers = self._bootstrap or group_reader.live_brokers()
         in_kafka = read_offsets_in_kafka(group_reader, self._asked, groups_znodes, self._storage)
         partitions = existing_partitions(groups_znodes, in_kafka)
         logs = self._asked.logs(partitions)
@@ -102,6 +114,18 @@ class ZooKeeperGroups:
             samples[znodes.group] = self._samples(znodes, at, in_kafka[znodes.group], logs.found)
         self._in_kafka = {group: self._in_kafka[group] for group in self._in_kafka.keys() & reads.groups}
         return GroupsLook(dict(reads.groups), samples, reads.failures, (*problems, *logs.problems))
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note whether ZooKeeper answers what is asked within this block."""
+        reason = ""
+        try:
+            yield
+        except (ZooKeeperUnavailable, ZooKeeperRefused) as error:
+            reason = str(error)
+            raise
+        finally:
+            self._answers.note(self._config.zookeeper_connect or "", _now_ms(), reason)
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
@@ -132,3 +156,7 @@ class ZooKeeperGroups:
                 topic=None if origin is None else origin.identity,
             )
         return samples
+
+
+def _now_ms() -> int:
+    return round(1000 * time.time())

@@ -12,8 +12,9 @@ from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ZkConsumerErro
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
+from zkconsumer.operate.offsets.askedbrokers import AskedBrokers
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
-from zkconsumer.wire.brokerclient import EARLIEST, LATEST, BrokerClient, metadata_version
+from zkconsumer.wire.brokerclient import EARLIEST, LATEST, metadata_version
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import list_groups
 from zkconsumer.wire.errorcodes import NO_SUCH_TOPIC, error_name
@@ -148,7 +149,7 @@ class BrokerOffsets:
         self._coordinator_attempts = coordinator_attempts
         self._coordinators: dict[str, OffsetCoordinator] = {}
         self._knows_offsets_topic = False
-        self.client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
+        self.client = AskedBrokers.from_config(brokers, config, timeout_ms=timeout_ms)
         self.catalog = PatientCatalog(self.client, displays=displays)
         self.is_elsewhere: Final = config.bootstrap_servers is not None
         self.begin_round()

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.lagfindings import explain_lag
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
@@ -99,6 +100,7 @@ def web_app(
     failure: Callable[[], str | None] = lambda: None,
     explain: Callable[[str], Sequence[Finding]] | None = None,
     fleet: Callable[[], dict[str, Any]] | None = None,
+    servers: Callable[[], Sequence[ServerAnswer]] = lambda: (),
 ) -> Starlette:
     """The application.
 
@@ -110,6 +112,7 @@ def web_app(
         failure: returns why the last sample failed, None if it did not.
         explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
         fleet: reads how far the migration of many groups has come, likewise; None if that is not offered.
+        servers: returns which servers the last sample has asked, and which answer.
 
     Raises:
         UsageError: plotly is not installed.
@@ -127,7 +130,7 @@ def web_app(
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
         *_Monitoring(newest, clock, cluster, failure).routes(),
-        *_Groups(newest, clock, failure, explain, has_fleet=fleet is not None).routes(),
+        *_Groups(newest, clock, failure, servers, explain, has_fleet=fleet is not None).routes(),
         *(() if fleet is None else _Fleet(fleet).routes()),
         *_Burrow(newest, clock, cluster or _UNNAMED_CLUSTER).routes(),
     ]
@@ -176,6 +179,7 @@ class _Groups:
         newest: Callable[[], GroupsSnapshot | None],
         clock: Callable[[], float],
         failure: Callable[[], str | None],
+        servers: Callable[[], Sequence[ServerAnswer]],
         explain: Callable[[str], Sequence[Finding]] | None,
         *,
         has_fleet: bool,
@@ -183,6 +187,7 @@ class _Groups:
         self._newest = newest
         self._clock = clock
         self._failure = failure
+        self._servers = servers
         self._explain = explain
         self._has_fleet = has_fleet
         self._one_at_a_time = _OneAtATime("findings")
@@ -204,11 +209,11 @@ class _Groups:
             query = parse_query(request.query_params)
         except UsageError as error:
             return _error(str(error), 400)
-        document = groups_document(snapshot, self._clock(), query, self._failure())
+        document = groups_document(snapshot, self._clock(), query, self._failure(), self._servers())
         return _json({**document, "has_fleet": self._has_fleet})
 
     def _group(self, _: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
-        return _json(group_document(snapshot, group, self._clock(), self._failure()))
+        return _json(group_document(snapshot, group, self._clock(), self._failure(), self._servers()))
 
     def _history(self, request: Request, snapshot: GroupsSnapshot, group: GroupSnapshot) -> Response:
         most = request.query_params.get("most")

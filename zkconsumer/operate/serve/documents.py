@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import GroupQuery, choose_part
 
@@ -20,7 +21,11 @@ _POINTS: Final = 60
 
 
 def groups_document(
-    snapshot: GroupsSnapshot, now: float, query: GroupQuery = _ALL, failure: str | None = None
+    snapshot: GroupsSnapshot,
+    now: float,
+    query: GroupQuery = _ALL,
+    failure: str | None = None,
+    servers: Sequence[ServerAnswer] = (),
 ) -> dict[str, Any]:
     """``/api/groups``: a line for each group, as ``groups list --long`` has it, its rates and its lag over time.
 
@@ -29,15 +34,22 @@ def groups_document(
         now: see :meth:`GroupsSnapshot.is_stale`.
         query: which groups, in which order.
         failure: why there is no newer snapshot; None if the last sample has succeeded.
+        servers: which servers the last sample has asked, also one that failed, and which answer.
     """
     part = choose_part([group.line for group in snapshot.groups.values()], query)
     return {
         **_sampled(snapshot, now, failure),
+        "servers": server_documents(servers),
         "problems": list(snapshot.problems),
         "total": part.total,
         "counts": part.counts,
         "groups": [_with_times(line, snapshot.groups[line["group"]], snapshot, now) for line in part.lines],
     }
+
+
+def server_documents(servers: Sequence[ServerAnswer]) -> list[dict[str, Any]]:
+    """A document for each server, with the fields of :class:`ServerAnswer`."""
+    return [server._asdict() for server in servers]
 
 
 def _with_times(line: Mapping[str, Any], group: GroupSnapshot, snapshot: GroupsSnapshot, now: float) -> dict[str, Any]:
@@ -51,7 +63,11 @@ def _sampled_ms(group: GroupSnapshot, snapshot: GroupsSnapshot) -> int:
 
 
 def group_document(
-    snapshot: GroupsSnapshot, group: GroupSnapshot, now: float, failure: str | None = None
+    snapshot: GroupsSnapshot,
+    group: GroupSnapshot,
+    now: float,
+    failure: str | None = None,
+    servers: Sequence[ServerAnswer] = (),
 ) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     sampled = _sampled(snapshot, now, failure or group.unread)
@@ -63,6 +79,7 @@ def group_document(
         "members": member_documents(
             group.members, ((lag.newest.owner, lag.lag) for lag in group.lag.partitions.values())
         ),
+        "servers": server_documents(servers),
         "problems": list(group.observed.problems),
     }
 

@@ -11,6 +11,7 @@ from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.groups.grouplist import matching
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.reportedproblems import ReportedProblems
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.groupsnapshots import GroupsSnapshot, LagRecorder
 from zkconsumer.operate.serve.historyfile import HistoryFile
 
@@ -34,6 +35,8 @@ class GroupSampling:
     Attributes:
         newest: the last snapshot, None before the first; only the thread writes it.
         unsampled: why the last sample failed, None if it did not; only the thread writes it.
+        servers: which servers the last sample has asked, also one that failed, and which answer; only the thread
+            writes it.
         failure: why the thread ended, None if it did not.
     """
 
@@ -59,6 +62,7 @@ class GroupSampling:
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
         self.newest: GroupsSnapshot | None = None
         self.unsampled: str | None = None
+        self.servers: tuple[ServerAnswer, ...] = ()
         self.failure: Exception | None = None
 
     def start(self) -> None:
@@ -106,6 +110,8 @@ class GroupSampling:
             _log.log(level, "no sample, trying again every %g s: %s", self._interval, error)
             self.unsampled = str(error)
             return
+        finally:
+            self.servers = self._sampler.servers()
         if self.unsampled is not None:
             _log.warning("samples are taken again")
         self.unsampled = None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.fixtures.groups import group_znodes
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.model import TopicPartition
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
 from zkconsumer.operate.serve.groupsnapshots import LagRow
 from zkconsumer.operate.serve.grouptable import GroupQuery
@@ -49,6 +50,22 @@ def test_the_lag_of_a_group_over_time_has_few_points(one_group):
 def test_the_list_has_the_part_that_is_asked_for(one_group):
     found = groups_document(one_group, 100.0, GroupQuery(search="x"), "no ZooKeeper")
     assert (found["groups"], found["total"], found["counts"], found["failure"]) == ([], 0, {}, "no ZooKeeper")
+
+
+def test_both_documents_have_the_servers_of_the_last_sample(one_group):
+    servers = (ServerAnswer("broker", 1, "h:9092", False, 5, "refused"),)
+    expected = [
+        {
+            "kind": "broker",
+            "id": 1,
+            "address": "h:9092",
+            "answers": False,
+            "silent_since_ms": 5,
+            "reason": "refused",
+        }
+    ]
+    assert groups_document(one_group, 100.0, servers=servers)["servers"] == expected
+    assert group_document(one_group, one_group.groups["g"], 100.0, servers=servers)["servers"] == expected
 
 
 def test_a_group_has_its_partitions_and_the_age_of_the_sample(one_group):

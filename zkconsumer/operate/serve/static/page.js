@@ -10,6 +10,7 @@ import { byId, cell, printable, UNKNOWN } from "./cells.js";
 
 const MOST_TRACES = 200;
 const GROUPS_OF_PAGE = 100;
+const ANSWERING_SERVERS = 20;
 const STATES = ["RANGE", "REWIND", "STOP", "STALL", "WARN", "NO MEMBERS", "MIGRATED", "UNKNOWN", "OK"];
 
 /** The same for plotly, whose labels are a subset of HTML. */
@@ -313,6 +314,40 @@ function showFindings(lines) {
   );
 }
 
+/** One server; what is not green has the reason beside it, too. */
+function serverBadge(one) {
+  const name = one.kind === "zookeeper" ? "ZooKeeper" : one.id === null ? `broker ${one.address}` : `broker ${one.id}`;
+  const item = document.createElement("li");
+  const badge = document.createElement("span");
+  item.append(badge);
+  badge.textContent = name;
+  badge.title = `${printable(one.address)} answers`;
+  badge.className = "status good";
+  if (one.answers !== true) {
+    badge.className = one.answers === false ? "status bad" : "status warning";
+    const isAsked = one.answers === false ? "" : " It was not asked since.";
+    badge.textContent = `${name} silent since ${time(one.silent_since_ms)}`;
+    badge.title = printable(`${one.address}: ${one.reason}${isAsked}`, 2000);
+    item.append(` ${printable(one.reason)}${isAsked}`);
+  }
+  return item;
+}
+
+/** Silent servers first; of very many that answer only the number is shown. */
+function showServers(servers, isOld) {
+  const silent = servers.filter((one) => one.answers !== true);
+  const answering = servers.filter((one) => one.answers === true);
+  const shown = answering.slice(0, ANSWERING_SERVERS);
+  const items = [...silent, ...shown].map(serverBadge);
+  if (answering.length > shown.length) {
+    const others = document.createElement("li");
+    others.textContent = `and ${answering.length - shown.length} more that answer`;
+    items.push(others);
+  }
+  byId("servers").replaceChildren(...items);
+  byId("servers").classList.toggle("stale", isOld);
+}
+
 function showProblems(problems) {
   byId("problems-view").hidden = problems.length === 0;
   byId("problems").replaceChildren(
@@ -354,6 +389,8 @@ async function refresh() {
   const failure = byId("failure");
   try {
     const found = await show();
+    // A sample that has failed has asked servers, too; one that takes too long has not asked all.
+    showServers(found.servers, found.stale && found.failure === null);
     showProblems(found.problems);
     failure.hidden = !found.stale && found.failure === null;
     failure.textContent = found.failure
@@ -365,6 +402,7 @@ async function refresh() {
   } catch (error) {
     failure.hidden = false;
     failure.textContent = `No answer: ${error.message}`;
+    showServers([], false);
   }
   clearTimeout(timer.id);
   timer.id = setTimeout(refresh, waitMs);
