@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed-$(PLACE)
 DEMO_STAMP := $(VENV)/.installed-demo-$(PLACE)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs site release clean distclean
+.PHONY: help venv demo test gate sample test-all times flaky soak gssapi lint size type fmt unit mutants fuzz docs pictures site release clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 docs: $(STAMP) ## write what is generated: docs/cli.md, docs/compatibility.md, docs/config.md, docs/metrics.md
 	@for page in compatibility config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
 	@$(BIN)/python -m tests.reference.commands > docs/cli.md
+
+pictures: $(STAMP) ## take the pictures of the page of serve in docs/images again; look at them before you commit
+	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
+	@ZKCONSUMER_PICTURES=docs/images $(BIN)/pytest tests/web/test_pictures.py
 
 site: $(STAMP) ## build the site in build/site, to be opened at index.html; a warning is an error
 	@$(BIN)/python -m tests.release.site build/site
