@@ -1,11 +1,13 @@
 """Members, tools and verdicts of a group that was migrated, on real servers."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.consumers import collect
+from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector, GroupMigrated
 from zkconsumer.cli.main import command
@@ -96,6 +98,26 @@ def test_beside_brokers_a_group_whose_offsets_have_expired_is_not_done(migrated,
     )
     (unhealthy,) = (one for one in json.loads(described.stdout) if one["group"] == name)
     assert (described.exit_code, [row["owner"] for row in unhealthy["partitions"]]) == (3, [None, None])
+
+
+def test_serve_shows_that_a_group_was_migrated_and_judges_it_at_named_brokers(migrated, sandbox):
+    group = migrated.group.name
+
+    def shown(served):
+        found = served.document("/api/groups")
+        (line,) = found.get("groups") or [{}]
+        series = rf'^zkconsumer_consumergroup_status{{consumergroup="{group}",status="(.*)"}} 1$'
+        exported = re.findall(series, served.get("/metrics")[1], re.MULTILINE)
+        partitions = (served.group(group) or {}).get("partitions", ())
+        return line.get("status"), line.get("lag"), found.get("counts"), exported, {one["status"] for one in partitions}
+
+    of_group = ("--match", group, "--interval", "200ms", "--samples", "2")
+    with serving(sandbox.zookeeper_connect, *of_group) as served:
+        eventually(lambda: shown(served) == ("MIGRATED", 9, {"MIGRATED": 1}, ["MIGRATED"], {"MIGRATED"}))
+        assert served.group(group)["reason"] == f"its consumers continue at kafka:{group}"
+    with serving(sandbox.zookeeper_connect, *of_group, "--bootstrap-server", sandbox.bootstrap_servers) as served:
+        eventually(lambda: shown(served)[:4] == ("NO MEMBERS", 9, {"NO MEMBERS": 1}, ["NO MEMBERS"]))
+        assert "MIGRATED" not in shown(served)[4]
 
 
 def test_members_that_return_are_a_problem(migrated, group_nodes, run):

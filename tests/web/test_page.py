@@ -12,6 +12,7 @@ from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
+from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -131,12 +132,18 @@ def test_a_link_shows_the_same_part_of_many_groups(browser, serve, fleet):
     assert browser.find_element("css selector", "th[data-sort=group]").get_attribute("aria-sort") == "descending"
 
 
-def test_states_are_counted_and_choose_groups(browser, serve, fleet, group, lagging):
+def test_states_are_counted_and_choose_groups(browser, serve, fleet, group, lagging, zookeeper):
+    mark = MigrationMark("migrated", "kafka:elsewhere", 0)
+    GroupNodes(zookeeper, fleet[7]).write("zkconsumer/migrated", MigratedNode.encode(mark))
     served = serve()
     browser.get(f"{served.url}/")
     eventually(lambda: len(shown(browser)) == 100)
     counts = "return [...document.querySelectorAll('#counts button')].map((one) => one.textContent)"
-    eventually(lambda: browser.execute_script(counts) == ["130 NO MEMBERS", "1 UNKNOWN"])
+    eventually(lambda: browser.execute_script(counts) == ["129 NO MEMBERS", "1 MIGRATED", "1 UNKNOWN"])
+    click(browser, "#counts .status-MIGRATED")
+    eventually(lambda: [row[:2] for row in rows(browser, "#groups")] == [[fleet[7], "MIGRATED"]])
+    click(browser, "#counts .status-MIGRATED")
+    eventually(lambda: len(shown(browser)) == 100)
     click(browser, "#counts .status-UNKNOWN")
     eventually(lambda: shown(browser) == [group.name])
     trend = browser.find_elements("css selector", "#groups td.trend polyline")
