@@ -338,7 +338,11 @@ def fleet(groups: int, partitions: int, workers: int, as_json: bool) -> None:
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long CPU is measured.")
 @_json
 def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bool) -> None:
-    """CPU and memory of `zkconsumer serve` with many groups, a sample every 10 s and a scrape every 15 s."""
+    """CPU and memory of `zkconsumer serve` with many groups, a sample every 10 s and a scrape every 15 s.
+
+    After that: how long the list of the page and a scrape take, as the first request after a sample, which evaluates
+    all groups, and as a later one.
+    """
     from benchmarks.machine import Machine
     from benchmarks.serve import ServeSizes, measure_serve
     from zkconsumer.sandbox.progress import Progress
@@ -349,6 +353,8 @@ def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bo
         click.echo(json.dumps({**dataclasses.asdict(cost), "machine": machine._asdict()}))
     else:
         click.echo(f"CPU {cost.cores:.1%} of a core, memory {cost.memory_mib:.0f} MiB, a sample {cost.sample_s:.2f} s")
+        click.echo(f"100 groups of the list: {cost.list_s:.3f} s after a sample, again {cost.list_again_s:.3f} s")
+        click.echo(f"/metrics: {cost.metrics_s:.3f} s after a sample, again {cost.metrics_again_s:.3f} s")
         click.echo(str(machine))
 
 

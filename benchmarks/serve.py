@@ -1,7 +1,8 @@
-"""The cost of ``zkconsumer serve``: CPU and memory while it samples many groups and is scraped."""
+"""The cost of ``zkconsumer serve``: CPU and memory while it samples many groups and is scraped, and its answers."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from benchmarks.groupznodes import create_wide_topics, own_topic, store_offsets
@@ -21,6 +23,10 @@ from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
 _START_S: Final = 120.0
+_LIST: Final = "api/groups?sort=worst&count=100"
+_METRICS: Final = "metrics"
+_ROUNDS: Final = 4
+_LOOK_S: Final = 0.2
 _SCRAPE_S: Final = 15.0
 _SAMPLE_S: Final = "zkconsumer_serve_sample_duration_seconds "
 
@@ -52,11 +58,20 @@ class ServeCost:
         cores: CPU time of the process in relation to time; 1 is one core.
         memory_mib: peak resident memory; the history, which is not full yet, adds 8 bytes a sample and partition.
         sample_s: how long the last sample took, in seconds.
+        list_s: how long the first hundred groups of the page took, in seconds, as the first request after a sample,
+            which evaluates all groups; the median.
+        list_again_s: the same as a later request.
+        metrics_s: how long a scrape took, in seconds, as the first request after a sample; the median.
+        metrics_again_s: the same as a later request.
     """
 
     cores: float
     memory_mib: float
     sample_s: float
+    list_s: float
+    list_again_s: float
+    metrics_s: float
+    metrics_again_s: float
 
 
 def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
@@ -77,7 +92,49 @@ def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
             cores = (cpu_s(process.pid) - before) / (time.monotonic() - began)
             page = _get(f"{url}metrics").splitlines()
             (sample_s,) = (float(line.split()[1]) for line in page if line.startswith(_SAMPLE_S))
-            return ServeCost(cores, peak_memory_mib(process.pid), sample_s)
+            first, again = _request_times(url)
+            return ServeCost(
+                cores,
+                peak_memory_mib(process.pid),
+                sample_s,
+                list_s=first[_LIST],
+                list_again_s=again[_LIST],
+                metrics_s=first[_METRICS],
+                metrics_again_s=again[_METRICS],
+            )
+
+
+def _request_times(url: str) -> tuple[dict[str, float], dict[str, float]]:
+    """How long each request takes, in seconds, as the first one after a sample, and as the second one after another."""
+    first: dict[str, list[float]] = {_LIST: [], _METRICS: []}
+    again: dict[str, list[float]] = {_LIST: [], _METRICS: []}
+    for number in range(2 * _ROUNDS):
+        _await_sample(url)
+        order = (_LIST, _METRICS) if number % 2 else (_METRICS, _LIST)
+        for times, path in zip((first, again), order, strict=True):
+            began = time.perf_counter()
+            _get(url + path)
+            times[path].append(time.perf_counter() - began)
+    return _medians(first), _medians(again)
+
+
+def _medians(times: dict[str, list[float]]) -> dict[str, float]:
+    return {path: median(of_path) for path, of_path in times.items()}
+
+
+def _await_sample(url: str) -> None:
+    """Return once the next sample has ended; the question evaluates no group."""
+    before = _sample_age_s(url)
+    while (age := _sample_age_s(url)) >= before:
+        before = age
+        time.sleep(_LOOK_S)
+
+
+def _sample_age_s(url: str) -> int:
+    """How long ago the newest sample began, in whole seconds."""
+    found = re.search(r"began (\d+) s ago", _get(f"{url}healthz"))
+    assert found is not None
+    return int(found[1])
 
 
 def _create(sandbox: Sandbox, session: ZkSession, sizes: ServeSizes) -> None:
