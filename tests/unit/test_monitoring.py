@@ -14,6 +14,10 @@ DOCKER = ROOT / "docker"
 PROVISIONING = DOCKER / "grafana" / "provisioning"
 
 
+LISTED = ("consumergroup", "topic")
+"""Variables whose values are those of the chosen clusters."""
+
+
 def load(path):
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
@@ -88,6 +92,18 @@ def test_the_schema_of_grafana_has_each_field_of_the_dashboard():
 def test_the_schema_is_that_of_the_grafana_of_the_stack():
     (image,) = re.findall(r":-grafana/grafana:([\d.]+)\}", SERVICES["grafana"]["image"])
     assert f"grafana-foundation-sdk==1769699379!{image}\n" in (ROOT / "setup.cfg").read_text(encoding="utf-8")
+
+
+SELECTED = re.compile(r"\b(?:kafka|zkconsumer)_\w+(?:\{([^}]*)\})?")
+
+
+def test_each_query_of_the_dashboard_keeps_clusters_apart():
+    dashboard = json.loads((DOCKER / "grafana" / "consumer-groups.json").read_text(encoding="utf-8"))
+    variables = [one["query"]["query"] for one in dashboard["templating"]["list"] if one["name"] in LISTED]
+    for query in [*(target["expr"] for panel in dashboard["panels"] for target in panel["targets"]), *variables]:
+        assert all(labels.startswith('cluster=~"$cluster"') for labels in SELECTED.findall(query)), query
+        assert re.findall(r"\b(?:by|on|without|ignoring) \((?!cluster, )", query) == [], query
+    assert len(variables) == len(LISTED)
 
 
 def test_ports_are_published_on_loopback_only():

@@ -1,8 +1,10 @@
 """The queries of the Grafana dashboard and the alerts, in a real Prometheus that scrapes a real ``serve``."""
 
+import json
 import re
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,11 +20,14 @@ pytestmark = pytest.mark.timeout(300)
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 VARIABLES = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
 COMMITTED = 2
+CLUSTERS = ("a", "b", None)
+"""``--cluster`` of each server that is scraped; all have the same groups and topics."""
+ALL = ".*"
 CONFIG = """
 scrape_configs:
   - job_name: zkconsumer
     scrape_interval: 1s
-    static_configs: [{{targets: ["{target}"]}}]
+    static_configs: [{{targets: {targets}}}]
 """
 
 
@@ -37,18 +42,24 @@ def lagging(group, topic_factory, produce):
 
 @pytest.fixture
 def prometheus(sandbox, group, lagging, tmp_path):
-    """Scrapes a server of this group, twice already."""
+    """Scrapes a server of this group for each cluster, twice already."""
     require_for_web("prometheus", package="prometheus")
-    with serving(sandbox.zookeeper_connect, "--interval", "300ms", "--match", group.name) as served:
-        (tmp_path / "prometheus.yml").write_text(CONFIG.format(target=served.url.removeprefix("http://")))
+    with ExitStack() as running:
+        targets = []
+        for cluster in CLUSTERS:
+            named = () if cluster is None else ("--cluster", cluster)
+            options = ("--interval", "300ms", "--match", group.name, *named)
+            served = running.enter_context(serving(sandbox.zookeeper_connect, *options))
+            targets.append(served.url.removeprefix("http://"))
+        (tmp_path / "prometheus.yml").write_text(CONFIG.format(targets=json.dumps(targets)))
         address = f"{HOST}:{free_port()}"
         command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
         command += [f"--web.listen-address={address}", "--log.level=warn"]
         with subprocess.Popen(command) as process:
             try:
                 started = Prometheus(f"http://{address}")
-                scrapes = "min(count_over_time(kafka_consumergroup_lag[1m]))"
-                eventually(lambda: any(value >= 2 for value in started.values(scrapes)))
+                scraped = "count(count_over_time(kafka_consumergroup_lag[1m]) >= 2)"
+                eventually(lambda: started.values(scraped) == [2 * len(CLUSTERS)])
                 yield started
             finally:
                 process.terminate()
@@ -63,23 +74,26 @@ def until_scraped(condition):
         time.sleep(0.1)
 
 
-def test_every_query_of_the_dashboard_has_results(prometheus, group, lagging):
+@pytest.mark.parametrize(("cluster", "count"), [("a", 1), (ALL, len(CLUSTERS))])
+def test_every_query_of_the_dashboard_has_results_for_each_cluster(prometheus, group, lagging, cluster, count):
+    """Groups and topics of one name in several clusters are not added up, and a query does not fail of them."""
     found = {}
 
     def all_have_results():
-        for title, expressions in queries(DASHBOARD, consumergroup=group.name, topic=lagging).items():
+        asked = queries(DASHBOARD, cluster=cluster, consumergroup=group.name, topic=lagging)
+        for title, expressions in asked.items():
             for expression in expressions:
                 found[title] = prometheus.values(expression)
-        return all(found.values())
+        return all(len(values) >= count for values in found.values())
 
     until_scraped(all_have_results)
-    assert [title for title, values in found.items() if not values] == []
-    assert found["Lag by group"] == [6]
-    assert found["Lag by partition"] == [3, 3]
-    assert found["Members"] == [1]
-    assert found["Groups by status"] == [1]
-    assert found["Lag by offsets in ZooKeeper"] == [6]
-    assert found["Records above the log start"] == [COMMITTED]
+    assert [title for title, values in found.items() if len(values) < count] == []
+    assert found["Lag by group"] == [6] * count
+    assert found["Lag by partition"] == [3, 3] * count
+    assert found["Members"] == [1] * count
+    assert found["Groups by status"] == [1] * count
+    assert found["Lag by offsets in ZooKeeper"] == [6] * count
+    assert found["Records above the log start"] == [COMMITTED] * count
 
 
 def test_alerts_fire_after_their_time():
@@ -89,18 +103,18 @@ def test_alerts_fire_after_their_time():
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_variables_list_groups_and_topics(prometheus, group, lagging):
-    for name, expected in (("consumergroup", group.name), ("topic", lagging)):
-        query = VARIABLES[name]["query"]["query"]
-        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()
+def test_variables_list_clusters_groups_and_topics(prometheus, group, lagging):
+    for name, expected in (("cluster", ["a", "b"]), ("consumergroup", [group.name]), ("topic", [lagging])):
+        query = VARIABLES[name]["query"]["query"].replace("$cluster", ALL)
+        metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
         found = []
 
         def is_listed(metric=metric, label=label, expected=expected, found=found):
             found[:] = [prometheus.get(f"label/{label}/values", **{"match[]": metric})]
-            return found == [[expected]]
+            return found == [expected]
 
         until_scraped(is_listed)
-        assert found == [[expected]]
+        assert found == [expected]
 
 
 def test_queries_of_dashboards_for_kafka_exporter_have_results(prometheus, group, lagging):
