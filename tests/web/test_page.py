@@ -8,10 +8,11 @@ import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 
 from tests.fixtures.groupnodes import GroupNodes
-from tests.fixtures.sandbox import PATIENT, Topics
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
+from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.zookeeper.rules.znodes import MigratedNode, MigrationMark
 
 pytestmark = pytest.mark.timeout(300)
@@ -370,3 +371,42 @@ def test_a_badge_of_a_broker_is_red_while_it_does_not_answer(browser, private_sa
             broker.resume()
         eventually(lambda: kinds() == good)
         browser.get("about:blank")
+
+
+@pytest.mark.slow
+def test_a_link_shows_the_points_from_before_a_kill_in_the_middle_of_a_sample(browser, private_sandbox, tmp_path):
+    box = private_sandbox(**PATIENT)
+    topic = Topics(box.bootstrap_servers).create("t", 2)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": number % 2} for number in range(10)])
+    interval_s = 2
+    options = (
+        *("--listen", f"{HOST}:{free_port()}"),
+        *("--interval", f"{interval_s}s"),
+        *("--history-file", str(tmp_path / "history")),
+    )
+    with connected(box.zookeeper_connect) as client:
+        group = GroupNodes(client, "g")
+        group.consume(topic, (0, 1), 1)
+        with serving(box.zookeeper_connect, *options) as served:
+            eventually(lambda: (found := served.group("g", "/history")) and len(found["at_ms"]) > 3)
+            group.commit(topic, 0, 3)
+            eventually(lambda: served.group("g", "/history")["partitions"][0]["lag"][-1] == 2)
+            box.brokers[0].pause()  # so the next sample waits for it, for one interval
+            try:
+                eventually(lambda: time.time() > served.group("g")["sampled_ms"] / 1000 + 1.3 * interval_s)
+                before = served.group("g", "/history")
+                served.process.kill()
+                served.process.wait(60)
+            finally:
+                box.brokers[0].resume()
+        with serving(box.zookeeper_connect, *options) as again:
+            assert again.url == served.url
+            eventually(lambda: (found := again.group("g")) and found["sampled_ms"] > before["at_ms"][-1])
+            browser.get(f"{served.url}/#g")
+            eventually(lambda: (chart := browser.execute_script(CHART)) and chart["at"])
+            chart = browser.execute_script(CHART)
+            for number, partition in enumerate(before["partitions"]):
+                drawn = dict(zip(chart["at"], chart["lags"][number], strict=True))
+                assert [drawn[at] for at in before["at_ms"]] == partition["lag"]
+            assert chart["at"][-1] > before["at_ms"][-1]
+            browser.get("about:blank")
