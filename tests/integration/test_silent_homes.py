@@ -131,12 +131,17 @@ def test_serve_begins_without_zookeeper_and_keeps_its_groups_when_it_becomes_sil
         def problems():
             return [p for p in found_problems(served) if "groups in ZooKeeper are missing" in p]
 
+        def answering():
+            return {one["kind"]: one["answers"] for one in served.document("/api/groups")["servers"]}
+
         eventually(lambda: lines() == {group: (False, "OK")})
         assert problems()
+        assert answering() == {"zookeeper": False, "broker": True}
         (unknown,) = served.group(group, "/findings")["findings"]
         assert "whether it has members in ZooKeeper, too, is unknown" in unknown["evidence"]
         zookeeper.resume()
         eventually(lambda: "g" in lines() and not lines()["g"][0] and not problems())
+        assert answering() == {"zookeeper": True, "broker": True}
         zookeeper.pause()
         eventually(lambda: lines() == {group: (False, "OK"), "g": (True, "UNKNOWN")})
         assert problems()
