@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal, NamedTuple
 
 ServerKind = Literal["zookeeper", "broker"]
@@ -34,7 +35,6 @@ class ServerAnswer(NamedTuple):
 class _Note(NamedTuple):
     """The outcome of the last question to a server."""
 
-    round: int
     at_ms: int
     id: int | None
     silent_since_ms: int | None
@@ -52,12 +52,12 @@ class ServerAnswers:
 
     def __init__(self, kind: ServerKind) -> None:
         self._kind: Final[ServerKind] = kind
-        self._round = 0
+        self._asked: set[str] = set()  # in this round
         self._notes: dict[str, _Note] = {}
 
     def begin_round(self) -> None:
         """From now on a server that has answered is listed only once it has answered again."""
-        self._round += 1
+        self._asked = set()
 
     def note(self, address: str, at_ms: int, reason: str = "", server_id: int | None = None) -> None:
         """A server was asked.
@@ -73,7 +73,8 @@ class ServerAnswers:
         since_ms = None
         if reason:
             since_ms = at_ms if former is None or former.silent_since_ms is None else former.silent_since_ms
-        self._notes[address] = _Note(self._round, at_ms, known_id, since_ms, reason)
+        self._notes[address] = _Note(at_ms, known_id, since_ms, reason)
+        self._asked.add(address)
 
     def newest(self, now_ms: int) -> tuple[ServerAnswer, ...]:
         """Servers that were asked in this round, and those that have not answered since; brokers in order of ids.
@@ -84,17 +85,17 @@ class ServerAnswers:
         self._notes = {
             address: note
             for address, note in self._notes.items()
-            if note.round == self._round or (note.reason and now_ms - note.at_ms < FORGOTTEN_MS)
+            if address in self._asked or (note.reason and now_ms - note.at_ms < FORGOTTEN_MS)
         }
         answers = [
             ServerAnswer(
                 self._kind,
                 note.id,
                 address,
-                (not note.reason) if note.round == self._round else None,
+                (not note.reason) if address in self._asked else None,
                 note.silent_since_ms,
                 note.reason,
             )
             for address, note in self._notes.items()
         ]
-        return tuple(sorted(answers, key=lambda one: (one.id is None, one.id or 0, one.address)))
+        return tuple(sorted(answers, key=lambda one: (math.inf if one.id is None else one.id, one.address)))
