@@ -1,10 +1,21 @@
-"""The oldest releases that setup.cfg accepts of each dependency, Spark among them, in an environment of their own."""
+"""The oldest releases that setup.cfg accepts of each dependency, Spark among them, in environments of their own."""
 
 import sys
 
 import pytest
 
-from tests.fixtures.installations import EXTRAS, SMOKE_TESTS, SPARKS, UNIT_TESTS, install, lower_bounds, run_tests
+from tests.fixtures.installations import (
+    BATCH_SPARKS,
+    EXTRAS,
+    SMOKE_TESTS,
+    SPARKS,
+    UNIT_TESTS,
+    install,
+    lower_bounds,
+    requirements,
+    run_tests,
+    with_spark,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -13,6 +24,16 @@ OF_SPARK = (
     "tests/spark/test_stream.py::test_available_now_reads_and_commits_all_records_and_leaves",
     "tests/spark/test_stream.py::test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice",
     "tests/spark/test_stream.py::test_two_queries_of_one_group_share_the_partitions",
+)
+OF_BATCH_READS = (
+    "tests/spark/test_batch.py::test_rows_are_the_produced_records_with_sparks_own_types",
+    "tests/spark/test_batch.py::test_without_headers_there_is_no_such_column",
+    "tests/spark/test_batch.py::test_a_batch_read_starts_at_the_groups_offset_and_leaves_no_trace",
+    "tests/spark/test_batch.py::test_assigned_partitions_are_read_and_no_others",
+    "tests/spark/test_batch.py::test_min_partitions_splits_tasks_and_num_streams_joins_them",
+    "tests/spark/test_batch.py::test_all_mistakes_are_named_at_load",
+    "tests/spark/test_columns.py::test_a_batch_read_of_some_columns_equals_a_select_of_them",
+    "tests/spark/test_older_releases.py",
 )
 
 
@@ -36,3 +57,9 @@ def test_groups_work(python, dependencies):
 def test_the_source_works(python, release):
     assert f"pyspark=={release.removesuffix('.0')}" in lower_bounds(*EXTRAS)
     run_tests(python, *OF_SPARK)
+
+
+@pytest.mark.parametrize("release", BATCH_SPARKS)
+def test_batch_reads_work_and_streams_are_refused(release, tmp_path):
+    assert f"pyspark>={BATCH_SPARKS[0].removesuffix('.0')},<5" in requirements("spark")
+    run_tests(install(sys.executable, tmp_path, with_spark(release)), *OF_BATCH_READS)

@@ -16,7 +16,7 @@ from typing import Final
 
 from jvmclients.zookeeperconsumer import CONSUMER_VERSIONS, DEFAULT_CONSUMER_VERSION
 from tests.fixtures.brokers import SMOKE_TESTED
-from tests.fixtures.installations import DEBIANS, PYTHONS, SPARKS
+from tests.fixtures.installations import BATCH_SPARKS, DEBIANS, PYTHONS, SPARKS
 from tests.fixtures.zookeeperreleases import ZOOKEEPERS
 from tests.suites.parts import ROOT
 from tests.suites.results import Result
@@ -25,6 +25,7 @@ from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, known_kafka_versions
 PUBLISHED: Final = ROOT / "benchmarks" / "results" / "compatibility.jsonl"
 
 _FULL, _PART, _UNIT, _SMOKE = "all tests", "all tests of brokers", "unit tests and smoke", "smoke"
+_BATCH = "batch reads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,11 @@ SUBJECTS: Final = (
         "tests/native/test_interpreters.py tests/native/test_debians.py",
         {_PYTHON: _FULL, **dict.fromkeys(PYTHONS, _UNIT)},
     ),
-    Subject("Spark", "tests/native/test_lowest.py", {**dict.fromkeys(SPARKS, _SMOKE), version("pyspark"): _FULL}),
+    Subject(
+        "Spark",
+        "tests/native/test_lowest.py",
+        {**dict.fromkeys(BATCH_SPARKS, _BATCH), **dict.fromkeys(SPARKS, _SMOKE), version("pyspark"): _FULL},
+    ),
     Subject("Releases of dependencies", "tests/native/test_lowest.py", {"lowest": _UNIT, "newest": _FULL}),
     Subject(
         "Debian",

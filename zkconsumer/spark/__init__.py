@@ -30,9 +30,12 @@ def register(spark: SparkSession) -> QueryMonitor:
     Raises:
         UsageError: this release of Spark cannot run the source.
     """
+    from zkconsumer.spark.release import register_source, require_python_sources
+
+    require_python_sources()
+
     from zkconsumer.spark.lookup import require_source
     from zkconsumer.spark.monitor import attach
 
-    source = require_source()
-    spark.dataSource.register(source)
+    register_source(spark, require_source())
     return attach(spark)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import MutableMapping
 
 import pyspark
 from pyspark.sql.datasource import DataSource
 
 from zkconsumer.errors import UsageError
-
-_OLDEST = (4, 2)
-"""The first release that has ``pyspark.sql.streaming.datasource``: read limits and AvailableNow for Python sources."""
+from zkconsumer.spark.release import why_unavailable
 
 
 def find_source() -> type[DataSource]:
@@ -56,14 +53,3 @@ def require_source() -> type[DataSource]:
     except ImportError as error:
         raise UsageError(why_unavailable(pyspark.__version__, str(error))) from error
     return ZkConsumerDataSource
-
-
-def why_unavailable(version: str, cause: str) -> str:
-    """Error text with the reason, which importing the source under this release of pyspark has raised."""
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        return (
-            f'format("zkconsumer") needs Spark {oldest} or later, but this is {version} ({cause}); upgrade Spark on '
-            "the cluster, and pyspark on the driver to the same release"
-        )
-    return f'format("zkconsumer") cannot be imported: {cause}; check the installation on the driver and on executors'

@@ -7,48 +7,18 @@ connection (notes.md#sparks-data-source-api). Driver side: :mod:`zkconsumer.spar
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from zkconsumer.errors import ConfigError, UsageError
+from zkconsumer.spark.rangereader import RangeReader, brief
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from zkconsumer.spark.driver import QueryDriver
-    from zkconsumer.spark.rules.microbatch import RangePartition
     from zkconsumer.spark.rules.options import SourceOptions
-
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _brief(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raise errors that the user's options cause without the way through this package.
-
-    Spark prints the whole traceback up to three times, and the sentence that helps is at its end.
-    """
-
-    @functools.wraps(method)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        try:
-            return method(*args, **kwargs)
-        except (ConfigError, UsageError) as error:
-            raise error.with_traceback(None) from None
-
-    return call
 
 
 class ZkConsumerDataSource(DataSource):
@@ -64,7 +34,7 @@ class ZkConsumerDataSource(DataSource):
         ConfigError: at ``load()``, naming every option that cannot be used.
     """
 
-    @_brief
+    @brief
     def __init__(self, options: MutableMapping[str, str]) -> None:
         from zkconsumer.spark.rules.options import parse_options
 
@@ -82,7 +52,7 @@ class ZkConsumerDataSource(DataSource):
 
         return spark_schema(self._options.include_headers)
 
-    @_brief
+    @brief
     def reader(self, schema: StructType) -> ZkConsumerReader:
         """Create the reader for ``spark.read``.
 
@@ -95,127 +65,50 @@ class ZkConsumerDataSource(DataSource):
         check_batch(self._options)
         return ZkConsumerReader(self._options, choose_columns(schema))
 
-    def streamReader(self, schema: StructType) -> ZkConsumerStreamReader:  # noqa: N802  Spark's name
-        """Create the reader for ``spark.readStream``. Its methods raise the error for options that cannot be used.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Create the reader for ``spark.readStream``, or one that raises the reason why there can be no stream.
 
-        An error raised here does not reach the user: PySpark 4.2 then stops a reader that it does not have, and the
-        query fails with an UnboundLocalError.
+        An error raised here does not reach the user: PySpark then stops a reader that it does not have, and the query
+        fails with an UnboundLocalError.
         """
+        from zkconsumer.spark.release import require_stream_reader
         from zkconsumer.spark.rows import choose_columns
         from zkconsumer.spark.rules.options import check_streaming
 
         try:
+            create = require_stream_reader()
             check_streaming(self._options)
-            return ZkConsumerStreamReader(self._options, choose_columns(schema))
-        except ConfigError as error:
-            return ZkConsumerStreamReader(self._options, (), error)
+            return create(self._options, choose_columns(schema))
+        except (ConfigError, UsageError) as error:
+            return RefusedStreamReader(error)
 
 
-class _RangeReader:
-    """The executor side of both readers."""
-
-    _options: SourceOptions
-    _columns: tuple[str, ...]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Fetch the ranges of one task; runs on an executor."""
-        from zkconsumer.spark.javastores import with_pem_files
-        from zkconsumer.spark.taskreading import read_ranges
-
-        task: RangePartition | None = partition.value
-        if task is None:  # Spark passes None if there is no partition
-            return iter(())
-        return read_ranges(with_pem_files(self._options), task, self._columns)
-
-
-class ZkConsumerReader(_RangeReader, DataSourceReader):
+class ZkConsumerReader(RangeReader, DataSourceReader):
     """Batch read: from the group's offsets, or the options, to the ends of the logs. Joins no group."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
-    @_brief
+    @brief
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
         from zkconsumer.spark.batchplan import plan_batch_read
         from zkconsumer.spark.javastores import with_pem_files
 
-        return [InputPartition(task) for task in plan_batch_read(with_pem_files(self._options))]
+        tasks = plan_batch_read(with_pem_files(self._options))
+        # Spark makes one task of an empty list; before 4.2 it passed None, and no InputPartition, to read().
+        return [InputPartition(task) for task in tasks] or [InputPartition(None)]
 
 
-class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streaming read. The long-lived process on Spark's driver creates the :class:`QueryDriver` at the first call."""
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises an error at the first call, whichever that is: a query with a checkpoint does not begin as one without."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], refusal: ConfigError | None = None) -> None:
-        self._options = options
-        self._columns = columns
-        self._refusal = refusal
-        self._driver: QueryDriver | None = None
+    def __init__(self, error: ConfigError | UsageError) -> None:
+        self._error = error
 
-    @_brief
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The start of a query without checkpoint, which depends on the group only.
+    @brief
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise self._error
 
-        Raises:
-            ConfigError: the options or the schema cannot be used for a stream.
-        """
-        from zkconsumer.spark.rules.offsetsjson import initial_offset
-
-        self._require_usable()
-        return initial_offset(self._options.config.group_id)
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """The limit by ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; Spark has no type for both together."""
-        options = self._options
-        if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
-        if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
-        return ReadAllAvailable()
-
-    @_brief
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Join the group, and fix the offsets up to which this run reads."""
-        self._query().prepare_available_now()
-
-    @_brief
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Commit ``start``, the end of the last finished batch, and plan the next one.
-
-        Trigger once passes ReadAllAvailable, even if the options set limits.
-        """
-        if isinstance(limit, ReadAllAvailable):
-            return self._query().latest_offset(start, None)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._query().latest_offset(start, most, self._options.min_offsets_per_trigger)
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
-        """Position and log end of every owned partition, for the query's progress."""
-        return self._query().report()
-
-    @_brief
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of the batch that ends at ``end``."""
-        return [InputPartition(task) for task in self._query().partitions(start, end)]
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: :meth:`latestOffset` has committed this offset already (notes.md#order-of-sparks-calls)."""
-
-    def stop(self) -> None:
-        """Leave the group; called when the process must end."""
-        if self._driver is not None:
-            self._driver.stop()
-
-    def _require_usable(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
-
-    def _query(self) -> QueryDriver:
-        self._require_usable()
-        if self._driver is None:
-            from zkconsumer.spark.driver import QueryDriver
-            from zkconsumer.spark.javastores import with_pem_files
-
-            self._driver = QueryDriver(with_pem_files(self._options))
-        return self._driver
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815  Spark's names

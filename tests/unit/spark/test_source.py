@@ -30,7 +30,7 @@ def test_options_are_checked_at_load():
         lambda: source(numStreams="0", no="1"),
         lambda: source(startingOffsets="latest").reader(spark_schema(False)),
         lambda: source(endingOffsets="latest").streamReader(spark_schema(False)).initialOffset(),
-        lambda: source(endingOffsets="latest").streamReader(spark_schema(False)).prepareForTriggerAvailableNow(),
+        lambda: source(endingOffsets="latest").streamReader(spark_schema(False)).latestOffset({}, ReadAllAvailable()),
     ],
 )
 def test_a_failing_option_ends_in_a_traceback_of_few_lines(call):
@@ -92,7 +92,7 @@ def test_it_is_found_from_any_directory_by_the_name_of_its_module(tmp_path):
 def test_a_stream_reports_wrong_options_at_its_first_call():
     ours = source(endingOffsets="latest")
     reader = ours.streamReader(ours.schema())
-    for first_call in (reader.initialOffset, reader.prepareForTriggerAvailableNow, reader.reportLatestOffset):
+    for first_call in (reader.initialOffset, reader.latestOffset, lambda: reader.read(InputPartition(None))):
         with pytest.raises(ConfigError, match=r"only apply to spark\.read"):
             first_call()
     reader.stop()
