@@ -5,7 +5,8 @@ See benchmarks.md#spark-python--m-benchmarks-spark.
 All contestants run in one session, with Spark's defaults, two cores and the broker on the same machine. They take turns
 in every contest, and the first turn of each is discarded: then code is compiled, workers are started and the broker's
 files are in memory for all of them. Options are the defaults too, unless a name specifies otherwise, so Spark's own
-source has a task for each of 8 partitions, and this one a task for each core. Spark's also waits up to 500 ms in most
+source has a task for each of 8 partitions, and this one a task for each core. On a cluster (``workers``) the topic has
+a partition for each worker, and each contestant as many tasks. Spark's also waits up to 500 ms in most
 of its tasks (see ``SPARK_TUNED``), so it takes part a second time without that wait: that is the ratio of the fetching.
 :mod:`benchmarks.zerowork` describes the ceiling.
 
@@ -69,8 +70,9 @@ class SparkSizes:
     workers: int = 0
 
     def small(self) -> Load:
-        """Records of 100 bytes."""
-        return Load(_SMALL_BYTES, total_bytes=self.records * _SMALL_BYTES)
+        """Records of 100 bytes; on a cluster in a partition for each worker, so that all sources have equal tasks."""
+        load = Load(_SMALL_BYTES, total_bytes=self.records * _SMALL_BYTES)
+        return load._replace(partitions=self.workers) if self.workers else load
 
     def large(self) -> Load:
         """Records of 1 KiB."""
@@ -180,7 +182,7 @@ class _Turns:
     def streaming(self, reading: Reading, workers: int) -> Contest:
         """Batches of a query of ten on a cluster, without its start and its first batch."""
         cap = -(-reading.records // _CAPPED_BATCHES)
-        title = f"Stream of {_described(reading)}, {cap:,} a batch, {workers} workers"
+        title = f"Stream of {_described(reading)}, {cap:,} a batch, {workers} workers and tasks"
         contest = Contest(title, "rows/s", SPARK_TUNED, "at least 3")
         return self._take(contest, _EVERYBODY, lambda name: self._field.stream_rate(name, reading, cap))
 

@@ -72,13 +72,18 @@ class Endpoints(NamedTuple):
     bootstrap: str
 
 
-def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str) -> dict[str, str]:
-    """The options of one contestant for reading a whole topic."""
+def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str, workers: int = 0) -> dict[str, str]:
+    """The options of one contestant for reading a whole topic.
+
+    On a cluster of so many workers each contestant has a task for each: the topic has as many partitions, which decide
+    for Spark's own source, and ``numStreams`` is that of a cluster, as spark.md#tasks recommends.
+    """
     if name in (CEILING, CEILING_CACHED):
         rows = {"topic": reading.topic, "records": str(reading.records), "valueBytes": str(reading.value_bytes)}
-        return {**rows, "tasks": str(CORES), "distinct": str(name == CEILING).lower()}
+        return {**rows, "tasks": str(workers or CORES), "distinct": str(name == CEILING).lower()}
     if name == OURS:
         where = {"zookeeper.connect": endpoints.zookeeper, "group.id": group}
+        where |= {"numStreams": str(workers)} if workers else {}
     else:
         where = {"kafka.bootstrap.servers": endpoints.bootstrap}
     if name == SPARK_TUNED:
@@ -103,11 +108,14 @@ def few_row_batches(progresses: Sequence[Mapping[str, Any]], skip: int) -> list[
 class SparkField:
     """The servers, session and jobs of the contests; used by one thread."""
 
-    def __init__(self, sandbox: Sandbox, session: ZkSession, spark: SparkSession, directory: Path) -> None:
+    def __init__(
+        self, sandbox: Sandbox, session: ZkSession, spark: SparkSession, directory: Path, workers: int = 0
+    ) -> None:
         self.endpoints = Endpoints(sandbox.zookeeper_connect, sandbox.bootstrap_servers)
         self._group_reader = GroupReader(session)
         self._spark = spark
         self._directory = directory
+        self._workers = workers
         self._names = count()
 
     def live_brokers(self) -> tuple[Broker, ...]:
@@ -198,7 +206,8 @@ class SparkField:
 
         Spark's own source does not accept a schema, so the columns are selected.
         """
-        given = {**source_options(name, reading, self.endpoints, self.new_name()), **(options or {})}
+        defaults = source_options(name, reading, self.endpoints, self.new_name(), self._workers)
+        given = {**defaults, **(options or {})}
         if not reading.columns:
             return reader.format(_FORMATS[name]).options(**given).load()
         if _FORMATS[name] in _TAKES_A_SCHEMA:
@@ -214,7 +223,7 @@ class SparkField:
 def spark_field(directory: Path, progress: Progress, workers: int = 0) -> Iterator[SparkField]:
     """Start the servers and Spark, with so many workers of its own or none."""
     with bench_servers(progress) as (sandbox, session), spark_session(directory, progress, workers) as spark:
-        yield SparkField(sandbox, session, spark, directory)
+        yield SparkField(sandbox, session, spark, directory, workers)
 
 
 def _progresses(query: StreamingQuery) -> list[Mapping[str, Any]]:

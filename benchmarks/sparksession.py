@@ -62,7 +62,7 @@ def spark_session(directory: Path, progress: Progress, workers: int = 0) -> Iter
     context.setLogLevel("ERROR")
     session: SparkSession = SparkSession.builder.getOrCreate()
     try:
-        _register(session)
+        _register(session, on_cluster=workers > 0)
         yield session
     finally:
         session.stop()
@@ -92,12 +92,16 @@ def _settings(directory: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _register(session: SparkSession) -> None:
-    """Register the Python sources, without the listener that ``zkconsumer.spark.register`` attaches."""
+def _register(session: SparkSession, *, on_cluster: bool) -> None:
+    """Register the Python sources: on a cluster as spark.md#tasks recommends, else without a listener of queries."""
+    import zkconsumer.spark
     from benchmarks.zerowork import ZeroWorkDataSource
     from zkconsumer.spark.source import ZkConsumerDataSource
 
-    session.dataSource.register(ZkConsumerDataSource)
+    if on_cluster:
+        zkconsumer.spark.register(session)
+    else:
+        session.dataSource.register(ZkConsumerDataSource)
     session.dataSource.register(ZeroWorkDataSource)
 
 

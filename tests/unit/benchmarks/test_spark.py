@@ -49,6 +49,13 @@ def test_a_schema_of_the_chosen_columns_is_one_that_the_source_accepts():
     assert choose_columns(part_of_schema(("value", "timestamp"))) == ("value", "timestamp")
 
 
+def test_on_a_cluster_each_source_has_a_task_for_each_worker():
+    assert SparkSizes(workers=3).small().partitions == 3, "of Spark's own source"
+    assert parse_options(source_options(OURS, READING, ENDPOINTS, "g", 3)).num_streams == 3
+    assert source_options(CEILING, READING, ENDPOINTS, "g", 3)["tasks"] == "3"
+    assert "numStreams" not in source_options(OURS, READING, ENDPOINTS, "g")
+
+
 def test_both_kafka_sources_read_the_topic_from_its_beginning():
     ours = parse_options(source_options(OURS, READING, ENDPOINTS, "g"))
     assert (ours.topics, ours.starting, ours.config.group_id) == (("t",), "earliest", "g")
