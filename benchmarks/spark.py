@@ -6,8 +6,8 @@ All contestants run in one session, with Spark's defaults, two cores and the bro
 in every contest, and the first turn of each is discarded: then code is compiled, workers are started and the broker's
 files are in memory for all of them. Options are the defaults too, unless a name specifies otherwise, so Spark's own
 source has a task for each of 8 partitions, and this one a task for each core. On a cluster (``workers``) the topic has
-a partition for each worker, and each contestant as many tasks. Spark's also waits up to 500 ms in most
-of its tasks (see ``SPARK_TUNED``), so it takes part a second time without that wait: that is the ratio of the fetching.
+a partition for each worker, and each contestant as many tasks. Spark's also waits up to 500 ms in most of its tasks
+(see ``SPARK_TUNED``), so it takes part a second time without that wait: that is the ratio of the fetching.
 :mod:`benchmarks.zerowork` describes the ceiling.
 
 The records have no keys, so the second column besides the value is one that queries of a few columns often have and

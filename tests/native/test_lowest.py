@@ -4,9 +4,11 @@ import sys
 
 import pytest
 
+from tests.fixtures.fileparts import archive_parts
 from tests.fixtures.installations import (
     BATCH_SPARKS,
     EXTRAS,
+    FILE_STREAM_SPARKS,
     SMOKE_TESTS,
     SPARKS,
     UNIT_TESTS,
@@ -63,3 +65,12 @@ def test_the_source_works(python, release):
 def test_batch_reads_work_and_streams_are_refused(release, tmp_path):
     assert f"pyspark>={BATCH_SPARKS[0].removesuffix('.0')},<5" in requirements("spark")
     run_tests(install(sys.executable, tmp_path, with_spark(release)), *OF_BATCH_READS)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("release", FILE_STREAM_SPARKS)
+def test_a_file_stream_reads_what_a_member_writes(release, sandbox, topic_factory, produce, tmp_path):
+    (tmp_path / "archive").mkdir()
+    python = install(sys.executable, tmp_path / "python", [f"pyspark=={release}"])
+    rows, _ = archive_parts(python, sandbox, topic_factory(partitions=2), produce, tmp_path / "archive")
+    assert rows == sorted((number % 2, number // 2, str(number)) for number in range(400))
