@@ -81,9 +81,9 @@ def describe(
     """Show members, owners, committed offsets and lag of groups.
 
     With --bootstrap-server alone these are groups that brokers coordinate, in the tables of kafka-consumer-groups of
-    Kafka 4; with --zookeeper as well these follow those in ZooKeeper, and a group that has members in both is in both
-    tables. What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a
-    number.
+    Kafka 4; with --zookeeper as well these follow those in ZooKeeper. A group that has members in both, or that was
+    migrated to brokers, is in both tables. What cannot be known is shown as `-` (in the checker's format as `unknown`,
+    in JSON as null), never as a number.
     """
     from zkconsumer.operate.groups.everydescription import describe_every_group
 
@@ -112,7 +112,11 @@ def describe(
         click.echo(json.dumps(documents[0] if len(names) == 1 and len(documents) == 1 else documents))
     else:
         _print_znodes([group.in_znodes for group in shown if group.in_znodes is not None], storage, table)
-        _print_at_brokers([group.at_brokers for group in shown if group.at_brokers is not None], table)
+        at_brokers = [group.at_brokers for group in shown if group.at_brokers is not None]
+        if table == "checker":  # which shows a group that was migrated, and has no members, as ZooKeeper has it
+            of_znodes = {group.in_znodes.group for group in shown if group.in_znodes is not None}
+            at_brokers = [one for one in at_brokers if one.members or one.observed.group not in of_znodes]
+        _print_at_brokers(at_brokers, table)
     problems = (problem for group in described.values() for problem in group.problems)
     end_reading(unread, (*silent, *problems), found=unhealthy and bool(shown))
 

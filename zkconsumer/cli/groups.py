@@ -144,7 +144,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
     """Verify that every partition of the subscribed topics is owned by a live member.
 
     The exit code is 3 if one is not, in any of the groups. A group without members fails, too, unless it was
-    migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members.
+    migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members in ZooKeeper.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind,
     and a migrated group that continues in Kafka under its name has to have members there.
     """

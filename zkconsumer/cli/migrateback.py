@@ -40,8 +40,8 @@ def remove_from_kafka(groups: Iterable[str], connection: ToolConnection) -> str:
     named = (word for group in groups for word in ("--group", group))
     command = ["zkconsumer", "groups", "delete", *named, "--store", "kafka", "--force-live", "--execute"]
     return (
-        "next: when they have committed to ZooKeeper, remove the offsets in Kafka, which tools count first: "
-        f"{connection.complete(shlex.join(command))}"
+        "next: when the old consumers of what came back have committed to ZooKeeper, remove the offsets in Kafka, "
+        f"which tools count first: {connection.complete(shlex.join(command))}"
     )
 
 

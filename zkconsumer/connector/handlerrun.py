@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _RECHECK_S: Final = 0.1
-"""How often workers ask whether the lease holds again; no event reports it."""
+"""How often threads ask whether the lease holds again, or whether the run is to stop; neither notifies them."""
 
 
 def run(
@@ -202,7 +202,7 @@ class _Work:
         self._finished = threading.Condition(self._lock)
         self._paused = threading.Condition(self._lock)
         self._lanes: Lanes[_Item] = Lanes()
-        self._may_begin: Callable[[Lane], bool] = lambda _: True
+        self._may_hand_out: Callable[[TopicPartition], bool] = lambda _: True
         self._threads: list[threading.Thread] = []
 
     def start(self, streams: Sequence[MessageStream[Message]], workers: int, connector: ConsumerConnector) -> None:
@@ -211,7 +211,7 @@ class _Work:
         Raises:
             ThreadLimit: not all could be started.
         """
-        self._may_begin, name = lambda place: connector.may_hand_out(TopicPartition(*place)), connector.consumer_id
+        self._may_hand_out, name = connector.may_hand_out, connector.consumer_id
         makes: list[tuple[str, Callable[[], None]]] = [
             (f"{name}-read-{number}", lambda stream=stream: self._read(stream))  # type: ignore[misc]
             for number, stream in enumerate(streams)
@@ -275,7 +275,7 @@ class _Work:
         for message in stream:
             with self._lock:
                 while len(self._lanes) >= self._limit and not self.stopping.is_set():
-                    self._taken.wait()
+                    self._taken.wait(_RECHECK_S)  # a stop does not notify it; its end wakes the others
                 if self.stopping.is_set():
                     return
                 self._lanes.put(self._lane_of(message), _Item(stream, message))
@@ -294,7 +294,8 @@ class _Work:
             with self._lock:
                 if pause_s is not None:
                     self._pause(lane, pause_s)
-                    self._lanes.put_back(lane, item._replace(failures=item.failures + 1))
+                    failures = item.failures + (not self._lanes.is_held(lane))  # a pause that was cut costs no attempt
+                    self._lanes.put_back(lane, item._replace(failures=failures))
                 self._lanes.finish(lane)
                 self._taken.notify()
                 self._finished.notify_all()
@@ -312,6 +313,11 @@ class _Work:
                     return taken
                 self._arrived.wait(_RECHECK_S if self._lanes.is_waiting() else None)
         return None
+
+    def _may_begin(self, item: _Item) -> bool:
+        """False while another member may own the partition; a record of one that was lost is taken, and dropped."""
+        stream, message, _ = item
+        return not is_unfinished(stream, message) or self._may_hand_out(TopicPartition(*message[:2]))
 
     def _handle(self, item: _Item) -> float | None:
         """Handle a record and declare it done, or return the pause after which it is to be tried again, in seconds.

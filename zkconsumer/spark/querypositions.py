@@ -184,9 +184,9 @@ class QueryPositions:
                 for p in others
             ]
             raise UsageError(
-                f"group {self._group}: another client has committed offsets while this query was running: "
-                f"{name_some(moved)}; with group.share=false this query ends. Another member of the group may have "
-                "read records that this query would skip. Stop that member, reset the offsets if this query has to "
+                f"group {self._group}: this query has neither committed these offsets nor seen them when it started: "
+                f"{name_some(moved)}; with group.share=false it ends. Another member of the group may have read "
+                "records that this query would skip. Stop that member, reset the offsets if this query has to "
                 "read these records (`zkconsumer offsets reset`), and start the query again: it continues at the "
                 "group's offsets"
             )

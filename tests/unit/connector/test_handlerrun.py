@@ -259,6 +259,35 @@ def test_records_of_a_lost_partition_are_not_handled(runs):
     assert of(handled, 0) == [0, 1]
 
 
+def test_records_of_a_lost_partition_give_their_room_back(runs):
+    """1. Records wait; 2. the membership is lost, without a release; 3. the next share is without their partition."""
+    runs.filled = (4, 0)
+
+    def handle(message):
+        connector = runs.connector
+        if message.partition == 0:
+            info = connector.infos[0]
+            connector.withheld.add(info.partition)
+            connector.queue.release([info])
+            connector.queue.discard([info])
+            connector.put(1, 0, 8)
+        elif message.offset == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    handled = runs(handle, workers=1, config=CONFIG.replace(max_unfinished_records=4))
+    assert handled == [(0, 0), *((1, offset) for offset in range(8))]
+
+
+def test_a_stop_ends_pauses_although_the_reader_waits_for_room(runs):
+    def handle(message):
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        raise OSError("no database")
+
+    begin = time.monotonic()
+    runs(handle, workers=1, config=CONFIG.replace(max_unfinished_records=2), retry=Retry(backoff_s=100, limit_s=100))
+    assert time.monotonic() - begin < 50
+
+
 def test_memory_is_bounded_and_no_partition_keeps_another_from_its_worker(runs):
     runs.filled = (50, 3)
     others_handled = threading.Event()
@@ -450,6 +479,33 @@ def test_a_release_ends_the_pause_before_a_retry(runs):
     resuming.join(20)
     assert releases[0][1][0] < 20
     assert [offset for number, offset in calls if number == 0] == [0, 0, 1, 2, 3, 4]
+
+
+def test_a_pause_that_a_rebalance_cuts_short_costs_no_attempt(runs):
+    """Members restart one after the other while a database is away."""
+    calls, kept = [], {}
+
+    def rebalance(count):
+        for number in range(1, count + 1):
+            while len(calls) < number:
+                time.sleep(0.01)
+            time.sleep(0.05)  # the handler has failed, and the worker waits
+            runs.connector.listener.before_releasing_partitions({runs.connector.infos[0].partition})
+            runs.connector.listener.before_starting_fetchers("g_c", kept)
+
+    def handle(message):
+        kept.update({info.partition: ConsumerThreadId("g_c", 0) for info in runs.connector.infos})
+        calls.append(message.offset)
+        if len(calls) < 4:
+            raise OSError("no database")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    runs.filled = (1, 0)
+    rebalancing = threading.Thread(target=rebalance, args=[3])
+    rebalancing.start()
+    handled = runs(handle, workers=1, retry=Retry(attempts=2, backoff_s=60, limit_s=60))
+    rebalancing.join(20)
+    assert (calls, handled) == ([0] * 4, [(0, 0)])
 
 
 def test_a_release_does_not_wait_for_a_handler_that_raised(runs):

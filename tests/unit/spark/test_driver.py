@@ -967,7 +967,7 @@ def test_a_query_that_does_not_share_its_group_notices_who_read_a_new_partition(
     ours.trigger()
     ours.member.release()
     ours.own({A: ours.member.in_store[A], B: 20}, partitions=2)
-    with pytest.raises(UsageError, match="offsets while this query was running: t-1 at 20; with"):
+    with pytest.raises(UsageError, match="nor seen them when it started: t-1 at 20; with"):
         ours.trigger()
 
 

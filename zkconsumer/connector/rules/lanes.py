@@ -40,19 +40,22 @@ class Lanes(Generic[T]):
         else:
             line.append(item)
 
-    def take(self, may_begin: Callable[[Lane], bool] = lambda _: True) -> tuple[Lane, T] | None:
+    def take(self, may_begin: Callable[[T], bool] = lambda _: True) -> tuple[Lane, T] | None:
         """The next item to work on, with its lane; None if there is none.
 
         Nothing more of its lane is taken before :meth:`finish`.
 
         Args:
-            may_begin: is given topic and partition of a lane; False if nothing of them may be begun now.
+            may_begin: is given the first item of a lane; False if nothing of its partition may be begun now.
         """
+        refused: set[Lane] = set()
         for _ in range(len(self._ready)):
             lane = self._ready.popleft()
-            if lane[:2] not in self._held and may_begin(lane[:2]):
-                self._worked_on.add(lane)
-                return lane, self._lines[lane].popleft()
+            if lane[:2] not in self._held and lane[:2] not in refused:
+                if may_begin(self._lines[lane][0]):
+                    self._worked_on.add(lane)
+                    return lane, self._lines[lane].popleft()
+                refused.add(lane[:2])
             self._ready.append(lane)
         return None
 

@@ -104,12 +104,12 @@ def two_homes(group: str, evidence: str) -> Finding:
 
 def lost_group(group: str, evidence: str) -> Finding:
     """Brokers do not have a group that was migrated to them."""
-    reset = shlex.join(["zkconsumer", "offsets", "reset", "--group", group, "--store", "kafka"])
+    words = ["zkconsumer", "offsets", "reset", "--group", group, "--store", "kafka", "--all-topics", "--to-earliest"]
     return Finding(
         "no-member",
         group,
         evidence,
-        f"check --bootstrap-server; before a consumer starts, plan the migration again, or set its offsets: {reset}",
+        f"check --bootstrap-server; if it is right, and all records are to be read again, then {shlex.join(words)}",
     )
 
 

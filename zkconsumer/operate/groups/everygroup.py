@@ -64,8 +64,8 @@ class GroupInBoth:
 
     @property
     def in_brokers(self) -> BrokerState | None:
-        """What its coordinator reports."""
-        return self.at_brokers.in_brokers
+        """What its coordinator reports; None if brokers do not have it."""
+        return None if self.lost else self.at_brokers.in_brokers
 
     @property
     def live(self) -> frozenset[str]:
@@ -180,6 +180,8 @@ def is_lost(
 ) -> bool:
     """True if brokers have answered that they do not have a group that continues there.
 
+    A mark that cannot be read does not show that it does.
+
     1. A group is migrated; 2. the new consumers end, or never start; 3. its offsets expire, and with them the group.
     The mark must not hide it then either, so brokers are asked for such a group also if they do not list it.
 
@@ -189,7 +191,8 @@ def is_lost(
         in_znodes: members in ZooKeeper.
         not_at_brokers: the error of the brokers; None if they have it, or were not asked.
     """
-    return continues_at_brokers(group, mark, in_znodes) and isinstance(not_at_brokers, NO_GROUP)
+    is_named = mark is not None and bool(mark.target)
+    return is_named and continues_at_brokers(group, mark, in_znodes) and isinstance(not_at_brokers, NO_GROUP)
 
 
 def describe_lost(group: str) -> str:

@@ -225,7 +225,7 @@ def watch_group(
 
     Args:
         watch: a watch that has begun.
-        seconds: how long to watch at most; one more look follows if the last one needs it.
+        seconds: how long to watch at most; a second of further looks follows if the last one needs it.
         advance: called after each look with the seconds that have passed, and that may.
         clock: monotonic, in seconds.
 
@@ -233,15 +233,18 @@ def watch_group(
         ZkConsumerError: as for :class:`GroupWatch`.
     """
     began = clock()
-    is_over = False
+    over_at: float | None = None
     while True:
-        seen = watch.look()
-        was_over, is_over = is_over, clock() - began >= seconds
-        advance(min(int(clock() - began), int(seconds)), int(seconds))
+        seen, now = watch.look(), clock()
+        advance(min(int(now - began), int(seconds)), int(seconds))
         if all(_is_known(watched) for watched in seen):
             return seen
-        if is_over and (was_over or not any(watched.needs_another_look for watched in seen)):
+        if over_at is not None and now - over_at >= _WAIT_MS / 1000:
             return seen
+        if over_at is None and now - began >= seconds:
+            if not any(watched.needs_another_look for watched in seen):
+                return seen
+            over_at = now  # a look ends at the first commit of any group, so one more may take no time
 
 
 def _is_known(partition: WatchedPartition) -> bool:

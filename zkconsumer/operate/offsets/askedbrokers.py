@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, ConfigError, ZkConsumerError
 from zkconsumer.model import Broker
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer, ServerAnswers
 from zkconsumer.process.deadline import Deadline
@@ -42,17 +42,22 @@ class AskedBrokers(BrokerClient):
         is_new: bool = False,
     ) -> T:
         """Every question passes here. One over a broken connection is repeated, and the last outcome counts."""
-        reason = ""
         try:
-            return super()._put(question, broker, connection, deadline, is_new=is_new)
-        except NoCommonVersion:  # it has answered which versions it knows
+            answer = super()._put(question, broker, connection, deadline, is_new=is_new)
+        except BrokerUnavailable as error:
+            self._note_answer(broker, str(error))
             raise
-        except (BrokerUnavailable, ProtocolError) as error:
-            reason = str(error)
+        except ConfigError:  # it was not asked
             raise
-        finally:  # also after an error code, which is an answer
-            server_id = None if broker.id < 0 else broker.id  # as of bootstrap_brokers
-            self._answers.note(f"{broker.host}:{broker.port}", _now_ms(), reason, server_id)
+        except ZkConsumerError:  # an error code, or bytes that cannot be read, are an answer
+            self._note_answer(broker, "")
+            raise
+        self._note_answer(broker, "")
+        return answer
+
+    def _note_answer(self, broker: Broker, silence: str) -> None:
+        server_id = None if broker.id < 0 else broker.id  # as of bootstrap_brokers
+        self._answers.note(f"{broker.host}:{broker.port}", _now_ms(), silence, server_id)
 
 
 def _now_ms() -> int:

@@ -25,7 +25,7 @@ from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.lagfindings import explain_lag
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve import burrow
-from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces
+from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces, server_documents
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import parse_number, parse_query
@@ -204,7 +204,7 @@ class _Groups:
     def _all(self, request: Request) -> Response:
         snapshot = self._newest()
         if snapshot is None:
-            return _error(self._failure() or _NO_SAMPLE, 503)
+            return self._no_sample()
         try:
             query = parse_query(request.query_params)
         except UsageError as error:
@@ -236,11 +236,15 @@ class _Groups:
 
         return self._one_at_a_time.answer(document)
 
+    def _no_sample(self) -> Response:
+        """Before the first sample that succeeds, and which servers did not answer."""
+        return _json({"error": self._failure() or _NO_SAMPLE, "servers": server_documents(self._servers())}, 503)
+
     def _one(self, answered: Callable[[Request, GroupsSnapshot, GroupSnapshot], Response]) -> Endpoint:
         def answer(request: Request) -> Response:
             snapshot = self._newest()
             if snapshot is None:
-                return _error(self._failure() or _NO_SAMPLE, 503)
+                return self._no_sample()
             group = snapshot.groups.get(request.path_params["group"])
             if group is None:
                 return _error("no such group, or --match excludes it; /api/groups lists the groups", 404)

@@ -68,11 +68,20 @@ def test_nothing_is_taken_of_what_may_not_be_begun():
     made = Lanes()
     for number in range(2):
         made.put(("t", number), number)
-    assert made.take(lambda place: False) is None
+    assert made.take(lambda _: False) is None
     assert made.is_waiting()
-    assert made.take(lambda place: place == ("t", 1)) == (("t", 1), 1)
+    assert made.take(lambda number: number == 1) == (("t", 1), 1)
     made.hold([TopicPartition("t", 0)])
     assert not made.is_waiting()
+
+
+def test_a_partition_is_asked_once_and_what_may_be_begun_of_another_is_found():
+    made, asked = Lanes(), []
+    for number, key in ((0, b"a"), (0, b"b"), (1, b"a")):
+        made.put(("t", number, key), (number, key))
+    taken = made.take(lambda item: asked.append(item) or item[0] == 1)
+    assert (taken[1], asked) == ((1, b"a"), [(0, b"a"), (1, b"a")])
+    assert made.take()[1] == (0, b"a")
 
 
 def test_what_is_put_back_comes_first_and_what_is_given_up_never():

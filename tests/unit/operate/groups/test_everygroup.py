@@ -271,6 +271,24 @@ def test_a_migrated_group_that_brokers_have_lost_is_one_without_members():
     status = evaluate_observed(look.groups["g"], series, 2)
     assert (status.status, status.is_problem, look.partly_read) == (LagStatus.NO_MEMBERS, True, {})
     assert "the brokers have no group g" in status.reason
+    assert look.groups["g"].in_brokers is None
+
+
+def test_offsets_that_zookeeper_has_of_a_lost_group_are_not_judged():
+    """1. It is migrated at offset 5; 2. the new consumers commit 1000, and end; 3. their offsets expire."""
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", "kafka:g", 1))
+    lost = EveryGroup(Source([znodes]), Source()).look(["g"], 0.0).groups["g"]
+    samples = [LagSample(at, offset, None, 100, 2000, None, False) for at, offset in ((0.0, 1000), (60.0, 5))]
+    first = follow(Stretches(), samples[0])
+    status = evaluate_observed(lost, {T0: [first, follow(first.stretches, samples[1])]}, 2)
+    assert (status.status, "the brokers have no group g" in status.reason) == (LagStatus.NO_MEMBERS, True)
+    assert status.partitions[T0].status is LagStatus.UNKNOWN
+
+
+def test_a_mark_that_cannot_be_read_does_not_show_that_a_group_is_lost():
+    znodes = replace(group_znodes(topics={"t": 1}), mark=MigrationMark("migrated", "", 1))
+    look = EveryGroup(Source([znodes]), Source()).look(["g"], 0.0)
+    assert look.groups["g"].lost == ""
 
 
 def test_whether_brokers_have_lost_a_migrated_group_needs_their_answer():

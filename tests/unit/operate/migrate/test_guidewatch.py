@@ -96,6 +96,18 @@ def test_a_watch_that_is_over_looks_once_more_at_a_znode_that_is_ahead(in_kafka,
         WatchedPartition(TopicPartition("t", 0), "m-0", 100, True, offset, (80, 90), former_znode=former)
         for offset, former in zip(in_kafka, (90, 100), strict=False)
     ]
-    left = iter(looks)
-    (seen,) = watch_group(SimpleNamespace(look=lambda: [next(left)]), 0.0)
+    left, clock = iter(looks), iter([0.0, 0.0, 1.0])
+    (seen,) = watch_group(SimpleNamespace(look=lambda: [next(left)]), 0.0, clock=lambda: next(clock))
     assert (seen.evidence, list(left)) == (evidence, [])
+
+
+def test_a_second_is_left_for_a_commit_that_is_under_way():
+    """Commits of other groups end each look at once."""
+    times = iter([0.0, 0.0, 0.01, 0.02, 0.03])
+    looks = [(90, 90), (90, 100), (90, 100), (100, 100)]
+    left = (
+        [WatchedPartition(TopicPartition("t", 0), "m-0", 100, True, offset, (80, 90), former_znode=former)]
+        for offset, former in looks
+    )
+    (seen,) = watch_group(SimpleNamespace(look=lambda: next(left)), 0.0, clock=lambda: next(times))
+    assert (seen.evidence, list(left)) == (Evidence.PROVEN, [])

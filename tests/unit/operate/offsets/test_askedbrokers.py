@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, NoCommonVersion, ProtocolError, TopicUnreadable
+from zkconsumer.errors import BrokerUnavailable, ConfigError, NoCommonVersion, ProtocolError, TopicUnreadable
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.operate.offsets.askedbrokers import AskedBrokers
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
@@ -79,7 +79,7 @@ def test_a_port_that_refuses_connections():
     ("error", "answers"),
     [
         (BrokerUnavailable("no answer in time"), False),
-        (ProtocolError("malformed"), False),
+        (ProtocolError("LOADING"), True),
         (NoCommonVersion("too old"), True),
         (TopicUnreadable("refused", "t"), True),
     ],
@@ -92,3 +92,15 @@ def test_what_counts_as_an_answer(stub, error, answers):
         with pytest.raises(type(error)):
             client.ask(stub.broker, question)
         assert [one.answers for one in client.answers()] == [answers]
+
+
+def test_a_broker_that_is_not_asked_has_not_answered(stub):
+    """A file of the settings cannot be read when the connection is to be made."""
+
+    def question(_connection):
+        raise ConfigError(["no such file"])
+
+    with asking(stub.broker) as client:
+        with pytest.raises(ConfigError):
+            client.ask(stub.broker, question)
+        assert client.answers() == ()

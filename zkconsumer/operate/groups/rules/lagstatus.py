@@ -281,7 +281,8 @@ def evaluate_group(
         members: number of members at the last sample, in ZooKeeper and at brokers.
         mark: of a group that was migrated, or is being; None of others, and where members at brokers are what it shows.
         in_two_homes: that it has members in ZooKeeper and at brokers, in a sentence; empty if it has not.
-        lost: that brokers do not have it, to which it was migrated, in a sentence; empty of others.
+        lost: that brokers do not have it, to which it was migrated, in a sentence; empty of others. It is NO MEMBERS
+            then, and its partitions are UNKNOWN: the offsets that ZooKeeper has are not those of its consumers.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
     lag = sum_known(partition_lag.lag for partition_lag in evaluated.values())
@@ -296,10 +297,13 @@ def evaluate_group(
             evaluated = {p: replace(one, status=status, reason=reason) for p, one in evaluated.items()}
         elif not status.is_problem:
             status, reason = LagStatus.WARN, f"{'it has members, though ' if members else ''}it {mark.meaning}"
+    elif lost:
+        status, reason = LagStatus.NO_MEMBERS, f"{lost}; {describe_sum(lag)}"
+        evaluated = {p: replace(one, status=LagStatus.UNKNOWN, reason=lost) for p, one in evaluated.items()}
     elif in_two_homes and not status.is_problem:
         status, reason = LagStatus.WARN, in_two_homes
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
-        status, reason = LagStatus.NO_MEMBERS, f"{lost or 'no member is registered'}; {describe_sum(lag)}"
+        status, reason = LagStatus.NO_MEMBERS, f"no member is registered; {describe_sum(lag)}"
     complete = (
         sum(partition_lag.complete for partition_lag in evaluated.values()) / len(evaluated) if evaluated else 1.0
     )

@@ -66,7 +66,7 @@ function fill(table, rows) {
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (!answer.ok) throw Object.assign(new Error(found.error), { answer: found });
   return found;
 }
 
@@ -402,7 +402,8 @@ async function refresh() {
   } catch (error) {
     failure.hidden = false;
     failure.textContent = `No answer: ${error.message}`;
-    showServers([], false);
+    // Without a sample the answer has the servers that are silent; without a group those of before stay.
+    if (error.answer === undefined || error.answer.servers) showServers(error.answer?.servers ?? [], false);
   }
   clearTimeout(timer.id);
   timer.id = setTimeout(refresh, waitMs);
