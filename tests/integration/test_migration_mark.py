@@ -7,8 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.consumers import collect
+from tests.fixtures.sandbox import Topics
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer import ConsumerConfig, ConsumerConnector, GroupMigrated
 from zkconsumer.cli.main import command
 from zkconsumer.operate.migrate.run import run_plan
@@ -41,6 +43,27 @@ def test_a_member_does_not_join_and_the_mark_can_be_removed(migrated, run, sandb
     with ConsumerConnector(config) as connector:
         received = collect(connector.create_message_streams({migrated.topic: 1})[migrated.topic])
         eventually(lambda: len(received) == 9)
+
+
+@pytest.mark.slow
+def test_the_mark_in_a_copy_of_an_ensemble_is_removed_there(migrated, private_sandbox, run):
+    """A cluster is copied for a test, or moved: its groups are not migrated there."""
+    group, copy = migrated.group.name, private_sandbox()
+    Topics(copy.bootstrap_servers).create(migrated.topic, 2)
+    before = migrated.group.tree()
+    with connected(copy.zookeeper_connect) as client:
+        for path, data in sorted(before.items()):
+            client.ensure_path(path)
+            client.set(path, data)
+    config = ConsumerConfig(zookeeper_connect=copy.zookeeper_connect, group_id=group)
+    with ConsumerConnector(config) as connector, pytest.raises(GroupMigrated):
+        connector.create_message_streams({migrated.topic: 1})
+    unmark = ["migrate", "unmark", "--group", group, "--execute", "--zookeeper", copy.zookeeper_connect]
+    assert CliRunner().invoke(command, unmark).exit_code == 0
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({migrated.topic: 1})
+        eventually(lambda: len(connector.describe().owned) == 2)
+    assert migrated.group.tree() == before
 
 
 def test_tools_know_that_the_group_is_done(migrated, run):

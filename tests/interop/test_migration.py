@@ -1,12 +1,16 @@
 """Groups of JVM members and of ours move to Kafka and back; the JVM's own tools see the migrated offsets."""
 
+import json
 from collections import Counter
 
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.migrations import is_record
 from tests.fixtures.rounds import report, rounds
+from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
+from zkconsumer.cli.main import command
 from zkconsumer.operate.migrate.run import run_plan
 
 PATIENT = ("--timeout", "60000")  # a tool waits 5 s for a broker otherwise
@@ -46,6 +50,20 @@ def test_the_jvms_tool_resets_migrated_offsets(migrated, jvm_tool, sandbox):
     reset = ("--reset-offsets", "--topic", migrated.topic, "--shift-by", "-1", "--execute")
     jvm_tool(*tool, "--group", migrated.group.name, *reset)
     assert migrated.in_kafka() == {0: 3, 1: 6}
+
+
+def test_a_jvm_consumer_that_returns_after_the_migration_is_reported(group, migrated, sandbox):
+    """It does not know the mark, and reads what the new consumers read."""
+    assert group.name == migrated.group.name
+    group.join_jvm("a", {migrated.topic: 1})
+    reason = f"it has members, though it was migrated to kafka:{group.name}"
+    status = ["groups", "status", "--group", group.name, "--interval", "50ms", "--samples", "2", "--json"]
+    shown = CliRunner().invoke(command, [*status, "--zookeeper", sandbox.zookeeper_connect])
+    found = json.loads(shown.stdout)
+    assert (shown.exit_code, found["status"], reason in found["reason"]) == (3, "WARN", True)
+    with serving(sandbox.zookeeper_connect, "--match", group.name, "--interval", "200ms") as served:
+        eventually(lambda: (served.group(group.name) or {}).get("status") == "WARN")
+        assert reason in served.group(group.name)["reason"]
 
 
 class NewConsumer:

@@ -3,6 +3,7 @@
 from contextlib import closing
 
 import pytest
+from kazoo.protocol.serialization import Transaction
 
 from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.kazooinmemory import Loss
@@ -43,6 +44,25 @@ def test_no_member_joins_a_group_with_a_mark(server, session, protocol, state):
     assert not [path for path in server.nodes if path.startswith("/consumers/g/ids/")]
     remove_mark(session, "g")
     assert register(session, protocol).is_registered
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_mark_that_is_written_right_before_the_registration_is_seen_by_it(server, session, protocol, monkeypatch):
+    """1. The member has read what it needs; 2. a tool marks the group; 3. the registration arrives at the server."""
+    perform, left = server.perform, [True]
+
+    def mark_before(client, request):
+        if isinstance(request, Transaction) and client == session.session_id and left:
+            left.clear()
+            with closing(session_in_memory(server)) as tool:
+                write_mark(tool, "g", MigrationMark("migrated", "kafka:g", 1))
+        return perform(client, request)
+
+    monkeypatch.setattr(server, "perform", mark_before)
+    with pytest.raises(GroupMigrated, match=r"migrate rollback` or `reverse`.*migrate unmark --group g"):
+        register(session, protocol)
+    assert left == []
+    assert not [path for path in server.nodes if path.startswith(("/consumers/g/ids/", "/consumers/g/zkconsumer/mem"))]
 
 
 IDS = "/consumers/g/ids/g_c"
