@@ -13,6 +13,7 @@ from tests.fixtures.consumers import collect, consumers, owned
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
+from zkconsumer import TopicPartition as P
 from zkconsumer.cli.main import command
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
@@ -93,6 +94,37 @@ def test_a_group_without_members(box, unique_name, ours, theirs):
     assert ours("list", "--topic", f"{topic}-other") == []
 
 
+def test_a_group_is_watched_and_has_a_status(consumed, ours):
+    group, _ = consumed
+    eventually(lambda: committed(ours, group))
+    lines = ours("watch", "--group", group, "--for", "1s", "--interval", "200ms", "--json")
+    watched = [json.loads(line) for line in lines]
+    assert [(one["group"], one["kind"], one["subject"]) for one in watched] == [(group, "watching", "OK, lag 0")]
+    status = json.loads("".join(ours("status", "--group", group, "--interval", "50ms", "--samples", "2", "--json")))
+    assert (status["status"], status["lag"], len(status["partitions"])) == ("OK", 0, 3)
+
+
+def test_a_static_member_and_a_member_without_partitions(box, unique_name, ours, theirs):
+    """Two topics, of which one has no record, and a member more than the group needs."""
+    topics = [Topics(box.bootstrap_servers).create(f"{unique_name}-{name}", 1) for name in ("a", "b")]
+    produce_records(box.bootstrap_servers, topics[0], [{"value": b"v"}] * 5)
+    settings = {"group_protocol": "kafka", "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        one = make(group_instance_id="static-1")
+        received = [collect(streams) for streams in one.create_message_streams(dict.fromkeys(topics, 1)).values()]
+        eventually(lambda: sum(map(len, received)) == 5 and len(owned(one)) == 2)
+        make().create_message_streams({topics[0]: 1})
+        make().create_message_streams({topics[0]: 1})
+        eventually(lambda: len(ours("describe", "--group", unique_name, "--members")) == 4)
+        for table in ((), ("--members",)):
+            eventually(
+                lambda table=table: (
+                    sorted(ours("describe", "--group", unique_name, *table))
+                    == sorted(theirs("--describe", "--group", unique_name, *table))
+                )
+            )
+
+
 def test_the_lists_are_equal(consumed, ours, theirs):
     assert sorted(ours("list")) == sorted(theirs("--list"))
 
@@ -170,11 +202,19 @@ def test_the_page_has_groups_of_brokers(box, consumed):
         eventually(lambda: f'kafka_consumergroup_members{{consumergroup="{group}"}} 2' in served.get("/metrics")[1])
 
 
-@pytest.fixture
-def ended(box, unique_name):
+@pytest.fixture(params=["commits alone", "consumer"])
+def ended(request, box, unique_name):
     """A topic with 10 records in each of 2 partitions, and a group that has committed 4 and 7 and has ended."""
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 2)
     produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n % 2} for n in range(20)])
+    if request.param == "consumer":
+        settings = {"group_protocol": "consumer", "auto_commit_enable": False, "auto_offset_reset": "smallest"}
+        with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+            member = make()
+            collect(member.create_message_streams({topic: 1})[topic])
+            eventually(lambda: len(owned(member)) == 2)
+            member.commit_offsets({P(topic, 0): 4, P(topic, 1): 7})
+        return unique_name, topic
     client = Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name})
     client.commit(offsets=[TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 7)], asynchronous=False)
     client.close()

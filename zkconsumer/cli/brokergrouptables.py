@@ -66,7 +66,8 @@ def member_table(group: BrokerGroupDescription) -> Iterator[str]:
     with_instance = any(member.instance_id is not None for member in members)
     rows = [_member_cells(group.observed.group, member, with_instance=with_instance) for member in members]
     heading = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if with_instance else []), "HOST", "CLIENT-ID"]
-    widths = [column_width([rows[0][0]]), *(column_width(row[at] for row in rows) for at in range(1, len(heading)))]
+    # A column is 15 wide at least, that of GROUP-INSTANCE-ID as its heading.
+    widths = [max(column_width(row[at] for row in rows), len(name)) for at, name in enumerate(heading)]
     line = " ".join(f"{{:<{width}}}" for width in widths) + " {:<15} "
     yield ""
     yield line.format(*heading, "#PARTITIONS")
