@@ -165,6 +165,7 @@ class Tool:
         return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.timeout(600 + 60 * rounds(2))
 def test_a_fleet_moves_there_and_back_with_killed_tools(box, unique_name, tmp_path):
     count, chance = rounds(2), random.Random(rounds(2))
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", PARTITIONS)
