@@ -12,6 +12,7 @@ import pytest
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.app import web_app
 
 CLOCK_AT = 101.0
@@ -21,8 +22,8 @@ CLOCK_AT = 101.0
 def ask(one_group):
     """Ask the application: ``ask(path, newest=snapshot, clock=seconds)``."""
 
-    def get(path, newest=one_group, clock=CLOCK_AT, method="GET", **headers):
-        app = web_app(lambda: newest, lambda: clock, "c", {"localhost"})
+    def get(path, newest=one_group, clock=CLOCK_AT, method="GET", servers=(), **headers):
+        app = web_app(lambda: newest, lambda: clock, "c", {"localhost"}, servers=lambda: servers)
 
         async def request():
             transport = httpx.ASGITransport(app)
@@ -96,6 +97,13 @@ def test_before_the_first_sample_there_is_no_answer(ask, path):
     answer = ask(path, newest=None)
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/api/groups", "/api/groups/g"])
+def test_without_a_sample_it_is_shown_which_servers_are_silent(ask, path):
+    silent = ServerAnswer("broker", 0, "b:1", False, 5, "refused")
+    answer = ask(path, newest=None, servers=(silent,)).json()
+    assert [(one["address"], one["answers"], one["reason"]) for one in answer["servers"]] == [("b:1", False, "refused")]
 
 
 @pytest.mark.parametrize("path", ["/v3/kafka/c/consumer", "/v3/kafka/c/consumer/g/status"])
