@@ -101,7 +101,7 @@ def test_an_own_assignor_is_refused_beside_a_jvm_consumer(group, topic_factory, 
 
 
 def test_a_jvm_consumer_that_joins_members_with_an_own_assignor_is_reported(group, sandbox, topic_factory, produce):
-    """It assigns by itself, so the coordinator commands nobody; it fails, and the group continues when it is gone."""
+    """It assigns by itself, so the coordinator commands no member. It fails; without it the group continues."""
     topic = topic_factory(partitions=4)
     group.join("b", {topic: 1}, **OWN)
     eventually(lambda: len(group.owners()) == 4)

@@ -119,7 +119,7 @@ def producing(box, topic):
 
 
 def start_too_early(box, group, topic):
-    """An old member that somebody starts after the migration is refused."""
+    """An old member that is started after the migration is refused."""
     config = ConsumerConfig(zookeeper_connect=box.zookeeper_connect, group_id=group)
     with ConsumerConnector(config) as connector, pytest.raises(GroupMigrated):
         connector.create_message_streams({topic: 1})
@@ -185,7 +185,7 @@ def test_a_fleet_moves_there_and_back_with_killed_tools(box, unique_name, tmp_pa
         for number in range(count):
             tool.killed("plan", "--wave", "1")
             tool.killed("run", *wave)
-            if number % 3 == 1:  # somebody has second thoughts
+            if number % 3 == 1:  # the migration is undone before new consumers start
                 tool.killed("rollback", *wave)
                 everyone(consume_in_zookeeper)
                 tool.killed("plan", "--wave", "1")

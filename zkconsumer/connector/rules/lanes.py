@@ -51,7 +51,7 @@ class Lanes(Generic[T]):
         refused: set[Lane] = set()
         for _ in range(len(self._ready)):
             lane = self._ready.popleft()
-            if lane[:2] not in self._held and lane[:2] not in refused:
+            if not self.is_held(lane) and lane[:2] not in refused:
                 if may_begin(self._lines[lane][0]):
                     self._worked_on.add(lane)
                     return lane, self._lines[lane].popleft()
@@ -61,7 +61,7 @@ class Lanes(Generic[T]):
 
     def is_waiting(self) -> bool:
         """True if there are items that :meth:`take` returns as soon as they may be begun."""
-        return any(lane[:2] not in self._held for lane in self._ready)
+        return not all(map(self.is_held, self._ready))
 
     def put_back(self, lane: Lane, item: T) -> None:
         """Put an item that was taken before the others of its lane; to be called before :meth:`finish`."""

@@ -86,7 +86,7 @@ def test_why_a_group_is_found_nowhere(in_znodes, at_brokers, raised):
 
 
 def test_a_migrated_group_is_judged_where_its_consumers_should_be():
-    """1. A group is migrated; 2. its consumers run at brokers, and end: the mark must not hide that nobody consumes."""
+    """1. A group is migrated; 2. its consumers run at brokers, and end: the mark must not hide that none consumes."""
     znodes = replace(group_znodes(topics={"t": 2}, offsets={"t-0": 5}), mark=MigrationMark("migrated", "kafka:g", 1))
     both = GroupInBoth(znodes, at_brokers())
     behind = LagSample(0.0, 5, None, 0, 9, None, owner_live=False)
