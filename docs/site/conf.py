@@ -17,7 +17,7 @@ NAVIGATION = {
     "docs/index": {
         "Start": (
             "README", "docs/quickstart", "docs/demo", "examples/README", "docs/compatibility", "docs/reliability",
-            "docs/benchmarks",
+            "docs/choosing", "docs/benchmarks",
         ),
         "Consume": (
             "docs/programs", "docs/streams", "docs/asyncio", "docs/delivery", "docs/recipes", "docs/testing",
