@@ -17,6 +17,8 @@ from tests.chaos.everyrow import EVERY_ROW
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Schedule
 from tests.chaos.soak import PROTOCOL_NAMES, run_soak, soak_lines, write_report
+from tests.chaos.soakstore import SOAKS
+from tests.chaos.soakstore import publish as publish_reports
 from tests.chaos.store import (
     PUBLISHED,
     README,
@@ -177,6 +179,14 @@ def publish_trials(store: Path | None) -> None:
     write_page(table(published()))
     write_page(summary(published()), README)
     click.echo(f"{PUBLISHED}\n{table(published())}")
+
+
+@main.command(name="publish-soaks")
+@click.argument("reports", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def publish_soaks(reports: tuple[Path, ...]) -> None:
+    """Publish REPORTS of soaks: benchmarks/results/soaks.jsonl, the table and the picture of docs/reliability.md."""
+    publish_reports(reports)
+    click.echo(SOAKS)
 
 
 @main.command(name="check")

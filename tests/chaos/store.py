@@ -111,12 +111,12 @@ def merged(store: Iterable[Trial]) -> list[Trial]:
     return [*(one for one in former if (one.row, one.members) not in renewed), *trials.values()]
 
 
-def write_page(content: str, page: Path = PAGE) -> None:
-    """Replace what a page has of the trials: the table of docs/reliability.md, the sentences of README.md."""
+def write_page(content: str, page: Path = PAGE, begin: str = BEGIN, end: str = END) -> None:
+    """Replace what a page has between two comments: the table of docs/reliability.md, the sentences of README.md."""
     text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n{content}\n{end}{after}", encoding="utf-8")
 
 
 def publish(trials: Iterable[Trial], file: Path = PUBLISHED) -> None:
