@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -219,6 +219,13 @@ def coordinator(
     show_default=True,
     help="Time between two appends to a partition.",
 )
+@click.option(
+    "--protocol",
+    type=click.Choice(["kafka", "consumer"]),
+    default="kafka",
+    show_default=True,
+    help="group.protocol of the members; consumer needs --kafka-version 4.0 or later.",
+)
 @kafka_version_option
 @_markdown
 @_json
@@ -229,6 +236,7 @@ def brokergroup(
     only: tuple[str, ...],
     heartbeat_ms: int,
     append_ms: int,
+    protocol: Literal["kafka", "consumer"],
     kafka_version: str | None,
     as_markdown: bool,
     as_json: bool,
@@ -240,12 +248,16 @@ def brokergroup(
     accepted meanwhile, and the requests.
     """
     from benchmarks.brokergroup import CONTESTANTS, BrokerGroupSizes, run_broker_group_contests
+    from benchmarks.groupclients import CLASSIC_ONLY
 
-    taking_part = _taking_part(CONTESTANTS, only)
+    able = [name for name in CONTESTANTS if protocol == "kafka" or name not in CLASSIC_ONLY]
+    taking_part = _taking_part(able, only)
     if partitions <= max(members):
         raise click.BadParameter("there must be more partitions than members", param_hint="--partitions")
     version = require_kafka_version(kafka_version)
-    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms, append_ms, kafka_version=version)
+    sizes = BrokerGroupSizes(
+        rounds, members, partitions, taking_part, heartbeat_ms, append_ms, kafka_version=version, protocol=protocol
+    )
     _run(partial(run_broker_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from benchmarks.brokerrequests import BrokerRequests
 from benchmarks.contest import OURS, Contest, rotated
 from benchmarks.groupclient import Settings
 from benchmarks.groupclients import KAFKA_PYTHON, PACKAGES
-from benchmarks.groupevents import History, Kind, Row, Span, share_accepted
+from benchmarks.groupevents import History, Kind, Row, Span, median_time, share_accepted
 from benchmarks.grouphosts import GroupMembers, PythonMembers
 from benchmarks.groupznodes import create_wide_topics
 from benchmarks.javapoll import JAVA, JavaMembers
@@ -27,13 +27,13 @@ from benchmarks.peers import AIOKAFKA, CONFLUENT
 from benchmarks.slownetwork import disk_properties
 from benchmarks.steadyproducer import SteadyProducer
 from zkconsumer.errors import SandboxError, ZkConsumerError
+from zkconsumer.group.kafka.describedmembers import described_group
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
-from zkconsumer.wire.describegroups import describe_group
 from zkconsumer.wire.findcoordinator import CoordinatorClient
-from zkconsumer.wire.rules.describedgroup import KafkaGroup
+from zkconsumer.wire.rules.describedgroup import DescribedGroup
 
 CONTESTANTS: Final = (OURS, CONFLUENT, AIOKAFKA, KAFKA_PYTHON, JAVA)
 
@@ -67,6 +67,7 @@ class BrokerGroupSizes:
         warm: rounds that go before, unmeasured.
         steady_s: how long the group is watched without a rebalance.
         kafka_version: of the broker.
+        protocol: ``group.protocol`` of the members.
     """
 
     rounds: int = 5
@@ -79,6 +80,7 @@ class BrokerGroupSizes:
     warm: int = 1
     steady_s: float = 5.0
     kafka_version: str = DEFAULT_KAFKA_VERSION
+    protocol: Literal["kafka", "consumer"] = "kafka"
 
 
 class Event(NamedTuple):
@@ -99,6 +101,7 @@ _STAY: Final = "partitions that stay, longest without a record"
 _MOVE: Final = "partitions that move, longest without a record"
 _ACCEPTED: Final = "commits meanwhile that are accepted"
 _ASKED: Final = "commits meanwhile"
+_COMMIT: Final = "commits meanwhile, median time of those that are accepted"
 _REQUESTS: Final = "requests"
 _UNITS: Final = {
     _OWN: "s",
@@ -107,13 +110,14 @@ _UNITS: Final = {
     _MOVE: "s",
     _ACCEPTED: "%",
     _ASKED: "commits",
+    _COMMIT: "s",
     _REQUESTS: "requests",
 }
 
 _ALL_JOIN: Final = Event("all join", (_OWN, _READ, _REQUESTS))
 _ONE_JOINS: Final = Event("one more joins", (_OWN, _STAY, _MOVE, _REQUESTS))
 _ONE_LEAVES: Final = Event("one leaves", (_OWN, _STAY, _MOVE, _REQUESTS))
-_ONE_JOINS_COMMITS: Final = Event("one more joins while all commit", (_OWN, _STAY, _ACCEPTED, _ASKED))
+_ONE_JOINS_COMMITS: Final = Event("one more joins while all commit", (_OWN, _STAY, _ACCEPTED, _ASKED, _COMMIT))
 _EVENTS: Final = (_ALL_JOIN, _ONE_JOINS, _ONE_LEAVES, _ONE_JOINS_COMMITS)
 _STEADY: Final = "no rebalance: longest without a record"
 
@@ -140,14 +144,13 @@ class BrokerGroupField:
         """The settings of the members of a group that does not exist yet."""
         name = f"bench-{next(self._groups)}"
         servers = self._sandbox.bootstrap_servers
-        return Settings(servers, name, _TOPIC, _SESSION_MS, self.sizes.heartbeat_ms, _COMMIT_S)
+        return Settings(servers, name, _TOPIC, _SESSION_MS, self.sizes.heartbeat_ms, _COMMIT_S, self.sizes.protocol)
 
-    def describe(self, group: str) -> KafkaGroup:
+    def describe(self, group: str) -> DescribedGroup:
         """A group as its coordinator describes it."""
         client = BrokerClient(lambda: (self._broker,), client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
         with closing(client):
-            found, _ = CoordinatorClient(client, group).ask(lambda connection: describe_group(connection, group))
-        return found
+            return described_group(CoordinatorClient(client, group), group)
 
     def requests_so_far(self) -> int | None:
         """Requests of rebalances that the broker has received; None if they cannot be counted."""
@@ -240,7 +243,7 @@ class _Group:
             settled = history.settled_at(self._field.partitions, members)
             if settled is not None and time.monotonic() - max(settled, history.last_change() or 0.0, since) > quiet_s:
                 described = self._field.describe(group)
-                if described.state == _STABLE and described.members == len(members):
+                if described.state == _STABLE and len(described.members) == len(members):
                     return max(settled, since)
             if time.monotonic() > since + _LIMIT_S:
                 owners = history.owners()
@@ -281,6 +284,7 @@ def _figures(history: History, span: Span, partitions: range) -> dict[str, float
         _MOVE: history.largest_gap(set(partitions) - staying, span),
         _ACCEPTED: share_accepted(commits),
         _ASKED: len(commits),
+        _COMMIT: median_time(commits),
     }
 
 
@@ -346,8 +350,9 @@ def broker_group_field(sizes: BrokerGroupSizes, directory: Path, progress: Progr
     """Start the servers, and what counts requests, if that is possible with this Java."""
     with ExitStack() as stack:
         kafka, _ = disk_properties()
+        properties = {**kafka, **_coordinator_properties(sizes)}
         sandbox = stack.enter_context(
-            Sandbox(kafka_version=sizes.kafka_version, kafka_properties=kafka, progress=progress)
+            Sandbox(kafka_version=sizes.kafka_version, kafka_properties=properties, progress=progress)
         )
         requests: BrokerRequests | None = None
         try:
@@ -355,6 +360,14 @@ def broker_group_field(sizes: BrokerGroupSizes, directory: Path, progress: Progr
         except SandboxError as error:
             progress.write_line(f"requests are not counted: {error}")
         yield BrokerGroupField(sandbox, requests, sizes)
+
+
+def _coordinator_properties(sizes: BrokerGroupSizes) -> Mapping[str, str]:
+    """With ``group.protocol=consumer`` the broker has the times that members configure otherwise."""
+    if sizes.protocol == "kafka":
+        return {}
+    times = {"heartbeat.interval": sizes.heartbeat_ms, "session.timeout": _SESSION_MS}
+    return {f"group.consumer.{least}{name}.ms": str(time) for name, time in times.items() for least in ("", "min.")}
 
 
 def _contests_of(field: BrokerGroupField, size: int, directory: Path, progress: Progress) -> list[Contest]:

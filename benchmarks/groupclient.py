@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from benchmarks.groupevents import Kind, Row
 
@@ -26,6 +26,8 @@ class Settings(NamedTuple):
         session_ms: session timeout.
         heartbeat_ms: time between heartbeats.
         commit_s: time from the answer of a member's commit to its next one.
+        protocol: ``group.protocol``: ``consumer``, where the broker assigns and sets the two times, or ``kafka``, which
+            other clients call ``classic``.
     """
 
     bootstrap: str
@@ -34,6 +36,7 @@ class Settings(NamedTuple):
     session_ms: int
     heartbeat_ms: int
     commit_s: float
+    protocol: Literal["kafka", "consumer"] = "kafka"
 
 
 class Log:

@@ -42,14 +42,14 @@ class OurClient(ThreadedClient):
                 note(Kind.GAINED, assignment)
 
         config = ConsumerConfig(
-            group_protocol="kafka",
+            group_protocol=settings.protocol,
             bootstrap_servers=settings.bootstrap,
             group_id=settings.group,
             auto_offset_reset="largest",
             auto_commit_enable=False,
-            session_timeout_ms=settings.session_ms,
-            heartbeat_interval_ms=settings.heartbeat_ms,
         )
+        if settings.protocol == "kafka":
+            config = config.replace(session_timeout_ms=settings.session_ms, heartbeat_interval_ms=settings.heartbeat_ms)
         self._connector = ConsumerConnector(config)
         self._connector.set_rebalance_listener(Listener())
 
@@ -81,7 +81,7 @@ class OurClient(ThreadedClient):
 
 
 class ConfluentClient(ThreadedClient):
-    """confluent-kafka with cooperative-sticky."""
+    """confluent-kafka, with cooperative-sticky where a member assigns."""
 
     def __init__(self, member: str, settings: Settings, log: Log) -> None:
         super().__init__(member, settings, log)
@@ -93,11 +93,9 @@ class ConfluentClient(ThreadedClient):
                 "group.id": settings.group,
                 "auto.offset.reset": "latest",
                 "enable.auto.commit": False,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "session.timeout.ms": settings.session_ms,
-                "heartbeat.interval.ms": settings.heartbeat_ms,
                 "on_commit": self._answered,
                 "log_level": 3,
+                **_confluent_protocol(settings),
             }
         )
 
@@ -129,6 +127,16 @@ class ConfluentClient(ThreadedClient):
             self._committed(Kind.ACCEPTED)
         else:
             self._committed(Kind.NOTHING if error.code() == KafkaError._NO_OFFSET else Kind.REFUSED, error)
+
+
+def _confluent_protocol(settings: Settings) -> Mapping[str, object]:
+    if settings.protocol == "consumer":
+        return {"group.protocol": "consumer"}
+    return {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": settings.session_ms,
+        "heartbeat.interval.ms": settings.heartbeat_ms,
+    }
 
 
 class KafkaPythonClient(ThreadedClient):
@@ -284,3 +292,6 @@ PACKAGES: Final[Mapping[str, str]] = {
     KAFKA_PYTHON: "kafka",
 }
 """Contestant to the package that it needs."""
+
+CLASSIC_ONLY: Final = frozenset({AIOKAFKA, KAFKA_PYTHON})
+"""Contestants that do not know ``group.protocol=consumer``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 Owners = Mapping[int, frozenset[str]]
@@ -68,10 +69,12 @@ class Commit(NamedTuple):
     Attributes:
         at: when the application asked for it.
         accepted: True if it succeeded; one that was never answered did not.
+        took: seconds until the answer; None if there was none.
     """
 
     at: float
     accepted: bool
+    took: float | None = None
 
 
 class History:
@@ -199,7 +202,7 @@ def _commits(rows: Sequence[Row], span: Span) -> Iterator[Commit]:
             asked = row.at if owned and span.begin <= row.at <= span.end else None
         elif row.kind in _ANSWERS and asked is not None:
             if row.kind is not Kind.NOTHING:
-                yield Commit(asked, row.kind is Kind.ACCEPTED)
+                yield Commit(asked, row.kind is Kind.ACCEPTED, row.at - asked)
             asked = None
     if asked is not None:
         yield Commit(asked, accepted=False)
@@ -211,3 +214,8 @@ _ANSWERS = (Kind.ACCEPTED, Kind.REFUSED, Kind.NOTHING)
 def share_accepted(commits: Sequence[Commit]) -> float | None:
     """Percentage of commits that succeeded; None if there was none."""
     return 100 * sum(one.accepted for one in commits) / len(commits) if commits else None
+
+
+def median_time(commits: Sequence[Commit]) -> float | None:
+    """Median of the seconds that the successful commits took; None if there was none."""
+    return median(times) if (times := [one.took for one in commits if one.accepted and one.took is not None]) else None

@@ -303,14 +303,19 @@ def _row(at: float, member: str, what: str, rest: str) -> Row:
 
 
 def _properties(settings: Settings) -> dict[str, str]:
+    protocol = {"group.protocol": "consumer"}
+    if settings.protocol == "kafka":
+        protocol = {
+            "partition.assignment.strategy": _COOPERATIVE,
+            "session.timeout.ms": str(settings.session_ms),
+            "heartbeat.interval.ms": str(settings.heartbeat_ms),
+        }
     return {
         "bootstrap.servers": settings.bootstrap,
         "group.id": settings.group,
         "auto.offset.reset": "latest",
         "enable.auto.commit": "false",
-        "partition.assignment.strategy": _COOPERATIVE,
-        "session.timeout.ms": str(settings.session_ms),
-        "heartbeat.interval.ms": str(settings.heartbeat_ms),
         "key.deserializer": _BYTES,
         "value.deserializer": _BYTES,
+        **protocol,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ def _draw(samples: Mapping[str, Sequence[Usage]], picture: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    series = {
+    series: Mapping[str, Callable[[Usage], float]] = {
         "memory (MiB)": lambda one: one.memory / 2**20,
         "threads": lambda one: one.threads,
         "descriptors": lambda one: one.descriptors,

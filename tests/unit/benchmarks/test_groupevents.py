@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.groupevents import Commit, History, Kind, Row, Span, share_accepted
+from benchmarks.groupevents import Commit, History, Kind, Row, Span, median_time, share_accepted
 
 
 def gained(at, member, *partitions):
@@ -73,8 +73,8 @@ class TestCommits:
     @pytest.mark.parametrize(
         ("answer", "expected"),
         [
-            (Kind.ACCEPTED, [Commit(5, accepted=True)]),
-            (Kind.REFUSED, [Commit(5, accepted=False)]),
+            (Kind.ACCEPTED, [Commit(5, accepted=True, took=25)]),
+            (Kind.REFUSED, [Commit(5, accepted=False, took=25)]),
             (Kind.NOTHING, []),
             (None, [Commit(5, accepted=False)]),
         ],
@@ -100,3 +100,8 @@ class TestCommits:
     def test_share_is_a_percentage(self):
         assert share_accepted([Commit(1, accepted=True), Commit(2, accepted=False)]) == 50
         assert share_accepted([]) is None
+
+    def test_time_of_a_commit_is_that_of_the_accepted_ones(self):
+        commits = [Commit(1, True, 0.2), Commit(2, True, 0.4), Commit(3, False, 9.0), Commit(4, False)]
+        assert median_time(commits) == pytest.approx(0.3)
+        assert median_time(commits[2:]) is None
