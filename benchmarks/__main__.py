@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,9 +22,12 @@ from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
 if TYPE_CHECKING:
     from benchmarks.contest import Contest
     from benchmarks.machine import Machine
+    from benchmarks.stored import Row
     from zkconsumer.sandbox.progress import Progress
 
 _WIDTH_ELSEWHERE = 160
+_STORE = "benchmarks.store"
+"""Key of the name below which a context keeps the result; None or absent if it does not."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +61,22 @@ _only = click.option(
     multiple=True,
     metavar="TEXT",
     help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
+)
+
+
+def _keep_name(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    """Check the name before the run, which may take hours, and keep it for :func:`_store_result`."""
+    if name is not None and not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise click.BadParameter("a name has small letters, digits and hyphens", context, parameter)
+    context.meta[_STORE] = name
+
+
+_store = click.option(
+    "--store",
+    metavar="NAME",
+    expose_value=False,
+    callback=_keep_name,
+    help="Also write the result to benchmarks/results/benchmarks/NAME.json; `make docs` renews the tables of it.",
 )
 _markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of a table.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
@@ -102,6 +123,7 @@ def _partitions(what_for: str) -> Callable[[F], F]:
 @_beside
 @_markdown
 @_json
+@_store
 def fetch(
     rounds: int,
     names: tuple[str, ...],
@@ -147,6 +169,7 @@ def fetch(
 )
 @_markdown
 @_json
+@_store
 def group(
     rounds: int, partitions: tuple[int, ...], members: int, topics: int, as_markdown: bool, as_json: bool
 ) -> None:
@@ -178,6 +201,7 @@ def group(
 @click.option("--sessions", type=click.IntRange(2), default=50, show_default=True, help="Sessions that members share.")
 @_markdown
 @_json
+@_store
 def coordinator(
     rounds: int, members: tuple[int, ...], cold: tuple[int, ...], sessions: int, as_markdown: bool, as_json: bool
 ) -> None:
@@ -229,6 +253,7 @@ def coordinator(
 @kafka_version_option
 @_markdown
 @_json
+@_store
 def brokergroup(
     rounds: int,
     members: tuple[int, ...],
@@ -277,6 +302,7 @@ def brokergroup(
 @click.option("--long", "long_stream", is_flag=True, help="Also stream ten times the records, on a few GB of disk.")
 @_markdown
 @_json
+@_store
 def spark(
     rounds: int,
     records: int,
@@ -300,6 +326,7 @@ def spark(
 @click.option("--batches", type=click.IntRange(2), default=6, show_default=True, help="Micro-batches.")
 @click.option("--idle", type=click.FloatRange(0.1), default=15, show_default=True, help="Seconds of idle connections.")
 @_json
+@_store
 def sparkscale(partitions: int, brokers: int, executors: int, batches: int, idle: float, as_json: bool) -> None:
     """The Spark source at the size of a cluster: time of the driver, connections, memory of tasks."""
     from benchmarks.machine import Machine
@@ -308,6 +335,7 @@ def sparkscale(partitions: int, brokers: int, executors: int, batches: int, idle
 
     machine = Machine.this()
     figures = measure_scale(Sizes(partitions, brokers, executors, batches, idle), Progress())
+    _store_figures({name: (figure, "") for name, figure in figures.items()}, machine)  # names end in their units
     if as_json:
         click.echo(json.dumps({"figures": figures, "machine": machine._asdict()}))
         return
@@ -323,6 +351,7 @@ def sparkscale(partitions: int, brokers: int, executors: int, batches: int, idle
 )
 @click.option("--workers", type=click.IntRange(1, 32), default=4, show_default=True, help="Groups at a time.")
 @_json
+@_store
 def fleet(groups: int, partitions: int, workers: int, as_json: bool) -> None:
     """Seconds of the commands of `zkconsumer migrate fleet` for many groups."""
     from benchmarks.fleet import FleetSizes, measure_fleet
@@ -331,6 +360,7 @@ def fleet(groups: int, partitions: int, workers: int, as_json: bool) -> None:
 
     machine = Machine.this()
     seconds = measure_fleet(FleetSizes(groups, partitions, workers), Progress())
+    _store_figures({name: (took, "s") for name, took in seconds.items()}, machine)
     if as_json:
         click.echo(json.dumps({"seconds": seconds, "machine": machine._asdict()}))
         return
@@ -349,6 +379,7 @@ def fleet(groups: int, partitions: int, workers: int, as_json: bool) -> None:
 )
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long CPU is measured.")
 @_json
+@_store
 def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bool) -> None:
     """CPU and memory of `zkconsumer serve` with many groups, a sample every 10 s and a scrape every 15 s.
 
@@ -361,6 +392,7 @@ def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bo
 
     machine = Machine.this()
     cost = measure_serve(ServeSizes(groups, partitions, topics, seconds=seconds), Progress())
+    _store_figures(cost.figures(), machine)
     if as_json:
         click.echo(json.dumps({**dataclasses.asdict(cost), "machine": machine._asdict()}))
     else:
@@ -387,6 +419,7 @@ def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bo
 )
 @_markdown
 @_json
+@_store
 def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bool, as_json: bool) -> None:
     """Commands on many partitions, compared with the tools of the JVM; each measurement is a whole process."""
     from benchmarks.tools import ToolSizes, run_tool_contests
@@ -400,6 +433,7 @@ def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bo
 @_beside
 @_markdown
 @_json
+@_store
 def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool) -> None:
     """From the start of a process to its first record, and the memory of a member that then waits, beside clients."""
     from benchmarks.start import StartSizes, run_start_contests
@@ -424,6 +458,7 @@ def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool
 @_only
 @_markdown
 @_json
+@_store
 def latency(
     rounds: int, seconds: float, rates: tuple[int, ...], only: tuple[str, ...], as_markdown: bool, as_json: bool
 ) -> None:
@@ -443,6 +478,7 @@ def latency(
 @click.option("--partitions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of the topic.")
 @_markdown
 @_json
+@_store
 def handover(rounds: int, partitions: int, as_markdown: bool, as_json: bool) -> None:
     """How long a group consumes nothing while it moves from ZooKeeper to Kafka, compared with the tools of the JVM.
 
@@ -463,7 +499,9 @@ def slow(round_trip_ms: float, loss: float, benchmark: tuple[str, ...]) -> None:
     BENCHMARK is its name and options, such as `group --members 10`.
     """
     from benchmarks.slownetwork import SlowNetwork, run_in
+    from benchmarks.stored import THROUGH
 
+    os.environ[THROUGH] = f"slow --round-trip-ms {round_trip_ms:g} --loss {loss:g}"
     command = [sys.executable, "-m", "benchmarks", *benchmark]
     raise SystemExit(run_in(SlowNetwork(round_trip_ms / 1000, loss / 100), command))
 
@@ -478,6 +516,26 @@ def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bo
     with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
         done = contests(Path(directory), Progress())
     _print(done, machine, as_markdown=as_markdown, as_json=as_json)
+    from benchmarks.report import remarks
+    from benchmarks.stored import rows_of
+
+    _store_result(rows_of(done), remarks(done), machine)
+
+
+def _store_figures(figures: Mapping[str, tuple[float, str]], machine: Machine) -> None:
+    """Store what a benchmark measured of zkconsumer alone, if ``--store`` is given; figures have a unit each."""
+    from benchmarks.stored import figure_rows
+
+    _store_result(figure_rows(figures), (), machine)
+
+
+def _store_result(rows: Iterable[Row], remarks: Iterable[str], machine: Machine) -> None:
+    """Store a result if ``--store`` is given."""
+    from benchmarks.stored import result_of_run, write_result
+
+    if name := click.get_current_context().meta.get(_STORE):
+        file = write_result(result_of_run(name, rows, remarks, machine))
+        click.echo(f"stored in {file}; `make docs` renews the tables of it", err=True)
 
 
 def _print(contests: list[Contest], machine: Machine, *, as_markdown: bool, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.contest import Contest
 from benchmarks.machine import Machine
+from benchmarks.stored import figure_text, markdown_table, ratio_text, rows_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,8 +17,6 @@ _BEFORE: Final = ("job", "contestant", "min", "median", "max", "unit", "ratio")
 _TARGET: Final = "to reach"
 _AFTER: Final = (_TARGET, "peak MiB")
 _LEFT: Final = frozenset({"job", "contestant", "unit", _TARGET})
-_FEW: Final = 10
-_MANY: Final = 1000
 
 
 def print_table(console: Console, contests: Sequence[Contest], machine: Machine) -> None:
@@ -34,20 +33,15 @@ def print_table(console: Console, contests: Sequence[Contest], machine: Machine)
             table.add_row(*row)
         table.add_section()
     console.print(table)
-    for line in _remarks(contests):
+    for line in remarks(contests):
         console.print(line, soft_wrap=True)
     console.print(str(machine), soft_wrap=True)
 
 
 def as_markdown(contests: Sequence[Contest], machine: Machine) -> str:
     """The table as Markdown, for the documentation: what was measured, without targets."""
-    peers = _peers(contests)
-    headings = _headings(peers)
-    ruler = ["---" if heading in _LEFT else "---:" for heading in headings]
-    table = [headings, ruler, *(row for contest in contests for row in _rows(contest, peers))]
-    rows = [[cell for heading, cell in zip(headings, row, strict=True) if heading != _TARGET] for row in table]
-    remarks = [line for remark in _remarks(contests) for line in ("", remark)]
-    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), *remarks, "", f"Machine: {machine}"])
+    lines = [line for remark in remarks(contests) for line in ("", remark)]
+    return "\n".join([markdown_table(list(rows_of(contests))), *lines, "", f"Machine: {machine}"])
 
 
 def as_json(contests: Sequence[Contest], machine: Machine) -> str:
@@ -92,7 +86,7 @@ def _rows(contest: Contest, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield (
             "" if number else contest.title,
             name,
-            *(_figure(value) for value in summary),
+            *(figure_text(value) for value in summary),
             contest.unit,
             _ratio(contest, name, contest.reference),
             *(_ratio(contest, name, peer) if peer in contest.peers else "" for peer in peers),
@@ -102,11 +96,10 @@ def _rows(contest: Contest, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _ratio(contest: Contest, name: str, peer: str) -> str:
-    ratio = contest.ratio(name, peer)
-    return "" if ratio is None else "1" if name == peer else f"{ratio:.{3 if ratio < 1 else 2}f}"
+    return ratio_text(contest.ratio(name, peer))
 
 
-def _remarks(contests: Sequence[Contest]) -> Iterator[str]:
+def remarks(contests: Sequence[Contest]) -> Iterator[str]:
     """Full descriptions of titles, and warnings about doubtful figures."""
     for contest in contests:
         if contest.about:
@@ -115,9 +108,3 @@ def _remarks(contests: Sequence[Contest]) -> Iterator[str]:
         if short := contest.too_short():
             windows = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in short.items())
             yield f"{contest.title}: measured for less than {contest.enough_s:g} s: {windows}."
-
-
-def _figure(value: float) -> str:
-    if value >= _MANY:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= _FEW else f"{value:.3f}"

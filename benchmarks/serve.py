@@ -73,6 +73,18 @@ class ServeCost:
     metrics_s: float
     metrics_again_s: float
 
+    def figures(self) -> dict[str, tuple[float, str]]:
+        """What was measured, with its unit, by a description."""
+        return {
+            "CPU": (100 * self.cores, "% of a core"),
+            "peak memory": (self.memory_mib, "MiB"),
+            "a sample": (self.sample_s, "s"),
+            "100 groups of the list, after a sample": (self.list_s, "s"),
+            "100 groups of the list, again": (self.list_again_s, "s"),
+            "/metrics, after a sample": (self.metrics_s, "s"),
+            "/metrics, again": (self.metrics_again_s, "s"),
+        }
+
 
 def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
     """Serve a cluster of many groups, and measure.
