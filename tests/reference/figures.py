@@ -1,0 +1,247 @@
+"""Measured figures in documents: each is bound to a stored result. ``python -m tests.reference.figures`` lists them.
+
+A *figure* is a number with a unit of measurement (``UNIT``), or one of 100,000 or more, in the text or a table of a page.
+It is either measured or given. A comment in the same section binds each measured figure, in their order::
+
+    <!-- figures
+    0.161 s: group | joins a group on 5,000 partitions | zkconsumer
+    13 times: group | joins a group on 5,000 partitions | JVM consumer 1.1.1 / zkconsumer
+    86 MiB: fetch-large-appends | format-1 | zkconsumer, records | highest peak MiB
+    -->
+
+The fields after the figure are the result, the job (or a part of it, with ``, UNIT`` if several units have it), the
+contestant, or two of them for a quotient, and the column if it is not ``median``; ``lowest`` or ``highest`` where several
+rows match. ``zkconsumer*`` stands for all contestants that begin so. Rounds and trials of ``benchmarks/results`` are
+``rounds | KIND | FIGURE`` and ``trials | ROW, MEMBERS | FIGURE | p50`` (or ``p99``, ``max``, ``sum``).
+
+A given figure is a setting, the size of a workload, or a fact of Kafka. Another comment, anywhere in the page, names those
+of the page: ``<!-- settings: 60 s, 16 KiB -->``. A figure that no comment names is a problem, so a wrong one is found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.stored import Row, read_result, stored_names
+from tests.chaos.store import percentile
+from tests.chaos.store import published as published_trials
+from tests.fixtures.documents import ROOT, name_of
+from tests.rounds.store import published as published_rounds
+
+UNIT: Final = (
+    r"(?:[KMG]i?B|%|ms/s|m?s|us|ns|minutes?|seconds?|hours?|times|(?:records|rows|requests|packets|bytes)(?:/s| a second)?"
+    r"|connections|(?:hundred|thousand|million|billion)\b[\w /]*|rounds|trials|processes|commits)"
+)
+_NUMBER: Final = re.compile(r"(?<![\w.,/#+-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,]?\d)")
+_UNIT: Final = re.compile(rf"[ \n]+(?P<unit>{UNIT})(?![\w/])")
+_RANGE: Final = re.compile(r"(?:[ \n]+\([^)]*\))?,?[ \n]+(?:to|or|and|of|/)[ \n]+(?=\d)")
+_LARGE: Final = 100_000
+
+_WITHOUT: Final = re.compile(
+    r"^ *```.*?^ *```$|<!-- (?:result|rounds|soaks|trials): .*?<!-- end of \w+ -->|<!--.*?-->|`[^`]*`|(?<=\])\([^)\s]*\)|<[^>\n]*>",
+    re.MULTILINE | re.DOTALL,
+)
+_COMMENT: Final = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
+_SETTINGS: Final = re.compile(r"<!-- settings: (.*?) -->", re.DOTALL)
+_STATISTICS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "p50": lambda values: percentile(values, 0.5),
+    "p99": lambda values: percentile(values, 0.99),
+    "max": max,
+    "sum": sum,
+}
+
+GENERATED: Final = frozenset({"cli.md", "compatibility.md", "config.md", "metrics.md"})
+"""Pages that `make docs` writes as a whole, from code and stored results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number in a text.
+
+    Attributes:
+        number: as written.
+        unit: as written; that of the end of a range for its begin; empty for a large number without a unit.
+    """
+
+    number: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.unit}".rstrip()
+
+    def shows(self, value: float) -> bool:
+        """True if the number is the value, rounded to as many digits."""
+        _, _, decimals = self.number.partition(".")
+        return abs(float(self.number.replace(",", "")) - value) <= 0.5000001 * 10 ** -len(decimals)
+
+
+class BindingError(ValueError):
+    """A binding names no stored measurement, or several."""
+
+
+def pages() -> list[Path]:
+    """The pages whose figures are bound."""
+    return [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED)]
+
+
+def figures(text: str) -> list[Figure]:
+    """All figures of a text, in order; code, links and what is made of stored results has none."""
+    text = _WITHOUT.sub(lambda found: "`x`" if found[0][0] == "`" else " ", text)
+    return [
+        Figure(number[0], " ".join(unit.split()))
+        for number in _NUMBER.finditer(text)
+        if (unit := _unit(text, number.end())) or float(number[0].replace(",", "")) >= _LARGE
+    ]
+
+
+def _unit(text: str, end: int) -> str:
+    """The unit of a number that ends there, or of the range that it begins."""
+    while (found := _UNIT.match(text, end)) is None:
+        between = _RANGE.match(text, end)
+        number = between and _NUMBER.match(text, between.end())
+        if number is None:
+            return ""
+        end = number.end()
+    return found["unit"]
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the figures of a page: not bound, bound to another value, or bound and a setting."""
+    settings = {setting for listed in _SETTINGS.findall(text) for setting in re.split(r",\s+", listed)}
+    found = []
+    used = set()
+    for section in re.split(r"^(?=#+ )", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S), flags=re.MULTILINE):
+        heading = section.partition("\n")[0].lstrip("# ")
+        bound = [line.partition(": ") for block in _COMMENT.findall(section) for line in block.splitlines()]
+        seen = figures(section)
+        used |= {str(figure) for figure in seen} & settings
+        measured = [figure for figure in seen if str(figure) not in settings]
+        written, names = [str(figure) for figure in measured], [name for name, _, _ in bound]
+        if both := {*names} & settings:
+            found.append(f"{heading}: both measured and a setting: {', '.join(sorted(both))}")
+        elif written != names:
+            found.append(f"{heading}: the text has {_differing(written, names)}, its comment {_differing(names, written)}")
+        else:
+            found += [
+                f"{heading}: {problem}"
+                for figure, (_, _, binding) in zip(measured, bound, strict=True)
+                if (problem := _wrong(figure, binding))
+            ]
+    found += [f"no figure is {setting}, which is named as a setting" for setting in sorted(settings - used)]
+    return found
+
+
+def _differing(these: Sequence[str], those: Sequence[str]) -> str:
+    """What one list has from the first difference on, shortened."""
+    same = next((i for i, pair in enumerate(zip(these, those, strict=False)) if pair[0] != pair[1]), len(those))
+    return " and ".join(these[same : same + 3]) or "no more"
+
+
+def _wrong(figure: Figure, binding: str) -> str:
+    try:
+        value = measured_value(binding)
+    except BindingError as error:
+        return f"{figure}: {error}"
+    scaled = 100 * value if figure.unit == "%" and " / " in binding else value
+    return "" if figure.shows(scaled) else f"{figure}: {binding} is {scaled:.6g}"
+
+
+def measured_value(binding: str) -> float:
+    """The value that a binding names.
+
+    Raises:
+        BindingError: nothing that is stored, or several values.
+    """
+    name, *fields = (field.strip() for field in binding.split(" | "))
+    try:
+        if name == "rounds":
+            kind, key = fields
+            return _one([float({"rounds": run.rounds, **run.figures}[key]) for run in published_rounds() if run.kind == kind])
+        if name == "trials":
+            row, key, statistic = fields
+            row, _, members = row.partition(", ")
+            trials = (one.figures for one in published_trials() if one.row == row and (not members or one.members == members))
+            return _STATISTICS[statistic]([value for one in trials if (value := one.get(key)) is not None])
+        job, contestant, *column = fields
+        rows = _rows_of_job(read_result(name).rows, job)
+        return _value(rows, contestant, *column)
+    except (ValueError, KeyError, IndexError, FileNotFoundError, TypeError) as error:
+        raise BindingError(f"{binding} names no stored measurement: {error!r}") from error
+
+
+def _rows_of_job(rows: Sequence[Row], job: str) -> list[Row]:
+    exact = [row for row in rows if job in (row.job, f"{row.job}, {row.unit}")]
+    return exact or [row for row in rows if job in f"{row.job}, {row.unit}"]
+
+
+def _value(rows: Sequence[Row], contestant: str, column: str = "median") -> float:
+    which, _, name = column.rpartition(" ") if column.startswith(("lowest", "highest")) else ("", "", column)
+    if column.endswith("peak MiB"):
+        which, name = column.removesuffix("peak MiB").strip(), "peak MiB"
+    ours, _, other = contestant.partition(" / ")
+    values = [
+        value / divisor
+        for row in rows
+        if _is_called(row, ours) and (value := _cell(row, name)) is not None
+        for divisor in (_others(rows, row, other, name) if other else [1.0])
+    ]
+    return {"lowest": min, "highest": max, "": _one}[which](values)
+
+
+def _others(rows: Sequence[Row], ours: Row, contestant: str, name: str) -> Iterator[float]:
+    """The values of another contestant for the same job."""
+    for row in rows:
+        if (row.job, row.unit) == (ours.job, ours.unit) and _is_called(row, contestant):
+            value = _cell(row, name)
+            if value is not None:
+                yield value
+
+
+def _is_called(row: Row, contestant: str) -> bool:
+    if contestant.endswith("*"):
+        return row.contestant.startswith(contestant[:-1])
+    return row.contestant == contestant
+
+
+def _cell(row: Row, column: str) -> float | None:
+    cells = {"min": row.minimum, "median": row.median, "max": row.maximum, "peak MiB": row.peak_mib, **row.ratios}
+    return cells[column] if column in cells else None
+
+
+def _one(values: Sequence[float]) -> float:
+    (value,) = {*values}
+    return value
+
+
+RESULT: Final = re.compile(r"<!-- result: ([\w-]+) -->\n.*?<!-- end of result -->", re.DOTALL)
+"""A table of a page, which `make docs` renews: the name of a stored result, and what is made of it."""
+
+
+def with_tables(text: str) -> str:
+    """A page with its tables made anew of the stored results."""
+    return RESULT.sub(lambda found: f"<!-- result: {found[1]} -->\n{_section(found[1])}\n<!-- end of result -->", text)
+
+
+def _section(name: str) -> str:
+    from benchmarks.stored import markdown_table
+
+    result = read_result(name)
+    run = f"{result.date}, {result.machine}. Commit: {result.commit}."
+    return "\n\n".join([f"`{result.command}`", markdown_table(result.rows), *result.remarks, run])
+
+
+def unshown(text: str) -> list[str]:
+    """Stored results that a page does not show."""
+    return sorted({*stored_names()} - {*RESULT.findall(text)})
+
+
+if __name__ == "__main__":
+    measurements = ROOT / "docs/measurements.md"
+    measurements.write_text(with_tables(measurements.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in pages():
+        for problem in problems(path.read_text(encoding="utf-8")):
+            print(f"{name_of(path)}: {problem}")
