@@ -106,9 +106,10 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## write what is generated: docs/cli.md, docs/compatibility.md, docs/config.md, docs/metrics.md
+docs: $(STAMP) ## write what is generated: docs/cli.md, compatibility.md, config.md, metrics.md, the tables of measurements.md
 	@for page in compatibility config metrics; do $(BIN)/python -m tests.reference.tables $$page > docs/$$page.md || exit 1; done
 	@$(BIN)/python -m tests.reference.commands > docs/cli.md
+	@$(BIN)/python -m tests.reference.figures
 
 pictures: $(STAMP) ## take the pictures of the page of serve in docs/images again; look at them before you commit
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1

@@ -1,6 +1,6 @@
 """The Spark benchmark: this source compared with Spark's own Kafka source and the ceiling, in one run.
 
-See benchmarks.md#spark-python--m-benchmarks-spark.
+See measurements.md#spark.
 
 All contestants run in one session, with Spark's defaults, two cores and the broker on the same machine. They take turns
 in every contest, and the first turn of each is discarded: then code is compiled, workers are started and the broker's

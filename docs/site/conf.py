@@ -17,7 +17,7 @@ NAVIGATION = {
     "docs/index": {
         "Start": (
             "README", "docs/quickstart", "docs/demo", "examples/README", "docs/compatibility", "docs/reliability",
-            "docs/choosing", "docs/benchmarks",
+            "docs/choosing", "docs/benchmarks", "docs/measurements",
         ),
         "Consume": (
             "docs/programs", "docs/streams", "docs/asyncio", "docs/delivery", "docs/recipes", "docs/testing",

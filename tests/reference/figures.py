@@ -1,7 +1,7 @@
-"""Measured figures in documents: each is bound to a stored result. ``python -m tests.reference.figures`` lists them.
+"""Measured figures in documents: each is bound to a stored result.
 
-A *figure* is a number with a unit of measurement (``UNIT``), or one of 100,000 or more, in the text or a table of a page.
-It is either measured or given. A comment in the same section binds each measured figure, in their order::
+A *figure* is a number with a unit of measurement (``UNIT``), or one of 100,000 or more, in the text or a table of a
+page. It is either measured or given. A comment in the same section binds each measured figure, in their order::
 
     <!-- figures
     0.161 s: group | joins a group on 5,000 partitions | zkconsumer
@@ -10,12 +10,17 @@ It is either measured or given. A comment in the same section binds each measure
     -->
 
 The fields after the figure are the result, the job (or a part of it, with ``, UNIT`` if several units have it), the
-contestant, or two of them for a quotient, and the column if it is not ``median``; ``lowest`` or ``highest`` where several
-rows match. ``zkconsumer*`` stands for all contestants that begin so. Rounds and trials of ``benchmarks/results`` are
-``rounds | KIND | FIGURE`` and ``trials | ROW, MEMBERS | FIGURE | p50`` (or ``p99``, ``max``, ``sum``).
+contestant, or two of them for a quotient, and the column if it is not ``median``; ``lowest`` or ``highest`` before it
+where several rows match. ``zkconsumer*`` stands for all contestants that begin so. A quotient is shown in percent if the
+figure's unit is ``%``. Rounds and trials of ``benchmarks/results`` are ``rounds | KIND | FIGURE`` and
+``trials | ROW, MEMBERS | FIGURE | p50`` (or ``p99``, ``max``, ``sum``).
 
-A given figure is a setting, the size of a workload, or a fact of Kafka. Another comment, anywhere in the page, names those
-of the page: ``<!-- settings: 60 s, 16 KiB -->``. A figure that no comment names is a problem, so a wrong one is found.
+A given figure is a setting, a size of a workload, a result of arithmetic, or a fact of Kafka. Another comment, anywhere
+in the page, names those of the page: ``<!-- given: 60 s, 16 KiB -->``. A figure that no comment names is a problem, so
+a wrong one is found.
+
+``python -m tests.reference.figures`` makes the tables of docs/measurements.md anew, and prints the problems of all
+pages.
 """
 
 from __future__ import annotations
@@ -23,18 +28,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from benchmarks.stored import Row, read_result, stored_names
+from benchmarks.stored import Row, markdown_table, read_result, stored_names
 from tests.chaos.store import percentile
 from tests.chaos.store import published as published_trials
 from tests.fixtures.documents import ROOT, name_of
 from tests.rounds.store import published as published_rounds
 
 UNIT: Final = (
-    r"(?:[KMG]i?B|%|ms/s|m?s|us|ns|minutes?|seconds?|hours?|times|(?:records|rows|requests|packets|bytes)(?:/s| a second)?"
-    r"|connections|(?:hundred|thousand|million|billion)\b[\w /]*|rounds|trials|processes|commits)"
+    r"(?:[KMG]i?B|%|ms/s|m?s|us|ns|minutes?|seconds?|hours?|times"
+    r"|(?:records|rows|requests|packets|bytes)(?:/s| a second)?|(?:thousand|million|billion)(?: \w+(?:/s)?)?"
+    r"|connections|rounds|trials|processes|commits)"
 )
 _NUMBER: Final = re.compile(r"(?<![\w.,/#+-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,]?\d)")
 _UNIT: Final = re.compile(rf"[ \n]+(?P<unit>{UNIT})(?![\w/])")
@@ -42,11 +49,13 @@ _RANGE: Final = re.compile(r"(?:[ \n]+\([^)]*\))?,?[ \n]+(?:to|or|and|of|/)[ \n]
 _LARGE: Final = 100_000
 
 _WITHOUT: Final = re.compile(
-    r"^ *```.*?^ *```$|<!-- (?:result|rounds|soaks|trials): .*?<!-- end of \w+ -->|<!--.*?-->|`[^`]*`|(?<=\])\([^)\s]*\)|<[^>\n]*>",
+    r"^ *```.*?^ *```$|<!-- (?:result|rounds|soaks|trials): .*?<!-- end of \w+ -->|<!--.*?-->|`[^`]*`"
+    r"|(?<=\])\([^)\s]*\)|<[^>\n]*>",
     re.MULTILINE | re.DOTALL,
 )
-_COMMENT: Final = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
-_SETTINGS: Final = re.compile(r"<!-- settings: (.*?) -->", re.DOTALL)
+COMMENT: Final = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
+"""Binds the figures of a section."""
+_GIVEN: Final = re.compile(r"<!-- given: (.*?) -->", re.DOTALL)
 _STATISTICS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "p50": lambda values: percentile(values, 0.5),
     "p99": lambda values: percentile(values, 0.99),
@@ -65,10 +74,12 @@ class Figure:
     Attributes:
         number: as written.
         unit: as written; that of the end of a range for its begin; empty for a large number without a unit.
+        begin: where the number is in the text.
     """
 
     number: str
     unit: str
+    begin: int = 0
 
     def __str__(self) -> str:
         return f"{self.number} {self.unit}".rstrip()
@@ -77,6 +88,11 @@ class Figure:
         """True if the number is the value, rounded to as many digits."""
         _, _, decimals = self.number.partition(".")
         return abs(float(self.number.replace(",", "")) - value) <= 0.5000001 * 10 ** -len(decimals)
+
+
+_result: Final = cache(read_result)
+_rounds: Final = cache(published_rounds)
+_trials: Final = cache(published_trials)
 
 
 class BindingError(ValueError):
@@ -90,9 +106,9 @@ def pages() -> list[Path]:
 
 def figures(text: str) -> list[Figure]:
     """All figures of a text, in order; code, links and what is made of stored results has none."""
-    text = _WITHOUT.sub(lambda found: "`x`" if found[0][0] == "`" else " ", text)
+    text = _WITHOUT.sub(lambda found: found[0][0].replace("<", " ") + " " * (len(found[0]) - 2) + "`", text)
     return [
-        Figure(number[0], " ".join(unit.split()))
+        Figure(number[0], " ".join(unit.split()), number.start())
         for number in _NUMBER.finditer(text)
         if (unit := _unit(text, number.end())) or float(number[0].replace(",", "")) >= _LARGE
     ]
@@ -109,29 +125,37 @@ def _unit(text: str, end: int) -> str:
     return found["unit"]
 
 
+def bindings(text: str) -> list[tuple[str, str]]:
+    """The figures that comments of a text bind, and what to, in order."""
+    lines = (line.partition(": ") for block in COMMENT.findall(text) for line in block.splitlines())
+    return [(figure, binding) for figure, _, binding in lines]
+
+
 def problems(text: str) -> list[str]:
-    """What is wrong with the figures of a page: not bound, bound to another value, or bound and a setting."""
-    settings = {setting for listed in _SETTINGS.findall(text) for setting in re.split(r",\s+", listed)}
+    """What is wrong with the figures of a page: not bound, bound to another value, or bound and given."""
+    given = {name for listed in _GIVEN.findall(text) for name in re.split(r",\s+", listed)}
     found = []
     used = set()
     for section in re.split(r"^(?=#+ )", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S), flags=re.MULTILINE):
         heading = section.partition("\n")[0].lstrip("# ")
-        bound = [line.partition(": ") for block in _COMMENT.findall(section) for line in block.splitlines()]
+        bound = bindings(section)
         seen = figures(section)
-        used |= {str(figure) for figure in seen} & settings
-        measured = [figure for figure in seen if str(figure) not in settings]
-        written, names = [str(figure) for figure in measured], [name for name, _, _ in bound]
-        if both := {*names} & settings:
-            found.append(f"{heading}: both measured and a setting: {', '.join(sorted(both))}")
+        used |= {str(figure) for figure in seen} & given
+        measured = [figure for figure in seen if str(figure) not in given]
+        written, names = [str(figure) for figure in measured], [name for name, _ in bound]
+        if both := {*names} & given:
+            found.append(f"{heading}: both measured and given: {', '.join(sorted(both))}")
         elif written != names:
-            found.append(f"{heading}: the text has {_differing(written, names)}, its comment {_differing(names, written)}")
+            found.append(
+                f"{heading}: the text has {_differing(written, names)}, its comment {_differing(names, written)}"
+            )
         else:
             found += [
                 f"{heading}: {problem}"
-                for figure, (_, _, binding) in zip(measured, bound, strict=True)
+                for figure, (_, binding) in zip(measured, bound, strict=True)
                 if (problem := _wrong(figure, binding))
             ]
-    found += [f"no figure is {setting}, which is named as a setting" for setting in sorted(settings - used)]
+    found += [f"no figure is {name}, which is named as given" for name in sorted(given - used)]
     return found
 
 
@@ -160,14 +184,14 @@ def measured_value(binding: str) -> float:
     try:
         if name == "rounds":
             kind, key = fields
-            return _one([float({"rounds": run.rounds, **run.figures}[key]) for run in published_rounds() if run.kind == kind])
+            return _one([float({"rounds": run.rounds, **run.figures}[key]) for run in _rounds() if run.kind == kind])
         if name == "trials":
             row, key, statistic = fields
             row, _, members = row.partition(", ")
-            trials = (one.figures for one in published_trials() if one.row == row and (not members or one.members == members))
+            trials = (one.figures for one in _trials() if one.row == row and (not members or one.members == members))
             return _STATISTICS[statistic]([value for one in trials if (value := one.get(key)) is not None])
         job, contestant, *column = fields
-        rows = _rows_of_job(read_result(name).rows, job)
+        rows = _rows_of_job(_result(name).rows, job)
         return _value(rows, contestant, *column)
     except (ValueError, KeyError, IndexError, FileNotFoundError, TypeError) as error:
         raise BindingError(f"{binding} names no stored measurement: {error!r}") from error
@@ -179,9 +203,8 @@ def _rows_of_job(rows: Sequence[Row], job: str) -> list[Row]:
 
 
 def _value(rows: Sequence[Row], contestant: str, column: str = "median") -> float:
-    which, _, name = column.rpartition(" ") if column.startswith(("lowest", "highest")) else ("", "", column)
-    if column.endswith("peak MiB"):
-        which, name = column.removesuffix("peak MiB").strip(), "peak MiB"
+    first, _, rest = column.partition(" ")
+    which, name = (first, rest or "median") if first in ("lowest", "highest") else ("", column)
     ours, _, other = contestant.partition(" / ")
     values = [
         value / divisor
@@ -209,7 +232,7 @@ def _is_called(row: Row, contestant: str) -> bool:
 
 def _cell(row: Row, column: str) -> float | None:
     cells = {"min": row.minimum, "median": row.median, "max": row.maximum, "peak MiB": row.peak_mib, **row.ratios}
-    return cells[column] if column in cells else None
+    return cells.get(column)
 
 
 def _one(values: Sequence[float]) -> float:
@@ -227,8 +250,6 @@ def with_tables(text: str) -> str:
 
 
 def _section(name: str) -> str:
-    from benchmarks.stored import markdown_table
-
     result = read_result(name)
     run = f"{result.date}, {result.machine}. Commit: {result.commit}."
     return "\n\n".join([f"`{result.command}`", markdown_table(result.rows), *result.remarks, run])

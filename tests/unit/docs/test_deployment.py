@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.fixtures.documents import ROOT, examples, prose, table
+from tests.fixtures.documents import ROOT, examples
 from tests.unit.docs.test_examples import resolve
 from zkconsumer import ConsumerConfig
 from zkconsumer.cli.main import command
@@ -70,29 +70,6 @@ def test_commands_and_properties_of_the_manifest_exist(tmp_path):
     file.write_text(properties["data"]["consumer.properties"], encoding="utf-8")
     config = ConsumerConfig.from_properties(file)
     assert (config.group_id, config.metrics_host, config.max_stream_idle_ms) == ("orders", "0.0.0.0", 600_000)
-
-
-def test_memory_and_rates_are_those_of_the_benchmarks():
-    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    waiting, reading, behind, slow = (
-        [float(cell.split()[-2]) for cell in row[1:] if cell != "-"] for row in table(PAGE, "Sizing")
-    )
-    (highest,) = re.findall(r"slow reader \|.* ([\d.]+) \| MiB", benchmarks)
-    assert slow == [float(f"{float(highest):.0f}")]
-    measured = re.findall(
-        r"^\| .*\| zkconsumer, (?:records|Arrow batches) \|.* ([\d.]+) \| [\d.]+ \| MiB", benchmarks, re.M
-    )
-    assert waiting == [float(f"{float(value):.0f}") for value in measured]
-    assert [figure for figure in re.findall(r"\d[\d,]{6,}", prose(PAGE)) if f"| {figure} |" not in benchmarks] == []
-    assert reading == [
-        float(re.search(rf"\d+ to (\d+)(?: MiB)? for {kind}", benchmarks.replace("\n", " "))[1])
-        for kind in ("records", "batches")
-    ]
-    (old_logs,) = re.findall(r"### Large appends to old logs(.*?)###", benchmarks, re.S)
-    assert behind == [
-        max(float(peak) for peak in re.findall(rf"\| zkconsumer, {kind} \|.* (\d+) \|\n", old_logs))
-        for kind in ("records", "Arrow batches")
-    ]
 
 
 def test_the_example_of_sizing_is_computed_right():

@@ -1,18 +1,17 @@
-"""The claims of the README: versions that the tests run on, figures of the benchmarks, names of extras."""
+"""The claims of the README: versions that the tests run on, dates of comparisons, names of extras."""
 
 import configparser
 import re
 
 import pytest
 
-from tests.fixtures.documents import ROOT, prose, table
+from benchmarks.stored import read_result
+from tests.fixtures.documents import ROOT, table
 from tests.golden.captures import captures
+from tests.reference.figures import bindings
 from tests.suites.compatibility import SUBJECTS
 
 README = ROOT / "README.md"
-FIGURE = re.compile(r"(?<![\w.,])(\d[\d.,]*\d|\d) (?:[KMG]i?B|%|m?s|times|groups|partitions|(?:records|rows)/s)(?!\w)")
-SETTINGS = {"60"}
-"""Figures that are settings: the default of ``auto.commit.interval.ms``."""
 MAGIC_AT = 16
 """Where a record batch, or a message of the older formats, has its format."""
 
@@ -45,37 +44,10 @@ def test_formats_and_codecs_are_those_of_the_captured_answers():
     assert set(versions_of("Compression")) == plain
 
 
-def test_ratios_are_in_the_benchmarks():
-    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    for job, ours, theirs, ratio, _ in table(README, "How fast"):
-        figures = [re.search(r"[\d.,]+", cell.split("`")[-1] if "`" in cell else cell)[0] for cell in (ours, theirs)]
-        assert all(f"| {figure} |" in benchmarks for figure in figures), job
-        low, high = sorted(float(figure.replace(",", "")) for figure in figures)
-        said = float(re.search(r"[\d.]+", ratio)[0])
-        assert abs(high / low - said) <= 0.05 * said, job
-
-
-def test_figures_are_those_of_a_benchmark():
-    """Each is on the page of the benchmarks, rounded or not, where it has its command, machine and date."""
-    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    measured = {float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", benchmarks)}
-    known = {f"{value:.{digits}f}" for value in measured for digits in range(4)} | SETTINGS
-    figures = {figure.replace(",", "") for figure in FIGURE.findall(prose(README))}
-    ratios = {re.search(r"[\d.]+", row[3])[0] for row in table(README, "How fast")}
-    assert figures - known - ratios == set()
-
-
-def test_every_figure_of_the_benchmarks_has_its_command_and_date():
-    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    sections = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    assert [section.splitlines()[0] for section in sections if "python -m benchmarks" not in section] == []
-    parts = [part for section in sections for part in re.split(r"^### ", section, flags=re.MULTILINE)]
-    undated = [
-        part
-        for part in parts
-        if "| ratio |" in part and not re.search(r"machine.*?20\d\d-\d\d-\d\d", part, re.IGNORECASE | re.DOTALL)
-    ]
-    assert [part.splitlines()[0] for part in undated] == []
+def test_the_dates_of_the_comparisons_are_those_of_their_runs():
+    section = README.read_text(encoding="utf-8").split("### How fast\n")[1].split("\n#")[0]
+    dates = sorted({read_result(binding.partition(" | ")[0]).date for _, binding in bindings(section)})
+    assert re.findall(r"20\d\d-\d\d-\d\d", section) == [dates[0], dates[-1]]
 
 
 def test_extras_exist():
