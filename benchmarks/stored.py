@@ -91,7 +91,9 @@ def rows_of(contests: Iterable[Contest]) -> Iterator[Row]:
                 contest.title,
                 name,
                 contest.unit,
-                *map(_rounded, (summary.median, summary.minimum, summary.maximum)),
+                _rounded(summary.median),
+                _rounded(summary.minimum),
+                _rounded(summary.maximum),
                 {heading: _rounded(ratio) for heading, ratio in ratios.items() if ratio is not None},
                 _rounded(contest.memory[name]) if name in contest.memory else None,
             )

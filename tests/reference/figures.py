@@ -11,8 +11,8 @@ page. It is either measured or given. A comment in the same section binds each m
 
 The fields after the figure are the result, the job (or a part of it, with ``, UNIT`` if several units have it), the
 contestant, or two of them for a quotient, and the column if it is not ``median``; ``lowest`` or ``highest`` before it
-where several rows match. ``zkconsumer*`` stands for all contestants that begin so. A quotient is shown in percent if the
-figure's unit is ``%``. Rounds and trials of ``benchmarks/results`` are ``rounds | KIND | FIGURE`` and
+where several rows match. ``zkconsumer*`` stands for all contestants that begin so. A quotient is shown in percent if
+the figure's unit is ``%``. Rounds and trials of ``benchmarks/results`` are ``rounds | KIND | FIGURE`` and
 ``trials | ROW, MEMBERS | FIGURE | p50`` (or ``p99``, ``max``, ``sum``).
 
 A given figure is a setting, a size of a workload, a result of arithmetic, or a fact of Kafka. Another comment, anywhere
@@ -44,7 +44,7 @@ UNIT: Final = (
     r"|connections|rounds|trials|processes|commits)"
 )
 _NUMBER: Final = re.compile(r"(?<![\w.,/#+-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,]?\d)")
-_UNIT: Final = re.compile(rf"[ \n]+(?P<unit>{UNIT})(?![\w/])")
+_UNIT: Final = re.compile(rf"(?:[ \n]+|(?=%))(?P<unit>{UNIT})(?![\w/])")
 _RANGE: Final = re.compile(r"(?:[ \n]+\([^)]*\))?,?[ \n]+(?:to|or|and|of|/)[ \n]+(?=\d)")
 _LARGE: Final = 100_000
 
@@ -87,7 +87,8 @@ class Figure:
     def shows(self, value: float) -> bool:
         """True if the number is the value, rounded to as many digits."""
         _, _, decimals = self.number.partition(".")
-        return abs(float(self.number.replace(",", "")) - value) <= 0.5000001 * 10 ** -len(decimals)
+        unit_in_last_place = 10.0 ** -len(decimals)
+        return abs(float(self.number.replace(",", "")) - value) <= 0.5000001 * unit_in_last_place
 
 
 _result: Final = cache(read_result)
@@ -212,7 +213,7 @@ def _value(rows: Sequence[Row], contestant: str, column: str = "median") -> floa
         if _is_called(row, ours) and (value := _cell(row, name)) is not None
         for divisor in (_others(rows, row, other, name) if other else [1.0])
     ]
-    return {"lowest": min, "highest": max, "": _one}[which](values)
+    return _one(values) if not which else min(values) if which == "lowest" else max(values)
 
 
 def _others(rows: Sequence[Row], ours: Row, contestant: str, name: str) -> Iterator[float]:

@@ -83,6 +83,7 @@ def test_what_is_wrong_with_a_figure_is_named():
 
 def test_code_links_and_versions_have_no_figures():
     assert list(map(str, figures(PAGE))) == ["4.37 times", "16 KiB", "2.0 s", "3.0 s", "33 %"]
+    assert list(map(str, figures("3% and 2.2 (warm) to 3.4 times"))) == ["3 %", "2.2 times", "3.4 times"]
     assert figures("Kafka 1.1.1 to 4.2, 50 members, `60 s`, 2026-11-29\n```\n5 s\n```\n") == []
 
 
