@@ -20,12 +20,13 @@ in the page, names those of the page: ``<!-- given: 60 s, 16 KiB -->``. A figure
 a wrong one is found.
 
 ``python -m tests.reference.figures`` makes the tables of docs/measurements.md anew, and prints the problems of all
-pages.
+pages; with ``--renew`` it first writes the stored values into the pages, whose sentences have to be read again.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -53,6 +54,7 @@ _WITHOUT: Final = re.compile(
     r"|(?<=\])\([^)\s]*\)|<[^>\n]*>",
     re.MULTILINE | re.DOTALL,
 )
+_FENCED: Final = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT: Final = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
 """Binds the figures of a section."""
 _GIVEN: Final = re.compile(r"<!-- given: (.*?) -->", re.DOTALL)
@@ -132,32 +134,97 @@ def bindings(text: str) -> list[tuple[str, str]]:
     return [(figure, binding) for figure, _, binding in lines]
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A part of a page from a heading to the next one; figures are where they are in the page."""
+
+    heading: str
+    given: list[Figure]
+    measured: list[Figure]
+    bound: list[tuple[str, str]]
+
+    def is_bound(self) -> bool:
+        """True if the comments of the section name its measured figures, in their order."""
+        return [str(figure) for figure in self.measured] == [name for name, _ in self.bound]
+
+
+def _sections(text: str) -> Iterator[_Section]:
+    given = _given(text)
+    text = _without_blocks(text)
+    begins = [0, *(heading.start() for heading in re.finditer(r"^#+ ", text, re.MULTILINE) if heading.start())]
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        part = text[begin:end]
+        found = [Figure(figure.number, figure.unit, begin + figure.begin) for figure in figures(part)]
+        yield _Section(
+            part.partition("\n")[0].lstrip("# "),
+            [figure for figure in found if str(figure) in given],
+            [figure for figure in found if str(figure) not in given],
+            bindings(part),
+        )
+
+
+def _without_blocks(text: str) -> str:
+    """The text with spaces in place of its code blocks."""
+    return _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
+
+
+def _given(text: str) -> set[str]:
+    return {name for listed in _GIVEN.findall(text) for name in re.split(r",\s+", listed)}
+
+
 def problems(text: str) -> list[str]:
     """What is wrong with the figures of a page: not bound, bound to another value, or bound and given."""
-    given = {name for listed in _GIVEN.findall(text) for name in re.split(r",\s+", listed)}
+    given = _given(text)
     found = []
     used = set()
-    for section in re.split(r"^(?=#+ )", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S), flags=re.MULTILINE):
-        heading = section.partition("\n")[0].lstrip("# ")
-        bound = bindings(section)
-        seen = figures(section)
-        used |= {str(figure) for figure in seen} & given
-        measured = [figure for figure in seen if str(figure) not in given]
-        written, names = [str(figure) for figure in measured], [name for name, _ in bound]
+    for section in _sections(text):
+        used |= set(map(str, section.given))
+        written, names = [str(figure) for figure in section.measured], [name for name, _ in section.bound]
         if both := {*names} & given:
-            found.append(f"{heading}: both measured and given: {', '.join(sorted(both))}")
-        elif written != names:
-            found.append(
-                f"{heading}: the text has {_differing(written, names)}, its comment {_differing(names, written)}"
-            )
+            found.append(f"{section.heading}: both measured and given: {', '.join(sorted(both))}")
+        elif not section.is_bound():
+            text_has, comment_has = _differing(written, names), _differing(names, written)
+            found.append(f"{section.heading}: the text has {text_has}, its comment {comment_has}")
         else:
-            found += [
-                f"{heading}: {problem}"
-                for figure, (_, binding) in zip(measured, bound, strict=True)
-                if (problem := _wrong(figure, binding))
-            ]
+            pairs = zip(section.measured, section.bound, strict=True)
+            wrong = (_wrong(figure, binding) for figure, (_, binding) in pairs)
+            found += [f"{section.heading}: {problem}" for problem in wrong if problem]
     found += [f"no figure is {name}, which is named as given" for name in sorted(given - used)]
     return found
+
+
+def renewed(text: str) -> str:
+    """A page whose measured figures are those of the stored results, with as many decimals as before.
+
+    Sentences may no longer be true: read them.
+    """
+    edits: list[tuple[int, int, str]] = []
+    lines = iter([place for comment in COMMENT.finditer(_without_blocks(text)) for place in _lines(text, comment)])
+    for section in _sections(text):
+        for number, (_, binding) in enumerate(section.bound):
+            begin = next(lines)
+            if not section.is_bound():
+                continue
+            figure = section.measured[number]
+            try:
+                value = _shown_value(figure, binding)
+            except BindingError:
+                continue
+            if not figure.shows(value):
+                decimals = len(figure.number.partition(".")[2])
+                new = f"{value:,.{decimals}f}"
+                edits += [(place, place + len(figure.number), new) for place in (figure.begin, begin)]
+    for begin, end, new in sorted(edits, reverse=True):
+        text = text[:begin] + new + text[end:]
+    return text
+
+
+def _lines(text: str, comment: re.Match[str]) -> Iterator[int]:
+    """Where the lines of a comment begin."""
+    begin = comment.start(1)
+    for line in comment[1].splitlines(keepends=True):
+        yield begin
+        begin += len(line)
 
 
 def _differing(these: Sequence[str], those: Sequence[str]) -> str:
@@ -168,13 +235,18 @@ def _differing(these: Sequence[str], those: Sequence[str]) -> str:
 
 def _wrong(figure: Figure, binding: str) -> str:
     try:
-        value = measured_value(binding)
+        value = _shown_value(figure, binding)
     except BindingError as error:
         return f"{figure}: {error}"
-    scaled = 100 * value if figure.unit == "%" and " / " in binding else value
-    return "" if figure.shows(scaled) else f"{figure}: {binding} is {scaled:.6g}"
+    return "" if figure.shows(value) else f"{figure}: {binding} is {value:,.{0 if value >= _LARGE else 3}f}"
 
 
+def _shown_value(figure: Figure, binding: str) -> float:
+    """The stored value, in the figure's unit."""
+    return measured_value(binding) * (100 if figure.unit == "%" and " / " in binding else 1)
+
+
+@cache
 def measured_value(binding: str) -> float:
     """The value that a binding names.
 
@@ -265,5 +337,9 @@ if __name__ == "__main__":
     measurements = ROOT / "docs/measurements.md"
     measurements.write_text(with_tables(measurements.read_text(encoding="utf-8")), encoding="utf-8")
     for path in pages():
-        for problem in problems(path.read_text(encoding="utf-8")):
+        page = path.read_text(encoding="utf-8")
+        if "--renew" in sys.argv[1:]:
+            page = renewed(page)
+            path.write_text(page, encoding="utf-8")
+        for problem in problems(page):
             print(f"{name_of(path)}: {problem}")

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.stored import read_result, stored_names
 from tests.fixtures.documents import ROOT, name_of
-from tests.reference.figures import COMMENT, Figure, bindings, figures, pages, problems, unshown, with_tables
+from tests.reference.figures import COMMENT, Figure, bindings, figures, pages, problems, renewed, unshown, with_tables
 
 MEASUREMENTS = ROOT / "docs/measurements.md"
 CONCLUSIONS = ROOT / "docs/benchmarks.md"
@@ -79,6 +79,15 @@ def test_what_is_wrong_with_a_figure_is_named():
     assert second == "Speed: 3.0 s: tools | Restore | zkconsumer is 1.216"
     assert third.startswith("Speed: 33 %: fetch | batches-75 | zkconsumer, Arrow batches / nobody names no stored")
     assert last == "no figure is 9 s, which is named as given"
+
+
+def test_a_page_is_renewed_from_the_stored_results():
+    page = renewed(PAGE)
+    assert "4.37 times the time" in page
+    assert "16 KiB: 0.3 to 1.2 s" in page
+    assert "\n0.3 s: start | " in page
+    assert [problem for problem in problems(page) if " is " in problem and "given" not in problem] == []
+    assert renewed(page) == page
 
 
 def test_code_links_and_versions_have_no_figures():
