@@ -16,7 +16,7 @@ def test_reports_become_lines_a_table_and_a_picture(tmp_path):
     samples = [Usage(60.0 * minute, 90 << 20, 12, 30, 40, 1000 * minute) for minute in range(60)]
     good, bad = soak("zookeeper", samples), soak("kafka", samples, ("memory grows by 6.0% an hour",))
     reports = [write_report(one, samples, [30.0], tmp_path) for one in (good, bad)]
-    page, file, picture = tmp_path / "page.md", tmp_path / "soaks.jsonl", tmp_path / "soak.png"
+    page, file, picture = tmp_path / "page.text", tmp_path / "soaks.jsonl", tmp_path / "soak.png"
     page.write_text(f"before\n{BEGIN}\nformer\n{END}\nafter\n", encoding="utf-8")
     publish(reports, file, page, picture)
     assert published(file) == [good, bad]
