@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from zkconsumer.group.groupprotocol import NextAssignment
 from zkconsumer.group.kafka.sharedmembership import SharedMembership
@@ -74,11 +74,28 @@ def _skipping() -> None:
     OwnedPartitions.read = too_far  # type: ignore[method-assign]
 
 
+def _cumulative() -> None:
+    """With ``commit.on=done``, a record that is done includes all earlier ones of its partition."""
+    from zkconsumer.fetch.unfinisheditems import UnfinishedItems
+
+    finish = UnfinishedItems.finish
+
+    def finish_all(self: UnfinishedItems, item: Any) -> None:
+        finish(self, item)
+        if (unfinished := self._of.get(item[:2])) is not None:
+            for key, one in list(unfinished.items.items()):
+                if one.offset < item.offset:
+                    unfinished.items.pop(key, None)
+
+    UnfinishedItems.finish = finish_all  # type: ignore[method-assign]
+
+
 BREAKS: Final[Mapping[str, Callable[[], None]]] = {
     "fence": _without_fence,
     "lease": _without_lease,
     "start": _skipping,
     "commit": _without_commit,
+    "done": _cumulative,
 }
 
 

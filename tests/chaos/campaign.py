@@ -78,6 +78,7 @@ def required() -> list[Wanted]:
     wanted += [Wanted("MIX", "zookeeper", False, 10), Wanted("MIX", "zookeeper", True, 10)]
     wanted += [Wanted("MIX", COORDINATED, False, 10), Wanted("MIX", COORDINATED, True, 10)]
     wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
+    wanted += [Wanted("DONE", protocol, False, 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
     wanted += [Wanted("R9", protocol, False, 5, alone=True) for protocol in ("zookeeper", COORDINATED)]
     wanted.append(Wanted("R11", "zookeeper", False, 50))

@@ -19,6 +19,7 @@ from tests.chaos.kafkahistory import read_history
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, COORDINATED, JVM, OF_BROKERS, SESSION_S, ZOOKEEPER
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, Member, OurMember, await_condition, end_anyhow
+from tests.chaos.outoforder import MOST_UNFINISHED
 from tests.chaos.servers import Servers
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.chaos.ways import Ways
@@ -77,6 +78,7 @@ class Group:
         servers: that it uses.
         name: of the group and of its topic, used by no other trial.
         manual: True if members commit explicitly.
+        done: True if members have ``commit.on=done``, and threads that finish records out of order.
         storage: where they commit, ``zookeeper`` or ``kafka``.
         broken: what is switched off in members of ours, see ``tests/chaos/broken.py``.
         listens: True if rebalance listeners of members of ours follow orders.
@@ -94,6 +96,7 @@ class Group:
         name: str,
         *,
         manual: bool = False,
+        done: bool = False,
         storage: str = "zookeeper",
         broken: Sequence[str] = (),
         listens: bool = False,
@@ -108,6 +111,7 @@ class Group:
         self._all: list[Member] = []
         self._alive: set[str] = set()
         self._manual = manual
+        self._done = done
         self._storage = storage
         self._broken = tuple(broken)
         self._numbers = count()
@@ -202,6 +206,8 @@ class Group:
                 properties["group.protocol"] = "consumer" if kind == ASSIGNED_BY_BROKERS else "kafka"
             if self._manual:
                 properties["auto.commit.enable"] = "false"
+            if self._done:
+                properties |= {"commit.on": "done", "max.unfinished.records": str(MOST_UNFINISHED)}
             options = Options(
                 name,
                 str(self.directory),
@@ -210,6 +216,7 @@ class Group:
                 brokers.addresses,
                 manual=self._manual,
                 listens=self._listens,
+                out_of_order=self._done,
                 broken=self._broken,
             )
             member = OurMember(options, self.name, zookeeper, brokers)

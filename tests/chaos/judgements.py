@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from tests.chaos.kinds import HEARTBEAT_S, OF_BROKERS
@@ -17,7 +18,7 @@ from tests.chaos.measures import (
 from tests.chaos.verdicts import Evidence, Verdict
 from zkconsumer.model import TopicPartition
 from zkconsumer.testing.checker import SLACK_S
-from zkconsumer.testing.ledger import Delivered, Gone, Produced, SessionEnded
+from zkconsumer.testing.ledger import Delivered, Done, Gone, Produced, SessionEnded
 
 _LEASE: Final = 0.8
 """Part of the session timeout after which a member that hears nothing hands out nothing more."""
@@ -147,6 +148,35 @@ def judge_clean_bounce(evidence: Evidence, verdict: Verdict) -> None:
     """No duplicates between members of ours: a JVM reads offsets before it claims (jvm-consumer.md#defects)."""
     again = [one for one in evidence.findings.duplicates if {one.first.owner, one.again.owner} <= evidence.ours]
     verdict.require(not again, f"{len(again)} duplicates: {[str(one) for one in again[:1]]}")
+
+
+def judge_done(evidence: Evidence, verdict: Verdict) -> None:
+    """No commit covers what was not done, and in the end everything is: what a killed member held comes again."""
+    done = {one.number for one in evidence.ledger.of(Done)}
+    finished = {(one.owner, one.number) for one in evidence.ledger.of(Done)}
+    delivered = {(one.owner, one.number) for one in evidence.ledger.of(Delivered)}
+    never = {number for _, number in delivered} - done
+    late = sum(before.offset > after.offset for before, after in _follow_each_other(evidence.ledger.of(Done)))
+    verdict.figures |= {
+        "committed early": len(evidence.findings.early),
+        "never done": len(never),
+        "done out of order": late,
+        "unfinished by one that was killed": len(delivered - finished),
+    }
+    early = evidence.findings.early
+    verdict.require(not early, f"{len(early)} commits of what was not done: {[str(one) for one in early[:1]]}")
+    verdict.require(not never, f"{len(never)} records were handed out and never done: {sorted(never)[:3]}")
+    verdict.require(late > 0, "no record was done out of order")
+
+
+def _follow_each_other(done: tuple[Done, ...]) -> Iterator[tuple[Done, Done]]:
+    """What each member has done of each partition, each with the next."""
+    last: dict[tuple[str, str, int], Done] = {}
+    for one in sorted(done, key=lambda one: one.at):
+        place = (one.owner, one.topic, one.partition)
+        if place in last:
+            yield last[place], one
+        last[place] = one
 
 
 def judge_progress(evidence: Evidence, verdict: Verdict) -> None:

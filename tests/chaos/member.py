@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.chaos.broken import break_consumer
 from tests.chaos.environment import SteppedClocks, clock_file, order_file, reach_brokers_at, read_order
+from tests.chaos.outoforder import OutOfOrderWork
 from tests.chaos.stalls import LOOK_S, StallWatch
 from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
@@ -45,6 +46,7 @@ class Options:
         streams: number of its streams.
         manual: True if it commits explicitly.
         listens: True if its rebalance listener follows orders.
+        out_of_order: True if several threads declare the records of a stream done, with ``commit.on=done``.
         record_s: how long the application works on one record, in seconds.
         broken: what is switched off in this consumer, see ``tests/chaos/broken.py``.
     """
@@ -57,6 +59,7 @@ class Options:
     streams: int = 1
     manual: bool = False
     listens: bool = False
+    out_of_order: bool = False
     record_s: float = 0.004
     broken: tuple[str, ...] = ()
 
@@ -78,6 +81,9 @@ class Application(ConsumerRebalanceListener):
         self._connector = ConsumerConnector(ConsumerConfig.from_properties(dict(options.properties)))
         if options.manual or options.listens:
             self._connector.set_rebalance_listener(self)
+        self._work: OutOfOrderWork | None = None
+        if options.out_of_order:
+            self._work = OutOfOrderWork(self._ledger, self._connector.consumer_id, options.record_s)
         self._ending = Ending()
         self._ended = threading.Event()
         self._identity: tuple[int, bytes] | None = None
@@ -127,6 +133,8 @@ class Application(ConsumerRebalanceListener):
         self._connector.end_streams()
         for thread in threads:
             thread.join()
+        if self._work is not None:
+            self._work.finish()
         if self._options.manual:
             self._commit()
         self._connector.shutdown()
@@ -158,7 +166,10 @@ class Application(ConsumerRebalanceListener):
                     at=at,
                 )
             )
-            self._pause.wait(self._options.record_s)
+            if self._work is None:
+                self._pause.wait(self._options.record_s)
+            else:
+                self._work.begin(stream, message)
             unstored += 1
             if self._options.manual and unstored >= _COMMIT_EVERY:
                 self._commit()

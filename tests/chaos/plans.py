@@ -175,6 +175,37 @@ def plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: fl
     return _without_conflicts(faults)
 
 
+def plan_done(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """A member is killed while it has unfinished records; before and after that what moves partitions, and outages."""
+    faults: list[Fault] = []
+    at, in_brokers = 0.3, members[0] in OF_BROKERS
+    count = chance.randint(4, 7)
+    killing = chance.randrange(count)
+    for number in range(count):
+        at += chance.uniform(0.3, 2.5)
+        place, hurt = chance.randrange(len(members)), chance.choice(["cut", "refuse", *_SLOWED])
+        kinds = [
+            Fault("join", at, -2 - number, chance.uniform(1.0, 5.0), members[0]),
+            Fault("leave", at, place, chance.uniform(0.1, 1.5) * timeout),
+            Fault("pause", at, place, chance.uniform(0.2, 2.5) * timeout),
+            Fault("expire", at, place),
+            Fault("fetching", at, place, chance.uniform(0.2, 3) * timeout, hurt),
+            Fault("broker" if in_brokers else "zookeeper", at, mode=chance.choice(["clean", "hard"])),
+            Fault("grow", at),
+        ]
+        if not in_brokers:
+            kinds.append(Fault("network", at, place, chance.uniform(0.2, 3) * timeout, hurt))
+        killed = Fault("kill", at, place, chance.uniform(0.5, 2.0) * timeout)
+        faults.append(killed if number == killing else chance.choice(kinds))
+    kill = faults[killing]
+    return _without_conflicts([one for one in faults if one is kill or not _in_the_way(one, kill)])
+
+
+def _in_the_way(fault: Fault, kill: Fault) -> bool:
+    """True if a fault of the member that is to be killed would displace that."""
+    return fault.member == kill.member and fault.at < kill.at < fault.until + 2.0
+
+
 def plan_sequences(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
     """Three of the sequences below, one after the other."""
     known = (_listening, _recreated, _muted, _leaderless, _listening, _leaderless)

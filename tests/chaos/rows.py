@@ -10,6 +10,7 @@ from typing import Final
 from tests.chaos.judgements import (
     judge_churn,
     judge_clean_bounce,
+    judge_done,
     judge_expiry,
     judge_in_brokers,
     judge_kill,
@@ -22,6 +23,7 @@ from tests.chaos.judgements import (
 from tests.chaos.kinds import ASSIGNED_BY_BROKERS, IN_BROKERS, JVM, OF_BROKERS, OURS, SESSION_S
 from tests.chaos.plans import (
     plan_churn,
+    plan_done,
     plan_expiry,
     plan_in_brokers,
     plan_kill,
@@ -53,6 +55,7 @@ class Row:
         judge: adds to the verdict what the row alone requires.
         judges_overlap: True if no delivery may overlap another member's ownership.
         manual: True if members commit explicitly.
+        done: True if commits cover what the members have declared done, out of order; there is no JVM member then.
         ours: kind of the members, unless a schedule is made for another one.
         kafka_version: of the brokers.
         brokers: their number.
@@ -68,6 +71,7 @@ class Row:
     judge: Callable[[Evidence, Verdict], None]
     judges_overlap: bool = True
     manual: bool = False
+    done: bool = False
     ours: str = OURS
     kafka_version: str = DEFAULT_KAFKA_VERSION
     brokers: int = 1
@@ -80,12 +84,13 @@ class Row:
         """The schedule of a seed; with ``jvm`` one of the members is a JVM, the others are of the kind ``ours``.
 
         A JVM consumer of ZooKeeper's is never in a group that brokers coordinate, whose offsets are always in Kafka.
+        Nor is it where records are declared done, which it cannot do.
         """
         ours = ours or self.ours
-        jvm, storage = (False, "kafka") if ours in OF_BROKERS else (jvm, storage)
+        jvm, storage = (False, "kafka") if ours in OF_BROKERS else (jvm and not self.done, storage)
         members = (ours, ours, JVM if jvm else ours)
         faults = self.plan(chance_of(f"{self.name}{'+jvm' if jvm else ''}", seed), members, timeout)
-        return Schedule(members, faults, self.manual, storage)
+        return Schedule(members, faults, self.manual, storage, self.done)
 
     def verdict(self, evidence: Evidence) -> Verdict:
         """Judge a trial."""
@@ -189,6 +194,15 @@ ROWS: Final[Mapping[str, Row]] = {
             judge_progress,
             judges_overlap=False,
             per_second=_FEW,
+        ),
+        Row(
+            "DONE",
+            "commit.on=done, 8 threads finish records out of order: kills, joins, pauses, expiries, outages, restarts",
+            "lost 0; nothing is committed that its owner had not done; every record is done in the end",
+            plan_done,
+            judge_done,
+            judges_overlap=False,
+            done=True,
         ),
         Row(
             "KAFKA",

@@ -54,12 +54,14 @@ class Schedule:
         faults: what is done to them.
         manual: True if the members commit explicitly, and not by timer.
         storage: where they commit, ``zookeeper`` or ``kafka``.
+        done: True if commits cover what the members have declared done (``commit.on=done``).
     """
 
     members: tuple[str, ...]
     faults: tuple[Fault, ...]
     manual: bool = False
     storage: str = "zookeeper"
+    done: bool = False
 
     @property
     def erases(self) -> bool:

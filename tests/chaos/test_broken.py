@@ -43,11 +43,16 @@ CUT_OFF = Fault("fetching", 0.5, 0, 3 * SESSION_S, "cut")
             ("commit", "R7-clean", Fault("bounce", 0.5, 0, mode="clean"), "duplicates", kind)
             for kind in (OURS, COORDINATED, IN_BROKERS)
         ),
+        *(
+            ("done", "DONE", Fault("kill", 1.0, 0, 0.5), "commits of what was not done", kind)
+            for kind in (OURS, COORDINATED, IN_BROKERS)
+        ),
     ],
 )
 def test_a_broken_consumer_of_another_protocol_is_caught(servers, broken, row, fault, found, kind):
     """A commit without its fence is not here: coordinators of brokers have the fence, and refuse it."""
-    schedule = Schedule((kind,) * 3, (fault,), manual=ROWS[row].manual, storage=STORAGE.get(kind, "zookeeper"))
+    storage = STORAGE.get(kind, "zookeeper")
+    schedule = Schedule((kind,) * 3, (fault,), ROWS[row].manual, storage, ROWS[row].done)
     verdicts = []
     for _ in range(3):
         verdicts.append(run_trial(servers, ROWS[row], schedule, broken=[broken], backlog=6000))

@@ -26,6 +26,7 @@ from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
         ("R7-hard", 1, True),
         ("MIX", 1, False),
         ("SEQ", 3, False),
+        ("DONE", 1, False),
     ],
 )
 def test_a_group_survives(servers, row, seed, jvm):

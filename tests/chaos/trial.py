@@ -61,6 +61,7 @@ def run_trial(
             servers,
             name,
             manual=schedule.manual,
+            done=schedule.done,
             storage=schedule.storage,
             broken=broken,
             listens=schedule.listens,

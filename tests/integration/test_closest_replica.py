@@ -11,17 +11,27 @@ from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector, read
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.ranges import rangefetcher
+from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.spark.source import ZkConsumerDataSource
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 RACK = {"client_rack": "r1", "metadata_max_age_ms": 1000}
 
 
+OLDEST, NEWEST = "2.4.1", "4.2.0"
+"""The first release that names replicas, and the newest one, which has no ZooKeeper."""
+
+of_releases = pytest.mark.parametrize("racks", [OLDEST, DEFAULT_KAFKA_VERSION, NEWEST], indirect=True)
+of_newest = pytest.mark.parametrize("racks", [NEWEST], indirect=True)
+
+
 @pytest.fixture(scope="module")
-def racks():
+def racks(request):
     """Two brokers, one in rack r0, one in r1."""
-    with Racks(brokers=2, progress=Progress()) as box:
+    version = getattr(request, "param", DEFAULT_KAFKA_VERSION)
+    with Racks(kafka_version=version, brokers=2, progress=Progress()) as box:
         yield box
 
 
@@ -36,12 +46,13 @@ class Reading:
 
     def __init__(self, box, group, topic, **settings):
         self.received = []
-        at_brokers = settings.get("group_protocol") == "kafka"
-        among = (
-            {"bootstrap_servers": box.bootstrap_servers} if at_brokers else {"zookeeper_connect": box.zookeeper_connect}
-        )
+        at_brokers = settings.get("group_protocol") in ("kafka", "consumer")
+        among = {"bootstrap.servers": box.bootstrap_servers} if at_brokers else box.connection
+        found = {name.replace(".", "_"): value for name, value in among.items()}
         patience = IN_BROKER_GROUP if at_brokers else IN_ZOOKEEPER
-        config = ConsumerConfig(group_id=group, auto_offset_reset="smallest", **{**among, **patience, **settings})
+        if settings.get("group_protocol") == "consumer":  # the broker has the times of sessions
+            patience = {name: patience[name] for name in ("metadata_max_age_ms", "rebalance_backoff_ms")}
+        config = ConsumerConfig(group_id=group, auto_offset_reset="smallest", **{**found, **patience, **settings})
         self.connector = ConsumerConnector(config)
         (stream,) = self.connector.create_message_streams({topic: 1})[topic]
         threading.Thread(target=self._read, args=[stream], daemon=True).start()
@@ -76,8 +87,18 @@ class Reading:
         self.connector.shutdown()
 
 
+@of_releases
 @pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
 def test_records_come_from_the_replica_in_the_rack(racks, topic, unique_name, protocol):
+    read_in_the_rack(racks, topic, unique_name, protocol)
+
+
+@of_newest
+def test_a_group_in_which_the_broker_assigns_reads_from_the_replica_in_the_rack(racks, topic, unique_name):
+    read_in_the_rack(racks, topic, unique_name, "consumer")
+
+
+def read_in_the_rack(racks, topic, unique_name, protocol):
     with Reading(racks, unique_name, topic, group_protocol=protocol, **RACK) as reading:
         for start in range(0, 200, 40):
             produce_records(racks.bootstrap_servers, topic, values(40, start=start))
@@ -100,20 +121,45 @@ def test_a_rack_without_replicas_is_no_obstacle(racks, topic, unique_name):
         assert reading.brokers() == {0: 2, 1: 2}
 
 
-def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, monkeypatch):
-    produce_records(racks.bootstrap_servers, topic, values(400))
-    config = ConsumerConfig.without_group(bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
-    fetched = []
+@pytest.fixture
+def fetched(monkeypatch):
+    """Of each answer that a reader of ranges gets, the id of the broker and the number of bytes."""
+    answers = []
     accept = rangefetcher.RangeFetcher._accept
 
     def note(fetcher, partition, answer, *arguments, **named):
-        fetched.append((fetcher.broker.id, len(answer.records)))
+        answers.append((fetcher.broker.id, len(answer.records)))
         return accept(fetcher, partition, answer, *arguments, **named)
 
     monkeypatch.setattr(rangefetcher.RangeFetcher, "_accept", note)
+    return answers
+
+
+@of_releases
+def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, fetched):
+    produce_records(racks.bootstrap_servers, topic, values(400))
+    config = ConsumerConfig.without_group(bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
     rows = [int(value) for batch in read(topic, config) for value in batch["value"].to_pylist()]
     assert sorted(rows) == [*range(400)]
     assert {broker for broker, size in fetched if size} == {1}
+
+
+@of_releases
+@pytest.mark.parametrize("rack", ["r1", None])
+def test_a_task_of_spark_reads_from_the_replica_in_the_rack(racks, topic, unique_name, fetched, rack):
+    """The source as an executor calls it, in this process."""
+    produce_records(racks.bootstrap_servers, topic, values(400))
+    options = {**racks.connection, "subscribe": topic, "group.id": unique_name, "startingOffsets": "earliest"}
+    source = ZkConsumerDataSource({**options, **({"client.rack": rack} if rack else {})})
+    reader = source.reader(source.schema())
+    rows = [
+        int(value)
+        for task in reader.partitions()
+        for batch in reader.read(task)
+        for value in batch["value"].to_pylist()
+    ]
+    assert sorted(rows) == [*range(400)]
+    assert {broker for broker, size in fetched if size} == ({1} if rack else {0, 1})
 
 
 def test_a_follower_that_is_killed_costs_no_record(racks, topic, unique_name):

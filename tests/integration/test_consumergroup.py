@@ -8,6 +8,7 @@ import pytest
 from jvmclients.kafkaconsumer import KafkaConsumerJvm
 from tests.fixtures.consumers import (
     FIRST_OF_BROKER,
+    change_topics_while_removed,
     collect,
     consumers,
     continue_at_offsets,
@@ -185,6 +186,14 @@ def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_
 
 def test_a_stream_is_woken_and_ended_by_threads_and_signals(member, topic_factory, produce):
     wake_and_end(member, topic_factory(2), produce)
+
+
+def test_topics_change_in_the_moment_of_a_removal(member, group, topic_factory, produce):
+    def remove(one):
+        """Once it has joined again, if it is just about to."""
+        eventually(lambda: group.leave(identity(one).member_id) == ErrorCode.NONE)
+
+    change_topics_while_removed(member, remove, topic_factory, produce)
 
 
 def test_a_run_shares_a_topic_and_outlives_its_membership(box, member, group, topics, unique_name, produce):

@@ -1,11 +1,20 @@
 """Assignors of the application on real servers, in both protocols that let a member assign for all."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
+from tests.chaos.assignments import OwnersAtCoordinator
 from tests.fixtures.assignors import Switchable
 from tests.fixtures.consumers import IN_BROKER_GROUP, collect, consumers, leave_in_its_name, owned, parts
+from tests.fixtures.documents import ROOT, examples
+from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import expire
@@ -143,3 +152,57 @@ def test_members_change_to_an_own_assignor_one_by_one(member, topic_factory, pro
         refused.create_message_streams({topic: 1})
     former.shutdown()
     eventually(lambda: (both.describe().strategy, owned(both)) == ("by-rack", parts(topic, 0, 1, 2, 3)))
+
+
+@pytest.mark.slow
+@PROTOCOLS
+def test_the_assignor_of_the_page_gives_each_rack_its_partitions(
+    sandbox, topic_factory, unique_name, zookeeper, tmp_path, protocol
+):
+    """docs/operations.md, with processes in racks of their own: four partitions, three members in two racks."""
+    page, topic = ROOT / "docs/operations.md", topic_factory(4)
+    (racks,) = (block for block in examples(page, "python") if "class Racks" in block)
+    (properties,) = (block for block in examples(page, "properties") if "racks:Racks" in block)
+    (tmp_path / "racks.py").write_text(racks)
+    connection = {"bootstrap.servers": sandbox.bootstrap_servers} if protocol == "kafka" else sandbox.connection
+    properties = properties.replace("coordinator", protocol)
+    properties += "".join(f"{name}={value}\n" for name, value in connection.items())
+    properties += "zookeeper.connection.timeout.ms=20000\nrebalance.max.retries=60\nrebalance.backoff.ms=500\n"
+    at_coordinator = OwnersAtCoordinator(brokers_of(sandbox.bootstrap_servers), unique_name)
+    started = []
+
+    def owners():
+        """Of each partition the first part of its owner's name."""
+        if protocol == "kafka":
+            found = {number: name for name, numbers in at_coordinator.read().items() for number in numbers}
+        else:
+            found = {}
+            for number in range(4):
+                with suppress(NoNodeError):
+                    owner, _ = zookeeper.get(f"/consumers/{unique_name}/owners/{topic}/{number}")
+                    found[number] = owner.decode().removeprefix(f"{unique_name}_")
+        return {number: name[:3] for number, name in sorted(found.items())}
+
+    def start(name):
+        config = tmp_path / f"{name}.properties"
+        config.write_text(f"{properties}group.id={unique_name}\nconsumer.id={name}\nclient.id={name}\n")
+        command = [sys.executable, "-m", "zkconsumer", "consume", "--config", config, "--topic", topic]
+        places = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "RACK": name[:2]}
+        with (tmp_path / f"{name}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, env={**os.environ, **places}, stdout=log, stderr=log))
+
+    try:
+        start("r0a")
+        eventually(lambda: owners() == dict.fromkeys(range(4), "r0a"))
+        start("r1a")
+        eventually(lambda: owners() == {0: "r0a", 1: "r1a", 2: "r0a", 3: "r1a"})
+        start("r1b")
+        eventually(lambda: owners() == {0: "r0a", 1: "r1a", 2: "r0a", 3: "r1b"})
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(60) for process in started] == [0, 0, 0]
+    finally:
+        at_coordinator.close()
+        for process in started:
+            process.kill()
+            process.wait()

@@ -1,6 +1,9 @@
 """The code of docs/recipes.md, with the packages that it names, on a real cluster."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections import Counter
 from types import SimpleNamespace
@@ -8,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fixtures.documentexamples import Page
+from tests.fixtures.documents import ROOT
 from tests.fixtures.schemaregistry import running_schema_registry
 from zkconsumer import ConsumerConfig, TopicPartition
 
@@ -122,4 +126,38 @@ def test_a_delta_table_has_each_record_once(recipe, produce, tmp_path):
     batch = rows.filter([p == 0 for p in rows["partition"].to_pylist()]).combine_chunks().to_batches()[0]
     sink.store(batch)
     assert DeltaTable(path).to_pyarrow_table().num_rows == 2 * COUNT
+    assert isinstance(names["config"], ConsumerConfig)
+
+
+KILLED = """
+import os, signal, deltalake
+from deltalake import write_deltalake as write
+
+def write_and_end(*arguments, **named):
+    write(*arguments, **named)
+    if sum(1 for name in os.listdir(os.path.join(arguments[0], "_delta_log")) if name.endswith(".json")) == {writes}:
+        os.kill(os.getpid(), signal.SIGKILL)  # as kill -9 does, before any commit of the group
+
+deltalake.write_deltalake = write_and_end
+"""
+
+
+def test_a_delta_table_has_each_record_once_after_a_crash(recipe, unique_name, produce, zookeeper, tmp_path):
+    """The process ends after it has written, and before it commits, twice; the next one continues after its rows."""
+    from deltalake import DeltaTable
+
+    page, code, topic = recipe(DELTA)
+    path = str(tmp_path / "clicks-table")
+    code = code.replace("clicks-table", path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for times, writes in enumerate((1, 3)):
+        produce(topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(COUNT * times, COUNT * (times + 1))])
+        program = [sys.executable, "-c", KILLED.format(writes=writes) + code]
+        ended = subprocess.run(program, env=environment, check=False, capture_output=True, timeout=200)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert 0 < DeltaTable(path).to_pyarrow_table().num_rows <= COUNT * (times + 1)
+        assert not zookeeper.exists(f"/consumers/{unique_name}-delta/offsets/{topic}"), "nothing was committed"
+    names = page.run([code], lambda: None)
+    rows = DeltaTable(path).to_pyarrow_table()
+    assert Counter(rows["value"].to_pylist()) == {b"%d" % n: 1 for n in range(2 * COUNT)}
     assert isinstance(names["config"], ConsumerConfig)

@@ -2,10 +2,21 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, collect, consumers, owned, parts, wake_and_end
+from tests.fixtures.consumers import (
+    IN_BROKER_GROUP,
+    IN_ZOOKEEPER,
+    change_topics_while_removed,
+    collect,
+    consumers,
+    leave_in_its_name,
+    owned,
+    parts,
+    wake_and_end,
+)
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import break_connection, expire
@@ -116,6 +127,14 @@ def test_a_session_that_is_lost_in_the_middle(member, topic_factory, produce, zo
     produce(before, values(20))
     produce(after, values(20, start=20))
     eventually(lambda: sorted(map(int, [*received, *received_by_other])) == [*range(40)])
+
+
+@pytest.mark.slow
+@every_protocol
+def test_topics_change_in_the_moment_of_a_removal(member, sandbox, topic_factory, produce, request):
+    in_zookeeper = request.node.callspec.params["member"] in ("zookeeper", "coordinator")
+    remove = expire if in_zookeeper else partial(leave_in_its_name, sandbox.bootstrap_servers)
+    change_topics_while_removed(member, remove, topic_factory, produce)
 
 
 @every_protocol

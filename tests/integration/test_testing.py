@@ -24,14 +24,15 @@ pytestmark = pytest.mark.integration
 def test_the_examples_of_the_documentation_pass(tmp_path):
     examples = re.findall(r"^```python (\S+\.py)\n(.*?)^```", (ROOT / "docs/testing.md").read_text(), re.M | re.S)
     assert [name for name, _ in examples] == ["conftest.py", "test_consumer.py", "test_program.py", "test_ledger.py"]
-    shutil.copy(ROOT / "examples/handler.py", tmp_path)
+    for program in ("two_threads.py", "handler.py"):
+        shutil.copy(ROOT / "examples" / program, tmp_path)
     for name, text in examples:
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "."]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_produced_values_have_the_present_time(sandbox, topic_factory, unique_name):

@@ -7,6 +7,7 @@ at most one record, or one batch, of a stream for each event.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.testing.ledger import Committed, Delivered, Gone, Ledger, Produced, Removed, Tenure
+from zkconsumer.testing.ledger import Committed, Delivered, Done, Gone, Ledger, Produced, Removed, Tenure
 
 SLACK_S: Final = 0.01
 """Times of znodes come from a clock of milliseconds, which is read a little apart from the monotonic one."""
@@ -85,6 +86,22 @@ class ForeignCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyCommit:
+    """A commit that covers a record which its writer had not declared done, with ``commit.on=done``.
+
+    Attributes:
+        commit: which one.
+        record: the first such record.
+    """
+
+    commit: Committed
+    record: Produced
+
+    def __str__(self) -> str:
+        return f"{_commit(self.commit)} covers {_record(self.record)}, which was not done"
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What was found.
 
@@ -96,6 +113,7 @@ class Findings:
         overlaps: see :class:`Overlap`.
         moved_back: see :class:`MovedBack`.
         foreign: see :class:`ForeignCommit`.
+        early: see :class:`EarlyCommit`; of a ledger that has :class:`~zkconsumer.testing.ledger.Done` only.
     """
 
     produced: int
@@ -105,6 +123,7 @@ class Findings:
     overlaps: tuple[Overlap, ...]
     moved_back: tuple[MovedBack, ...]
     foreign: tuple[ForeignCommit, ...]
+    early: tuple[EarlyCommit, ...]
 
     def errors(self) -> list[str]:
         """What no consumer of a group may do, whatever happens to it.
@@ -113,7 +132,7 @@ class Findings:
         """
         lost = [f"{_record(record)} was not delivered" for record in self.lost]
         duplicates = [str(duplicate) for duplicate in self.duplicates if duplicate.was_committed]
-        return [*lost, *duplicates, *map(str, (*self.overlaps, *self.moved_back, *self.foreign))]
+        return [*lost, *duplicates, *map(str, (*self.overlaps, *self.moved_back, *self.foreign, *self.early))]
 
 
 def check(ledger: Ledger) -> Findings:
@@ -126,21 +145,26 @@ def check(ledger: Ledger) -> Findings:
         overlaps=overlaps(ledger),
         moved_back=moved_back(ledger),
         foreign=foreign_commits(ledger),
+        early=early_commits(ledger),
     )
 
 
 def lost_records(ledger: Ledger) -> tuple[Produced, ...]:
     """Acknowledged records that were never delivered, without those that their brokers do not have any more."""
-    excused = {one.number for one in ledger.of(Delivered)} | {one.number for one in ledger.of(Gone)}
+    delivered = {one.number for one in ledger.of(Delivered)}
+    return tuple(record for record in _present(ledger) if record.number not in delivered)
+
+
+def _present(ledger: Ledger) -> Iterator[Produced]:
+    """Acknowledged records, without those that their brokers do not have any more."""
+    gone = {one.number for one in ledger.of(Gone)}
     begins: defaultdict[TopicPartition, int] = defaultdict(int)
     for removed in ledger.of(Removed):
         partition = TopicPartition(removed.topic, removed.partition)
         begins[partition] = max(begins[partition], removed.offset)
-    return tuple(
-        record
-        for record in ledger.of(Produced)
-        if record.number not in excused and record.offset >= begins[TopicPartition(record.topic, record.partition)]
-    )
+    for record in ledger.of(Produced):
+        if record.number not in gone and record.offset >= begins[TopicPartition(record.topic, record.partition)]:
+            yield record
 
 
 def duplicates(ledger: Ledger) -> tuple[Duplicate, ...]:
@@ -250,6 +274,34 @@ def foreign_commits(ledger: Ledger) -> tuple[ForeignCommit, ...]:
             if commit.session and (tenure is None or tenure.claim.session != commit.session):
                 foreign.append(ForeignCommit(commit, None if tenure is None else tenure.claim.owner))
     return tuple(foreign)
+
+
+def early_commits(ledger: Ledger) -> tuple[EarlyCommit, ...]:
+    """Commits that cover what their writer had not declared done, from where it took the partition over.
+
+    Of a commit whose writer is unknown, what any member had done counts. A ledger without :class:`Done` has none.
+    """
+    if not ledger.of(Done):
+        return ()
+    done: defaultdict[tuple[str, int], float] = defaultdict(lambda: math.inf)
+    for one in ledger.of(Done):
+        for owner in (one.owner, ""):
+            done[owner, one.number] = min(done[owner, one.number], one.at)
+    produced: defaultdict[TopicPartition, list[Produced]] = defaultdict(list)
+    for record in sorted(_present(ledger), key=lambda record: record.offset):
+        produced[TopicPartition(record.topic, record.partition)].append(record)
+    early = []
+    for partition, commits in ledger.commits.items():
+        writer, begin, stored = "", 0, 0
+        for commit in commits:
+            if commit.writer != writer:
+                writer, begin = commit.writer, stored
+            stored = commit.offset
+            covered = (record for record in produced[partition] if begin <= record.offset < stored)
+            first = next((one for one in covered if done[writer, one.number] > commit.at + SLACK_S), None)
+            if first is not None:
+                early.append(EarlyCommit(commit, first))
+    return tuple(early)
 
 
 def _record(record: Produced | Delivered) -> str:

@@ -67,6 +67,27 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """A member had processed a record, with ``commit.on=done``. Written before the member calls ``done``.
+
+    Attributes:
+        number: the record's id.
+        topic: where it was read.
+        partition: where it was read.
+        offset: where it was read.
+        owner: consumer id of the member.
+        at: when.
+    """
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    owner: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Claimed:
     """A member became the owner of a partition.
 
@@ -221,6 +242,7 @@ class Stalled:
 Record = (
     Produced
     | Delivered
+    | Done
     | Claimed
     | Released
     | Committed

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
-from tests.chaos.campaign import missing, required
+from tests.chaos.campaign import PROTOCOLS, missing, required
 from tests.chaos.everyrow import EVERY_ROW
 
 
@@ -17,6 +17,7 @@ def test_a_hundred_trials_for_zookeeper_and_thirty_for_each_other_protocol():
     assert trials["MIX", "zookeeper"] == 20
     assert trials["R6", "zookeeper"] == 40
     assert trials["R5-ensemble", "zookeeper"] == 30
+    assert [trials["DONE", protocol] for protocol in PROTOCOLS] == [10] * 4
     assert {row for row, _ in trials} == set(EVERY_ROW)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.kinds import ZOOKEEPER
+from tests.chaos.kinds import IN_BROKERS, OURS, ZOOKEEPER
 from tests.chaos.rows import ROWS
 from tests.chaos.verdicts import Evidence
 from zkconsumer.testing.checker import check
@@ -12,6 +12,7 @@ from zkconsumer.testing.ledger import (
     Claimed,
     Committed,
     Delivered,
+    Done,
     Faulted,
     Gone,
     Ledger,
@@ -212,3 +213,38 @@ def test_nothing_that_waits_for_zookeeper_begins_while_it_is_paused():
         for fault in faults:
             if fault.kind in ("broker", "expire", "grow", "trim"):
                 assert not any(one.at <= fault.at < one.until for one in pauses), faults
+
+
+DONE = (Done(0, "t", 0, 0, "a", 9.2), Done(7, "t", 0, 7, "b", 14.2), Done(1, "t", 0, 1, "b", 14.3))
+
+
+def test_where_records_are_declared_done_nothing_else_is_committed():
+    held = Produced(7, "t", 0, 7, 1.0), delivered(7, "b", 14.1)
+    found = verdict("DONE", run(*held, *DONE))
+    assert found.failures == []
+    assert found.figures["done out of order"] == 1
+    early = verdict("DONE", run(*held, *DONE[1:], Done(0, "t", 0, 0, "a", 9.6)))
+    assert "1 commits of what was not done: ['commit of t-0 offset 1 by a" in early.failures[0]
+
+
+def test_what_a_killed_member_had_not_done_is_done_by_another_one():
+    held = Produced(7, "t", 0, 7, 1.0), delivered(7, "b", 14.1), delivered(1, "a", 9.1)
+    found = verdict("DONE", run(*held, *DONE))
+    assert found.failures == []
+    assert found.figures["unfinished by one that was killed"] == 1
+    assert "1 records were handed out and never done: [1]" in verdict("DONE", run(*held, *DONE[:2])).failures[0]
+
+
+def test_a_trial_without_records_done_out_of_order_shows_nothing():
+    held = Produced(7, "t", 0, 7, 1.0), delivered(7, "b", 14.4)
+    in_order = (DONE[0], DONE[2], replace(DONE[1], at=14.5))
+    assert verdict("DONE", run(*held, *in_order)).failures == ["no record was done out of order"]
+
+
+@pytest.mark.parametrize("ours", [OURS, IN_BROKERS])
+def test_each_trial_in_which_records_are_declared_done_kills_a_member(ours):
+    schedules = [ROWS["DONE"].schedule(seed, ours=ours) for seed in range(100)]
+    assert all(any(fault.kind == "kill" for fault in one.faults) for one in schedules)
+    assert {one.done for one in schedules} == {True}
+    assert min(len(one.faults) for one in schedules) > 1
+    assert "jvm" not in ROWS["DONE"].schedule(1, jvm=True, ours=ours).members

@@ -34,6 +34,14 @@ def test_the_programs_of_a_page_are_those_of_the_tests():
     assert examples(ROOT / "docs/programs.md", "python") == programs
 
 
+def test_the_programs_of_a_page_have_thirty_lines():
+    """A user types them: lines of code, without the docstring and empty lines."""
+    for program in examples(ROOT / "docs/programs.md", "python"):
+        lines = [line for line in program.splitlines() if line]
+        assert ast.get_docstring(ast.parse(program)) == lines[0].strip('"')
+        assert len(lines[1:]) <= 30
+
+
 def commands_in(page):
     """Every command line of ours in a page, as the command and its words: in shell blocks, and in text."""
     lines = [line for block in examples(page, "sh") for line in block.splitlines()]

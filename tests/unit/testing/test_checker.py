@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.testing.checker import check
-from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Gone, Ledger, Produced, Released, Removed
+from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Done, Gone, Ledger, Produced, Released, Removed
 
 A, B = "a", "b"
 SESSIONS = {A: 10, B: 20}
@@ -56,7 +56,7 @@ def without_ownership(records):
 def found(records):
     """How many findings of each kind there are; those that there are none of are omitted."""
     findings = check(Ledger(records))
-    kinds = ("lost", "duplicates", "overlaps", "moved_back", "foreign")
+    kinds = ("lost", "duplicates", "overlaps", "moved_back", "foreign", "early")
     return {kind: len(getattr(findings, kind)) for kind in kinds if getattr(findings, kind)}
 
 
@@ -168,3 +168,44 @@ def test_whatever_is_delivered_again_is_a_duplicate(offset, owner, at):
     findings = check(Ledger([*run(), delivered(offset, owner, at)]))
     assert len(findings.duplicates) == 1
     assert not findings.lost
+
+
+def done(offset, owner, at):
+    return Done(offset, "t", 0, offset, owner, at)
+
+
+ALL_DONE = [*(done(n, A, 1.5 + n) for n in range(5)), *(done(n, B, 8.5 + n) for n in range(5, 10))]
+
+
+def test_commits_of_what_is_done_are_no_finding():
+    assert found([*run(), *ALL_DONE]) == {}
+    assert found([*run(), *reversed(ALL_DONE)]) == {}
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        [],
+        [done(3, A, 6.5)],  # after the commit
+        [done(3, B, 4.5)],  # by a member that does not own the partition
+    ],
+)
+def test_a_commit_that_covers_what_its_writer_has_not_done_is_found(replacement):
+    records = [*run(), *(one for one in ALL_DONE if one.offset != 3), *replacement]
+    assert found(records) == {"early": 1}
+    (error,) = check(Ledger(records)).errors()
+    assert "commit of t-0 offset 5 by a at 6.000 covers record 3 (t-0 offset 3), which was not done" in error
+
+
+def test_a_writer_answers_for_what_it_has_taken_over_alone():
+    """What the former owner committed was that owner's to do."""
+    assert found([*run(), *(one for one in ALL_DONE if one.offset not in (3, 7))]) == {"early": 2}
+    assert found([*run(), *ALL_DONE, Gone(3, 30.0)]) == {}
+    assert found([*run(), *(one for one in ALL_DONE if one.offset != 3), Gone(3, 30.0)]) == {}
+
+
+def test_of_a_commit_without_a_writer_any_members_work_counts():
+    anonymous = [replace(one, writer="", session=0) if isinstance(one, Committed) else one for one in run()]
+    swapped = [replace(one, owner=B if one.owner == A else A) for one in ALL_DONE]
+    assert found([*anonymous, *swapped]) == {}
+    assert found([*anonymous, *swapped[1:]]) == {"early": 2}

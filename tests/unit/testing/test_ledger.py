@@ -12,6 +12,7 @@ from zkconsumer.testing.ledger import (
     Claimed,
     Committed,
     Delivered,
+    Done,
     Faulted,
     Gone,
     Ledger,
@@ -26,7 +27,10 @@ from zkconsumer.testing.ledger import (
 )
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 
-KINDS = (Claimed, Committed, Delivered, Faulted, Gone, Produced, Registered, Released, Removed, SessionEnded, Stalled)
+KINDS = (
+    *(Claimed, Committed, Delivered, Done, Faulted, Gone, Produced, Registered, Released, Removed, SessionEnded),
+    Stalled,
+)
 TIMES = st.floats(allow_nan=False)  # NaN equals nothing
 RECORDS = st.one_of(
     [st.builds(kind, **{one.name: TIMES for one in fields(kind) if one.type == "float"}) for kind in KINDS]
