@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.fixtures.consumers import IN_BROKER_GROUP, consumers
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
-from zkconsumer import RebalanceFailed, TopicPartition
+from zkconsumer import ConfigError, TopicPartition
 from zkconsumer.cli.main import command
 from zkconsumer.errors import ZkConsumerError
 
@@ -99,7 +99,7 @@ def test_a_static_member_needs_a_broker_that_knows_them(broker, member, unique_n
     broker.commit_to_kafka(f"{unique_name}-k", TopicPartition(topic, 0), 0)  # it has the topic of offsets after this
     one = member(group_instance_id="one", rebalance_max_retries=1, rebalance_backoff_ms=10)
     if broker.release < _STATIC_MEMBERS_SINCE:
-        with pytest.raises(RebalanceFailed, match=r"group\.instance\.id needs brokers since 2\.3"):
+        with pytest.raises(ConfigError, match=r"group\.instance\.id needs brokers since 2\.3"):
             one.create_message_streams({topic: 1})
     else:
         one.create_message_streams({topic: 1})

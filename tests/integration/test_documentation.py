@@ -1,7 +1,10 @@
 """The examples of the documents on real servers, and the delivery that docs/delivery.md promises for its code."""
 
 import contextlib
+import json
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -79,12 +82,16 @@ def test_the_examples_for_event_loops(page, produce, capsys):
     assert sum(map(int, capsys.readouterr().out.split())) >= len(RECORDS)
 
 
-def shell(line, **options):
-    """Run one line of a shell, which finds the commands of this environment."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+"""Of a shell, which finds the commands of this environment."""
+
+
+def shell(line):
+    """Run one line of a shell."""
     ended = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        env=environment,
+        ["bash", "-o", "pipefail"],
+        input=line,  # not an argument: `pgrep -f` would find this shell
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=120,
@@ -127,6 +134,50 @@ def test_the_commands_of_the_readme_and_then_of_the_quickstart_do_what_they_say(
     eventually(lambda: counts.append(int(shell(second))) or sum(counts) >= 997)  # again, as above
     assert sum(counts) == 997
     assert column("LAG", shell(describe)) == ["0", "0"]
+
+
+@contextlib.contextmanager
+def running(line, output):
+    """A line that runs in a terminal of its own until the test ends it; ``output`` is what it prints."""
+    with output.open("wb") as file, output.with_suffix(".log").open("wb") as log:
+        command = ["bash", "-c", line] if ";" in line else line.split()
+        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=file, stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pgrep") is None, reason="the page uses pgrep; install procps")
+def test_the_quickstart_kills_a_consumer(sandbox, topic_factory, tmp_path, unique_name):
+    topic = topic_factory(partitions=2)
+    quickstart = Page("docs/quickstart.md", sandbox, topic, unique_name)
+    consume, produce_on, kill = lines_with(quickstart, "shared", "while")
+    describe = consume.replace(" consume ", " groups describe ").partition(" --topic")[0] + " --json"
+
+    def owners():
+        return [row["owner"] for row in json.loads(shell(describe))["partitions"]]
+
+    outputs = [tmp_path / "one", tmp_path / "other"]
+    with running(consume, outputs[0]) as one, running(produce_on, tmp_path / "produced") as producing:
+        eventually(lambda: outputs[0].stat().st_size)
+        with running(consume, outputs[1]) as other:
+            eventually(lambda: outputs[1].stat().st_size)
+            assert len({*owners()}) == 2
+            shell(kill)
+            assert other.wait(10) == -signal.SIGKILL
+        assert one.poll() is None
+        eventually(lambda: len({*owners()}) == 1 and None not in owners())
+        os.killpg(producing.pid, signal.SIGTERM)
+        producing.wait()
+        ends = [row["log_end"] for row in json.loads(shell(describe))["partitions"]]
+        eventually(lambda: sum(len(path.read_text().split()) for path in outputs) >= sum(ends))
+        one.send_signal(signal.SIGTERM)
+        assert one.wait(30) == 0
+    assert [row["lag"] for row in json.loads(shell(describe))["partitions"]] == [0, 0]
 
 
 CRASHING = r"""

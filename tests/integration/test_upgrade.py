@@ -12,6 +12,9 @@ import time
 import pytest
 
 from tests.fixtures.documents import ROOT
+from tests.fixtures.sandbox import Topics, produce_records
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
 
 EARLIER = "785932a7567ebb3fbf726e9df75814bbc43ce962"
 """A commit of some days before, since no version was released yet."""
@@ -36,17 +39,23 @@ def earlier(tmp_path_factory):
     return installed
 
 
+@pytest.fixture(scope="module")
+def kafka4():
+    """A broker that assigns the partitions of groups."""
+    with Sandbox(kafka_version="4.2.0", zookeepers=0, progress=Progress()) as started:
+        yield started
+
+
 class Members:
     """Processes of one group; each writes its records as JSON to a file of its own."""
 
-    def __init__(self, sandbox, group, topic, protocol, directory):
+    def __init__(self, group, topic, properties, directory):
         self._directory = directory
         self.running = []
         self._started = 0
-        self._options = ["--zookeeper", sandbox.zookeeper_connect, "--group", group, "--topic", topic]
-        self._options += ["--from-beginning", "--format", "json", "-p", f"group.protocol={protocol}"]
-        self._options += ["-p", "auto.commit.interval.ms=500", "-p", "zookeeper.connection.timeout.ms=60000"]
-        self._options += ["-p", "zookeeper.session.timeout.ms=30000", "-p", "rebalance.max.retries=40"]
+        self._options = ["--group", group, "--topic", topic, "--from-beginning", "--format", "json"]
+        for name, value in {**properties, "auto.commit.interval.ms": 500, "rebalance.max.retries": 40}.items():
+            self._options += ["-p", f"{name}={value}"]
 
     def start(self, version):
         """Start a member of the package in a directory."""
@@ -85,19 +94,39 @@ class Members:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("*.log")))
 
 
+IN_ZOOKEEPER = {"zookeeper.connection.timeout.ms": 60000, "zookeeper.session.timeout.ms": 30000}
+AT_BROKERS = {"session.timeout.ms": 30000, "heartbeat.interval.ms": 500}
+
+
 @pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
-def test_members_are_upgraded_and_downgraded_one_by_one(
-    sandbox, topic_factory, produce, unique_name, tmp_path, earlier, protocol
-):
-    topic = topic_factory(partitions=PARTITIONS)
+def test_members_are_upgraded_and_downgraded_one_by_one(sandbox, unique_name, tmp_path, earlier, protocol):
+    properties = {"group.protocol": protocol, "zookeeper.connect": sandbox.zookeeper_connect, **IN_ZOOKEEPER}
+    upgrade_and_downgrade(sandbox, earlier, unique_name, properties, tmp_path)
+
+
+def test_members_of_a_group_of_brokers_are_upgraded_one_by_one(sandbox, unique_name, tmp_path, earlier):
+    """With the assignor whose user data members of both versions read of each other."""
+    strategy = {"partition.assignment.strategy": "zkconsumer"}
+    properties = {"group.protocol": "kafka", "bootstrap.servers": sandbox.bootstrap_servers, **strategy, **AT_BROKERS}
+    upgrade_and_downgrade(sandbox, earlier, unique_name, properties, tmp_path)
+
+
+def test_members_are_upgraded_one_by_one_where_the_broker_assigns(kafka4, unique_name, tmp_path, earlier):
+    properties = {"group.protocol": "consumer", "bootstrap.servers": kafka4.bootstrap_servers}
+    upgrade_and_downgrade(kafka4, earlier, unique_name, properties, tmp_path)
+
+
+def upgrade_and_downgrade(servers, earlier, name, properties, directory):
+    """Replace two members of a group in turn while records are produced; each record is consumed exactly once."""
+    topic = Topics(servers.bootstrap_servers).create(name, PARTITIONS)
     produced, ended = [], threading.Event()
 
     def feed():
         while not ended.wait(0.2):
             batch = [{"value": b"%d" % number, "partition": number % PARTITIONS} for number in range(60)]
-            produced.extend(produce(topic, batch))
+            produced.extend(produce_records(servers.bootstrap_servers, topic, batch))
 
-    members = Members(sandbox, unique_name, topic, protocol, tmp_path)
+    members = Members(name, topic, properties, directory)
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:

@@ -119,17 +119,41 @@ def _summary(file: ResultFile, wanted: Sequence[str]) -> int:
 
 
 @main.command()
+@click.argument("subject")
+@click.argument("release")
+def row(subject: str, release: str) -> None:
+    """Run what has not passed on this tree of the tests of one row of docs/compatibility.md; `publish` stores the row.
+
+    SUBJECT is the beginning of a heading of that page, such as `kafka`, RELEASE a release below it, such as 2.4.1.
+    """
+    from tests.suites import compatibility
+
+    os.environ[ALL_EXAMPLES] = "1"
+    parts = {name: collect(PARTS[name]) for name in ("servers", "native")}
+    try:
+        chosen = compatibility.row_tests(subject, release, parts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    file = ResultFile(_results_directory() / f"{tree_hash(ROOT, _tracked())}.jsonl")
+    options = ["-p", "tests.suites.results", "--results-file", str(file.path)]
+    for name, tests in chosen.items():
+        _run(PARTS[name], [*options, *tests])
+    sys.exit(_summary(file, [test for tests in chosen.values() for test in tests]))
+
+
+@main.command()
 def publish() -> None:
     """Store which releases the tests ran with on this tree, for docs/compatibility.md.
 
-    Of a release all of whose tests have a result the row is replaced; the others stay. `make docs` writes the page.
+    Of a release all of whose tests have a result the row is replaced; the others stay, unless the release has another
+    number of tests now. `make docs` writes the page.
     """
     from tests.suites import compatibility
 
     file = ResultFile(_results_directory() / f"{tree_hash(ROOT, _tracked())}.jsonl")
     wanted = [test for part in PARTS.values() for test in collect(part)]
     rows = list(compatibility.rows_of(file.newest(), wanted, compatibility.commit()))
-    compatibility.publish(rows)
+    compatibility.publish(rows, wanted)
     for row in rows:
         click.echo(f"{row.subject} {row.release}: {row.passed} passed, {row.failed} failed, {row.skipped} skipped")
 

@@ -134,11 +134,44 @@ def rows_of(results: Mapping[str, Result], wanted: Sequence[str], commit: str) -
                 yield Row(subject.name, release, count["passed"], count["failed"], count["skipped"], date, commit)
 
 
-def publish(rows: Iterable[Row], file: Path = PUBLISHED) -> None:
-    """Replace the published rows of the same releases; those of others stay, unless no test names them any more."""
-    known = [(subject.name, release) for subject in SUBJECTS for release in subject.levels]
+def row_tests(subject: str, release: str, parts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The tests of one row, by the part that has them.
+
+    Args:
+        subject: beginning of the name of a `Subject`, in any case.
+        release: of it.
+        parts: tests of each part.
+
+    Raises:
+        ValueError: there is no such row, or all tests belong to it.
+    """
+    found = [known for known in SUBJECTS if known.name.lower().startswith(subject.lower())]
+    if len(found) != 1:
+        raise ValueError(f"{subject}: the subjects are {', '.join(known.name for known in SUBJECTS)}")
+    levels = found[0].levels
+    if levels.get(release, _FULL) == _FULL:
+        known = ", ".join(name for name, level in levels.items() if level != _FULL)
+        raise ValueError(f"{found[0].name} {release}: rows of their own have {known}; make test-all runs all tests")
+    return {name: chosen for name, tests in parts.items() if (chosen := found[0].chosen(release, tests))}
+
+
+def publish(rows: Iterable[Row], wanted: Sequence[str], file: Path = PUBLISHED) -> None:
+    """Replace the published rows of the same releases; those of others stay if their tests are those of the row.
+
+    Args:
+        rows: of complete runs.
+        wanted: all tests. A row that counts another number of them is of former tests, and is removed; so is one whose
+            release no test names any more.
+        file: the published rows.
+    """
+    known = [(subject, release) for subject in SUBJECTS for release in subject.levels]
     newest = {(row.subject, row.release): row for row in (*published(file), *rows)}
-    kept = [newest[key] for key in known if key in newest]
+    kept = [
+        row
+        for subject, release in known
+        if (row := newest.get((subject.name, release))) is not None
+        and row.passed + row.failed + row.skipped == len(subject.chosen(release, wanted))
+    ]
     file.write_text("".join(json.dumps(asdict(row)) + "\n" for row in kept), encoding="utf-8")
 
 

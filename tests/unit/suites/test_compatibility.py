@@ -1,6 +1,8 @@
 """Rows of releases from results of tests."""
 
-from tests.suites.compatibility import SUBJECTS, Row, publish, published, rows_of
+import pytest
+
+from tests.suites.compatibility import SUBJECTS, Row, publish, published, row_tests, rows_of
 from tests.suites.results import Result
 
 _, JVMS, *_ = SUBJECTS
@@ -38,8 +40,32 @@ def test_all_tests_count_for_the_release_that_they_run_with():
 def test_published_rows_stay_until_they_are_replaced(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.touch()
+    wanted = [f"{SHARED}[0.8.2.2]", f"{SHARED}[0.9.0.1]"]
     old, other = (Row(JVMS.name, release, 1, 0, 0, "2026-01-01", "abc") for release in ("0.8.2.2", "0.9.0.1"))
-    publish([other, old], file)
-    new = Row(JVMS.name, "0.8.2.2", 2, 0, 0, "2026-02-01", "def")
-    publish([new, Row(JVMS.name, "0.7", 1, 0, 0, "2026-02-01", "def")], file)
+    publish([other, old], wanted, file)
+    new = Row(JVMS.name, "0.8.2.2", 0, 1, 0, "2026-02-01", "def")
+    publish([new, Row(JVMS.name, "0.7", 1, 0, 0, "2026-02-01", "def")], wanted, file)
     assert published(file) == [new, other]
+
+
+def test_a_published_row_of_former_tests_is_removed(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.touch()
+    one = [f"{SHARED}[range-0.8.2.2]"]
+    publish([Row(JVMS.name, "0.8.2.2", 1, 0, 0, "2026-01-01", "abc")], one, file)
+    publish([], [*one, f"{SHARED}[roundrobin-0.8.2.2]"], file)
+    assert published(file) == []
+
+
+def test_the_tests_of_a_row_are_found_by_part():
+    tests = {"servers": [f"{SHARED}[0.8.2.2]", f"{SHARED}[0.9.0.1]"], "native": ["tests/native/t.py::t"]}
+    assert row_tests("jvm", "0.8.2.2", tests) == {"servers": [f"{SHARED}[0.8.2.2]"]}
+
+
+@pytest.mark.parametrize(
+    ("subject", "release", "message"),
+    [("k", "1", "Kafka brokers 1: "), ("x", "1", "the subjects are Kafka brokers, JVM"), ("jvm", "1.1.1", "test-all")],
+)
+def test_a_row_that_does_not_exist_is_refused(subject, release, message):
+    with pytest.raises(ValueError, match=message):
+        row_tests(subject, release, {})
