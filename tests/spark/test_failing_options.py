@@ -29,11 +29,11 @@ def at_the_start_of_a_stream(spark, directory):
     [
         (at_load, "numStreams must be a positive integer, not '0'", 20),
         (at_planning_a_batch_read, "startingOffsets of a batch read cannot be latest (-1)", 20),
-        (at_the_start_of_a_stream, "a stream has no end; use trigger(availableNow=True)", 23),  # 17 are Spark's
+        (at_the_start_of_a_stream, "a stream has no end; use trigger(availableNow=True)", 23),  # of which 6 are ours
     ],
 )
 def test_a_failing_option_prints_few_lines_without_chained_tracebacks(spark, tmp_path, fails, sentence, most_lines):
-    with pytest.raises(Exception, match="zkconsumer.errors.ConfigError") as caught:
+    with pytest.raises(Exception, match=r"zkconsumer\.errors\.ConfigError") as caught:
         in_time(lambda: fails(spark, tmp_path))
     error = caught.value
     of_the_job = error.__traceback__
