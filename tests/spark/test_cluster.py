@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.spark import LONG_SESSION, run_in_time
+from tests.fixtures.spark import BOTH_PROTOCOLS, LONG_SESSION, run_in_time
 from tests.fixtures.sparkcluster import SparkCluster
 from tests.fixtures.sparkjob import JVM_OPTIONS
 from zkconsumer.sandbox import java_home_for_spark
@@ -101,7 +101,7 @@ class Place:
 
 
 @pytest.fixture
-def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_path):
+def read_on_cluster(cluster, group, topic_factory, produce, tmp_path):
     """Read all of a topic in a batch and in a stream: ``read_on_cluster(home, python, *arguments of spark-submit)``.
 
     All is delivered once by each, by executors of both workers. The result is the places where they read.
@@ -109,8 +109,8 @@ def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_p
     topic = topic_factory(partitions=4)
     produced = produce(topic, [{"value": b"v", "partition": n % 4} for n in range(1000)])
     options = {
-        "zookeeper.connect": sandbox.zookeeper_connect,
-        "group.id": unique_name,
+        **group.connection,
+        "group.id": group.group,
         "subscribe": topic,
         "startingOffsets": "earliest",
         "numStreams": "4",
@@ -152,6 +152,7 @@ def read_on_cluster(cluster, sandbox, topic_factory, produce, unique_name, tmp_p
     return read
 
 
+@BOTH_PROTOCOLS
 def test_executors_of_two_workers_read_with_the_sent_environment(read_on_cluster, environment, tmp_path):
     home = tmp_path / "driver"
     unpacked = home / "environment"
@@ -163,6 +164,7 @@ def test_executors_of_two_workers_read_with_the_sent_environment(read_on_cluster
         assert place.package.is_relative_to(sent)
 
 
+@BOTH_PROTOCOLS
 def test_executors_read_with_the_package_in_a_zip_file_that_was_sent(read_on_cluster, tmp_path):
     """The compiled packages are installed there."""
     source = tmp_path / "source"

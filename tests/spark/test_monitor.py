@@ -1,9 +1,12 @@
 """The view of an operator on a running query: the monitor's state, its metrics, and the driver's log."""
 
+import time
+
 from prometheus_client import REGISTRY
 
 import zkconsumer.spark
-from tests.fixtures.spark import Sink, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, LONG_SESSION, Sink, await_until
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = 2
@@ -42,3 +45,30 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
     query.stop()
     await_until(lambda: state() is None, "an ended query is forgotten")
     assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) is None
+
+
+@BOTH_PROTOCOLS
+def test_the_monitor_shows_what_an_idle_query_owns(spark, start_query, group, topic_factory, produce):
+    monitor = zkconsumer.spark.register(spark)
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, [{"value": b"v", "partition": n} for n in range(PARTITIONS)])
+    query = start_query(topic, Sink(), options={"numStreams": "1"})
+
+    def owned():
+        states = [each for each in monitor.snapshot() if each.group == group.group]
+        return len(states[0].owned) if states and sum(states[0].lag.values()) == 0 else None
+
+    await_until(lambda: owned() == PARTITIONS, "all is read")
+    batches = query.lastProgress["batchId"]
+    properties = {**group.connection, **LONG_SESSION, "group.id": group.group, "rebalance.max.retries": "20"}
+    with ConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
+        connector.create_message_streams({topic: 1})
+        await_until(lambda: len(set(group.owners(topic).values())) == 2, "the other member owns a partition")
+        moved = time.monotonic()
+        await_until(lambda: owned() == 1, "the query has lost one")
+        assert time.monotonic() - moved < 5
+        labels = {"query": str(query.id), "group": group.group}
+        assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == 1
+    await_until(lambda: owned() == PARTITIONS, "it has gained it again")
+    assert query.lastProgress["batchId"] == batches, "no batch was needed"
+    query.stop()

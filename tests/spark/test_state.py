@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, PatientQuery, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, LONG_SESSION, PatientQuery, await_until
 from zkconsumer import ConsumerConfig, ConsumerConnector
 
 NOW_MS = 1_700_000_000_000
@@ -24,9 +24,10 @@ def joined(frame, others):
     return left.join(right, near)
 
 
+@BOTH_PROTOCOLS
 @pytest.mark.parametrize(("operation", "in_time_and_late"), [(counted, (3, 1)), (joined, (5, 5))])
 def test_the_late_backlog_of_a_gained_partition_is_dropped_by_the_watermark(
-    spark, sandbox, group, topic_factory, produce, tmp_path, operation, in_time_and_late
+    spark, group, topic_factory, produce, tmp_path, operation, in_time_and_late
 ):
     topic, other = topic_factory(partitions=2), topic_factory()
     timely = [{"value": b"%d" % n, "timestamp": NOW_MS + 10_000 * n} for n in range(5)]
@@ -52,14 +53,9 @@ def test_the_late_backlog_of_a_gained_partition_is_dropped_by_the_watermark(
         progress = [operator for each in query.recentProgress for operator in each["stateOperators"]]
         return sum(operator["numRowsDroppedByWatermark"] for operator in progress)
 
-    config = ConsumerConfig(
-        zookeeper_connect=sandbox.zookeeper_connect,
-        group_id=group.group,
-        consumer_id="b",
-        auto_offset_reset="smallest",
-        zookeeper_session_timeout_ms=30_000,
-        rebalance_max_retries=20,
-    )
+    properties = {**group.connection, **LONG_SESSION, "group.id": group.group, "consumer.id": "b"}
+    properties |= {"auto.offset.reset": "smallest", "rebalance.max.retries": "20", "max.stream.idle.ms": "-1"}
+    config = ConsumerConfig.from_properties(properties)
     with ConsumerConnector(config) as connector:
         connector.create_message_streams({topic: 1})
         await_until(lambda: len(group.owners(topic)) == 2, "the other member owns the partitions")

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from zkconsumer.errors import LeaderUnknown, LeaseLapsed, OffsetsNotStored
 from zkconsumer.group.member import GroupMember
@@ -22,6 +22,7 @@ from zkconsumer.ranges.rangeplan import require_leaders
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.clusterview import ClusterView
 from zkconsumer.spark.querypositions import QueryPositions, unreadable_offset
+from zkconsumer.spark.rules.idlepauses import IdlePauses, longest_pause_s
 from zkconsumer.spark.rules.microbatch import cap_offsets
 from zkconsumer.spark.rules.options import SourceOptions
 from zkconsumer.spark.rules.querystate import QueryState
@@ -29,8 +30,6 @@ from zkconsumer.spark.rules.sourceoffset import BatchPlan, SourceOffset, next_of
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
-
-_LONGEST_PAUSE_S: Final = 0.5
 
 
 class LookedAt(NamedTuple):
@@ -84,13 +83,17 @@ class BatchPlanner:
         self._view = view
         self._positions = QueryPositions(options, control, ends, view.others)
         self._not_ours: list[TopicPartition] = []
-        self._idle_until = 0.0
+        self._idle = IdlePauses()
+        self._longest_pause_s = longest_pause_s(options.config.fetch_wait_max_ms)
         self._planned_at = float("-inf")
         self.has_targets = False
         self.looked_at: LookedAt | None = None
 
     def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
         """Plan and declare the next batch; None if there is nothing to read.
+
+        While there is nothing, Spark asks every 10 ms, and this method pauses before it returns None, not with
+        AvailableNow: see :class:`~zkconsumer.spark.rules.idlepauses.IdlePauses`. A rebalance ends the pause.
 
         Args:
             finished: the last batch that Spark finished.
@@ -104,12 +107,13 @@ class BatchPlanner:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
             UsageError: the first plan of a query has to start partitions that do not exist.
         """
+        began = time.monotonic()
         if finished.is_initial:
             self._view.require(self._options)
         while True:
             query = self._positions.find(self._await_assignment(), finished, is_first=self.looked_at is None)
             self._commit(query, finished)
-            latest = self._log_ends(query)
+            latest = self._ends.latest(query.positions, query.reached)
             if not self._positions.follow_shorter_logs(query, latest):
                 break
         ends = self._ends.readable(latest)
@@ -128,11 +132,20 @@ class BatchPlanner:
             require_leaders(query.unread)
             self._require_offsets(query)
             self._log_partitions_of_other_members(query)
+        else:
+            self._pause(began, query.generation)
         return None
+
+    def _pause(self, began: float, generation: int) -> None:
+        pause_s = self._idle.next_pause_s(began, self._longest_pause_s)
+        if pause_s:
+            self._control.await_newer(generation, pause_s)
+        is_same = self._control.query.generation == generation
+        self._idle = IdlePauses(time.monotonic(), pause_s) if is_same else IdlePauses()
 
     def _declare(self, query: QueryState, finished: SourceOffset, rows: Mapping[TopicPartition, Span]) -> SourceOffset:
         """Plan a batch, which is in flight then; GenerationEnded if a rebalance came first."""
-        self._idle_until = 0.0
+        self._idle = IdlePauses()
         positions = query.positions
         stored = self._member.stored(positions.keys(), query.generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
@@ -191,18 +204,6 @@ class BatchPlanner:
             return False
         waited_ms = (time.monotonic() - self._planned_at) * 1000
         return sum(span.size for span in readable.values()) < least and waited_ms < self._options.max_trigger_delay_ms
-
-    def _log_ends(self, query: QueryState) -> dict[TopicPartition, int]:
-        """The log ends of all partitions with a position, if their leaders answer; at idle times not at once.
-
-        While there are no new records, Spark asks every 10 ms. Brokers are asked once per ``fetch.wait.max.ms``, as
-        often as by a consumer's idle fetcher. New records wait as long, so the pause has a limit: unlike a fetch, the
-        question does not wait at the broker for records.
-        """
-        time.sleep(max(0.0, self._idle_until - time.monotonic()))
-        ends = self._ends.latest(query.positions, query.reached)
-        self._idle_until = time.monotonic() + min(self._options.config.fetch_wait_max_ms / 1000, _LONGEST_PAUSE_S)
-        return ends
 
     def _log_partitions_of_other_members(self, query: QueryState) -> None:
         owned = query.owned

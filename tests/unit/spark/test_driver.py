@@ -35,6 +35,8 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark.readerclaim import ReaderClaim
+from zkconsumer.spark.rules import idlepauses
+from zkconsumer.spark.rules.idlepauses import IdlePauses
 from zkconsumer.spark.rules.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.rules.sourceoffset import KnownTopic, SourceOffset
 from zkconsumer.wire.errorcodes import ErrorCode
@@ -355,20 +357,48 @@ def test_a_batch_of_many_bytes_has_a_task_for_each_32_mib(stub_broker, log, quer
     assert not stub_broker.fetches, "the size of records was asked for once"
 
 
-@pytest.mark.parametrize(("wait_ms", "wait_s"), [(20, 0.02), (200, 0.2), (20_000, 0.5)])
-def test_idle_brokers_are_asked_once_per_fetch_wait_and_twice_a_second(stub_broker, log, query, wait_ms, wait_s):
+def test_idle_brokers_are_asked_once_per_fetch_wait(stub_broker, log, query):
     log(A, 0, 10)
-    ours = query({A: 10}, **{"fetch.wait.max.ms": str(wait_ms)}).after({A: Span(5, 10)})
+    ours = query({A: 10}, **{"fetch.wait.max.ms": "80"}).after({A: Span(5, 10)})
+    for _ in range(5):  # the first one asks for more than the end of the log; pauses grow
+        assert ours.trigger() is None
     asked = []
-    assert ours.trigger() is None  # looks up more than the end of the log
     stub_broker.asked = lambda _: asked.append(time.monotonic())
     for _ in range(4):
         assert ours.trigger() is None
     pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert len(pauses) == 3, "one question each"
-    assert min(pauses) >= wait_s
-    log(A, 0, 12)
-    assert ours.trigger() == {A: Span(10, 12)}
+    assert min(pauses) >= 0.08
+
+
+def test_a_trigger_with_new_records_and_the_idle_one_after_it_do_not_pause(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 10}, **{"fetch.wait.max.ms": "20000"}).after({A: Span(5, 10)})
+    for _ in range(3):
+        assert ours.trigger() is None
+    assert ours.driver._planner._idle.pause_s > 0.1
+    for end in (12, 13):
+        log(A, 0, end)
+        assert ours.trigger()
+        assert ours.driver._planner._idle == IdlePauses()
+    assert ours.trigger() is None
+    assert ours.driver._planner._idle.pause_s == 0.0
+
+
+def test_a_rebalance_ends_the_pause_of_an_idle_query(stub_broker, log, query, monkeypatch):
+    monkeypatch.setattr(idlepauses, "_LONGEST_S", 160.0)
+    log(A, 0, 10)
+    log(B, 0, 0)
+    ours = query({A: 10}, **{"fetch.wait.max.ms": "160000", "socket.timeout.ms": "160000"}).after({A: Span(5, 10)})
+    assert ours.trigger() is None
+    rebalance = threading.Timer(0.1, ours.rebalance, [{A: 10, B: 0}])
+    rebalance.start()
+    began = time.monotonic()
+    assert ours.trigger() is None, "without a rebalance it would pause for 20 s"
+    assert time.monotonic() - began < 15
+    rebalance.join()
+    assert ours.trigger() is None
+    assert ours.driver.report()["owned"] == {"t": [0, 1]}
 
 
 def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):
