@@ -39,7 +39,7 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 
 _TOOL_GROUP = "zkconsumer-tools"
 
-_COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
+_COMMAND = re.compile("^zkconsumer [a-z]+ ")
 _QUOTED = re.compile("`(zkconsumer (?:groups list|(?!migrate fleet )[^`]* --[^`]*))`")
 
 
@@ -260,9 +260,9 @@ class ToolConnection:
         return dataclasses.replace(self, properties=others, **cast(Any, servers))
 
     def complete(self, text: str) -> str:
-        """A text that ends with a command of this program, with the servers added, so that it can be pasted.
+        """A command of this program with the servers added, so that it can be pasted.
 
-        Other texts stay as they are. Properties that hold a password, or are unknown, are not repeated.
+        Other texts stay as they are, such as those without a command. Properties that hold a password, or are unknown, are not repeated.
         """
         if _COMMAND.search(text) is None:
             return text
