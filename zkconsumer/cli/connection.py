@@ -262,7 +262,7 @@ class ToolConnection:
     def complete(self, text: str) -> str:
         """A command of this program with the servers added, so that it can be pasted.
 
-        Other texts stay as they are, such as those without a command. Properties that hold a password, or are unknown, are not repeated.
+        Other texts stay as they are. Properties that hold a password, or are unknown, are not repeated.
         """
         if _COMMAND.search(text) is None:
             return text
