@@ -252,6 +252,11 @@ class ToolConnection:
         """As :meth:`named_zookeeper`."""
         return self.bootstrap_servers or _by_name(self.properties).get("bootstrap.servers")
 
+    def known_brokers(self) -> str:
+        """The brokers that the command line, or the file of ``--config``, names; empty if they do not."""
+        in_file = {} if self.config_file is None else load_properties(self.config_file)
+        return self.named_brokers() or str(in_file.get("bootstrap.servers", ""))
+
     def at(self, **servers: str | None) -> ToolConnection:
         """The same with other ``zookeeper`` or ``bootstrap_servers``, which replace what a property says, too."""
         names = {"zookeeper": "zookeeper.connect", "bootstrap_servers": "bootstrap.servers"}

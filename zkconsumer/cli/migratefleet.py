@@ -158,7 +158,7 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
             verb, wave = step
             echo_next("", dataclasses.replace(chosen, wave=wave).command(verb))
         elif any(row.state is FleetState.WRITTEN for row in rows):
-            echo_next("start the new consumers of the groups that are written")
+            echo_next("start the new consumers of the groups that are written, with the properties of `fleet config`")
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
@@ -239,11 +239,46 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
     """Compare both stores with the plans of a wave; the exit code is 3 unless all were run and are equal."""
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
-    then = (
-        "start the new consumers; while they run, the mirror keeps the way back short",
-        chosen.command("mirror", "--execute"),
-    )
+    config = chosen.command("config")
+    to_do = f"start the new consumers (`{config}`); while they run, the mirror keeps the way back short"
+    then = to_do, chosen.command("mirror", "--execute")
     _do(chosen, "verify", verify_step, "equal", as_json=as_json, then=then)
+
+
+@fleet.command("config")
+@fleet_options
+@click.option(
+    "--target",
+    type=click.Choice(["zkconsumer", "java"]),
+    default="zkconsumer",
+    show_default=True,
+    help="For which consumers: ours, or KafkaConsumer and confluent-kafka.",
+)
+@json_option
+def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
+    """Print the properties by which the new consumers of a wave join their groups; no server is asked.
+
+    Those are the group, its protocol as in the file of the cluster, and the brokers, if the file or the command names
+    them. `migrate config` converts what else a properties file of the old consumers has.
+    """
+    import javaproperties
+
+    from zkconsumer.operate.migrate.rules.fleetfile import new_properties
+
+    documents = []
+    for job in (job for jobs in chosen.jobs().values() for job in jobs):
+        servers = chosen.connection_of(job.fleet).known_brokers()
+        properties = new_properties(job.group, servers, "java" if target == "java" else "zkconsumer")
+        named = {"cluster": job.fleet.name, "group": job.group.group, "owner": job.group.owner}
+        documents.append({**named, "properties": properties})
+    if as_json:
+        click.echo(json.dumps(documents))
+        return
+    for document in documents:
+        owner = f", owner {document['owner']}" if document["owner"] else ""
+        click.echo(escaped(f"# {document['cluster']} {document['group']}{owner}"))
+        echo_lines(javaproperties.join_key_value(name, value) for name, value in document["properties"].items())
+        click.echo()
 
 
 @fleet.command("rollback")
