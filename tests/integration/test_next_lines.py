@@ -125,7 +125,12 @@ def test_a_fleet_there_and_back(shell, group, sandbox):
     steps = shell.paste(made)
     assert steps == [fleet.format(verb) for verb in ("status", "plan", "run", "verify", "mirror")]
     assert "session.timeout.ms=30000" in shell.pasted[0], "the file has no property"
-    assert "to do: start the new consumers" in shell.run("migrate", "fleet", "verify", directory, "--wave", "1")
+    verified = shell.run("migrate", "fleet", "verify", directory, "--wave", "1")
+    (config,) = re.findall(r"to do: start the new consumers \(`([^`]*)`\)", verified)
+    properties = shell.run(*shlex.split(config)[1:])
+    assert f"group.id={group.name}" in properties.replace("\\ ", " ")
+    assert "group.protocol=kafka" in properties
+    assert f"bootstrap.servers={sandbox.bootstrap_servers}".replace(":", "\\:") in properties
     rolled_back = shell.run("migrate", "fleet", "rollback", directory, "--wave", "1", "--execute")
     assert "to do: start the old consumers" in rolled_back
     shell.pasted.clear()
@@ -176,8 +181,13 @@ def test_what_explain_finds_in_zookeeper(shell, group):
     group.commit(group.topic, 0, 9)
     printed = shell.run("groups", "explain", "--group", group.name, code=3)
     assert {"offset-outside-log", "no-owner", "idle-member"} <= set(re.findall(r"^\d+\. (\S+):", printed, re.MULTILINE))
-    named = {line for line in shell.paste(printed) if not line.startswith("zkconsumer offsets")}
-    assert named == {"zkconsumer groups describe", "zkconsumer groups verify"}
+    assert "to do: stop all members" in printed
+    for member in ("c", "idle"):
+        group.zookeeper.delete(f"{group.root}/ids/{group.name}_{member}")
+    group.disown(group.topic, 0)
+    assert {"zkconsumer groups describe", "zkconsumer groups verify", "zkconsumer offsets reset"} == set(
+        shell.paste(printed)
+    )
 
 
 def test_what_explain_finds_nothing_in(shell, group):
