@@ -111,7 +111,8 @@ def test_waves_there_and_back(fleet, tmp_path):
         in fleet.run("reverse", "--group", fleet.names[1], "--group", fleet.names[2], "--execute").stdout
     )
     mirror = fleet.run("mirror", "--wave", "1", "--interval", "1s", "--for", "1s", "--execute", "--json")
-    assert [json.loads(line)["totals"] for line in mirror.stdout.splitlines()] == [{"done": 1}] * 2
+    rounds = [json.loads(line)["totals"] for line in mirror.stdout.splitlines()]
+    assert rounds in ([{"done": 1}], [{"done": 1}] * 2), "one, if the first took a second"
     assert mirror.stderr.count("skipped: it is rolled back") == 2
     back = fleet.run("reverse", "--group", fleet.names[0], "--execute")
     assert "1 of 1 groups written back" in back.stdout
@@ -154,16 +155,17 @@ def test_what_goes_wrong_is_shown_and_the_others_are_done(fleet):
     assert "members are registered in ZooKeeper, though it was migrated" in row["reason"]
 
 
+@pytest.mark.slow
 def test_the_progress_of_a_run_is_drawn_on_a_terminal(fleet, tmp_path):
     """ZooKeeper answers slowly: nothing is drawn for what ends within a second."""
     fleet.init()
     fleet.run("plan", "--wave", "1")
     with TcpProxy(fleet.sandbox.zookeeper_connect) as proxy:
-        proxy.delay(0.05)
+        proxy.delay(0.01)
         words = ["run", str(fleet.directory), "--wave", "1", "--execute", "--workers", "1"]
         code, drawn, printed = on_a_terminal(["migrate", "fleet", *words, "--zookeeper", proxy.address])
     assert code == 0, (drawn, printed)
-    counts = re.findall(rf"writing .* (\d)/{GROUPS} ", drawn)
+    counts = re.findall(rf" (\d)/{GROUPS} ", drawn)
     assert len(set(counts)) > 1, "the bar advances"
     assert counts == sorted(counts)
     assert f"{GROUPS} of {GROUPS} groups written" in printed

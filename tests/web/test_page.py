@@ -149,13 +149,13 @@ def test_a_click_on_the_heading_sorts_by_lag(browser, serve, zookeeper, unique_n
         lags = "return [...document.querySelectorAll('#groups tbody tr')].map((row) => row.cells[2].textContent)"
         eventually(lambda: sorted(browser.execute_script(lags)) == ["-", "0", "10", "11", "2"])
         by_name = {group.name: name for name, group in groups.items()}
-        click(browser, "#groups th[data-sort=lag]")
+        click(browser, "#groups th[data-sort='-lag']")
         eventually(lambda: "".join(by_name.get(name, "?") for name in shown(browser)) == "bdace")
-        header = browser.find_element("css selector", "th[data-sort=lag]")
+        header = browser.find_element("css selector", "th[data-sort='-lag']")
         assert header.get_attribute("aria-sort") == "descending", "worst first"
-        click(browser, "#groups th[data-sort=lag]")
+        click(browser, "#groups th[data-sort='-lag']")
         eventually(lambda: "".join(by_name.get(name, "?") for name in shown(browser)) == "cadbe")
-        assert browser.find_element("css selector", "th[data-sort=lag]").get_attribute("aria-sort") == "ascending"
+        assert browser.find_element("css selector", "th[data-sort='-lag']").get_attribute("aria-sort") == "ascending"
     finally:
         browser.get("about:blank")
         for group in groups.values():
