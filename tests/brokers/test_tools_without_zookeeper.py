@@ -42,6 +42,15 @@ def member(broker, topic, unique_name):
         yield made
 
 
+def has_left(broker, group):
+    """True if the group has no member; without one, brokers before 0.10.2 do not show that it has offsets."""
+    words = ["groups", "verify", "--group", group, "--bootstrap-server", broker.sandbox.bootstrap_servers]
+    ended = CliRunner().invoke(command, words)
+    if broker.release < _LISTS_OFFSETS_SINCE:
+        return "does not exist at the brokers" in str(ended.exception)
+    return ended.exit_code == 3 and "is a member" in ended.stderr
+
+
 def test_a_group_is_judged_and_served(broker, member, topic, unique_name):
     group = ("--group", unique_name)
     status = ("groups", "status", *group, "--interval", "50ms", "--samples", "2")
@@ -58,11 +67,9 @@ def test_a_group_is_judged_and_served(broker, member, topic, unique_name):
         assert [(one["topic"], one["committed"]) for one in shown["partitions"]] == [(topic, 5)] * 2
         assert served.group(unique_name, "/findings")["findings"] == []
     member.shutdown()
-
-    def left():
-        return broker.run_tool("groups", "verify", *group, at_brokers=True)[0] == 3
-
-    eventually(left)
+    eventually(lambda: has_left(broker, unique_name))
+    if broker.release < _LISTS_OFFSETS_SINCE:
+        return
     code, found = broker.run_tool("groups", "explain", *group, at_brokers=True)
     assert (code, [one["kind"] for one in found["findings"]]) == (3, ["no-member"])
     code, found = broker.run_tool(*status, at_brokers=True)
@@ -89,12 +96,13 @@ def test_offsets_are_exported_written_and_restored(broker, member, topic, unique
 
     group = ("--group", unique_name)
     reset = ("offsets", "reset", *group, "--topic", topic, "--to-earliest")
-    assert "live member" in run(*reset, "--execute", code=3).stderr
+    assert "has members at the brokers" in run(*reset, "--execute", code=3).stderr
     before = tmp_path / "before.txt"
     run("offsets", "export", *group, "--output", str(before))
-    assert before.read_text().count(topic) == 2
+    lines = before.read_text().splitlines()
+    assert [line.rpartition("/offsets/")[2] for line in lines] == [f"{topic}/0:5", f"{topic}/1:5"]
     member.shutdown()
-    eventually(lambda: broker.run_tool("groups", "verify", *group, at_brokers=True)[0] == 3)
+    eventually(lambda: has_left(broker, unique_name))
     snapshot = tmp_path / "snapshot.json"
     run(*reset, "--execute", "--snapshot", str(snapshot))
     assert committed(unique_name) == [0, 0]
