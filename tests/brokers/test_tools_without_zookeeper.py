@@ -110,6 +110,8 @@ def test_offsets_are_exported_written_and_restored(broker, member, topic, unique
     assert committed(unique_name) == [5, 5]
     copy = ("offsets", "copy", "--from-group", unique_name, "--to-group", f"{unique_name}-copy", "--topic", topic)
     copied = tmp_path / "copied.json"
+    if broker.release < _LISTS_OFFSETS_SINCE:
+        assert "name its topics with --topic" in run(*copy[:-2], code=3).stderr
     run(*copy, "--execute", "--snapshot", str(copied))
     assert committed(f"{unique_name}-copy") == [5, 5]
     if broker.release >= _DELETES_OFFSETS_SINCE:
