@@ -265,7 +265,7 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
 
     from zkconsumer.operate.migrate.rules.fleetfile import new_properties
 
-    documents = []
+    documents: list[dict[str, Any]] = []
     for job in (job for jobs in chosen.jobs().values() for job in jobs):
         servers = chosen.connection_of(job.fleet).known_brokers()
         properties = new_properties(job.group, servers, "java" if target == "java" else "zkconsumer")
