@@ -159,7 +159,8 @@ def test_an_offset_outside_the_log(offset, where):
     (finding,) = explain_group(healthy(), around)
     assert finding.kind == "offset-outside-log"
     command = f"zkconsumer offsets reset --group g --topic t:0 --to-{where}"
-    assert (finding.to_do, finding.next_command) == ("stop all members", command)
+    assert finding.to_do.startswith("stop all members")
+    assert finding.next_command == command
 
 
 @pytest.mark.parametrize(
