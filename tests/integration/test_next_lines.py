@@ -92,6 +92,7 @@ def forget_in_kafka(sandbox, group):
     admin.delete_consumer_groups([group.name])[group.name].result(30)
 
 
+@pytest.mark.slow
 def test_a_migration_there_and_back(shell, group, sandbox):
     surveyed = shell.run("migrate", "survey", "--group", group.name)
     assert shell.paste(surveyed) == ["zkconsumer migrate plan", f"zkconsumer migrate run {plan_of(group)}"]
@@ -140,7 +141,13 @@ def test_a_fleet_there_and_back(shell, group, sandbox):
     assert reversed_ == [fleet.format("reverse"), "zkconsumer groups delete"]
 
 
-@pytest.mark.parametrize("found", ["no offset", "outside", "malformed", "running", "empty", "deleted", "ahead", "lost"])
+@pytest.mark.parametrize(
+    "found",
+    ["no offset", "outside", "malformed", "running", "empty", "ahead", "lost"]
+    + [
+        pytest.param("deleted", marks=pytest.mark.slow)
+    ],  # brokers deny a topic for some time before it counts as deleted
+)
 def test_a_survey(shell, group, sandbox, found, zookeeper):
     code, expected = 3, "offsets reset"
     match found:
