@@ -143,9 +143,15 @@ def test_a_fleet_there_and_back(shell, group, sandbox):
 
 @pytest.mark.parametrize(
     "found",
-    ["no offset", "outside", "malformed", "running", "empty", "ahead", "lost"]
-    + [
-        pytest.param("deleted", marks=pytest.mark.slow)
+    [
+        "no offset",
+        "outside",
+        "malformed",
+        "running",
+        "empty",
+        "ahead",
+        "lost",
+        pytest.param("deleted", marks=pytest.mark.slow),
     ],  # brokers deny a topic for some time before it counts as deleted
 )
 def test_a_survey(shell, group, sandbox, found, zookeeper):
