@@ -76,7 +76,8 @@ def test_a_group_is_judged_and_served(broker, member, topic, unique_name):
     assert (code, found["status"]) == (0, "NO MEMBERS")
 
 
-def test_offsets_are_exported_written_and_restored(broker, member, topic, unique_name, tmp_path):
+def test_offsets_are_exported_written_and_restored(broker, member, topic, unique_name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what undoes a restore is kept in the current directory
     servers = ("--bootstrap-server", broker.sandbox.bootstrap_servers)
 
     def run(*words, code=0):
