@@ -74,8 +74,10 @@ def test_tools_know_that_the_group_is_done(migrated, run):
     assert listed["status"] == "MIGRATED"
     survey = run("migrate", "survey", *group, "--json")
     assert (survey.exit_code, json.loads(survey.stdout)["verdict"]) == (0, "migrated")
-    (finding,) = json.loads(run("groups", "explain", *group, "--json").stdout)["findings"]
+    explained = run("groups", "explain", *group, "--json")
+    (finding,) = json.loads(explained.stdout)["findings"]
     assert (finding["kind"], "migrate unmark" in finding["next_command"]) == ("migrated", True)
+    assert (explained.exit_code, finding["is_problem"]) == (0, False), "as status, since nothing is wrong"
     rename = run("groups", "rename", "--from", migrated.group.name, "--to", "other", "--store", "zookeeper")
     assert (rename.exit_code, "was migrated" in rename.stderr) == (3, True)
     guide = run("migrate", "guide", *group)
@@ -93,6 +95,8 @@ def test_beside_brokers_a_group_that_nobody_consumes_is_not_done(migrated, run, 
     assert (explained.exit_code, "no-member" in kinds, "migrated" in kinds) == (3, True, False), kinds
     verified = run("groups", "verify", *group)
     assert (verified.exit_code, "is a member" in verified.stderr) == (3, True), verified.stderr
+    surveyed = json.loads(run("migrate", "survey", *group, "--json").stdout)
+    assert (surveyed["verdict"], surveyed["findings"][0]["code"]) == ("migrated", "no-member")
     described = json.loads(run("groups", "describe", *group, "--unhealthy", "--json").stdout)
     assert [row["owner"] for row in described["partitions"]] == [None, None]
 
@@ -116,6 +120,9 @@ def test_beside_brokers_a_group_whose_offsets_have_expired_is_not_done(migrated,
     assert (explained.exit_code, finding["kind"], lost in finding["evidence"]) == (3, "no-member", True)
     verified = run("groups", "verify", *group)
     assert (verified.exit_code, lost in verified.stderr) == (3, True), verified.stderr
+    surveyed = run("migrate", "survey", *group, "--json")
+    found = json.loads(surveyed.stdout)
+    assert (surveyed.exit_code, found["verdict"], lost in found["findings"][0]["text"]) == (3, "not ready", True)
     described = run(
         "groups", "describe", "--all", "--bootstrap-server", sandbox.bootstrap_servers, "--unhealthy", "--json"
     )

@@ -319,5 +319,5 @@ def test_groups_whose_coordinator_is_gone_are_missing_and_that_is_said():
         assert of_gone
         for first, *others in of_gone:
             assert re.search(r"leader of __consumer_offsets-\d+: none; replicas 1, in sync", first["evidence"])
-            assert "--topic __consumer_offsets" in first["next_command"]
+            assert "--topic __consumer_offsets" in first["to_do"]
             assert "broker-unreachable" in [finding["kind"] for finding in others]

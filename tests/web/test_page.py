@@ -133,6 +133,35 @@ def test_a_link_shows_the_same_part_of_many_groups(browser, serve, fleet):
     assert browser.find_element("css selector", "th[data-sort=group]").get_attribute("aria-sort") == "descending"
 
 
+def test_a_click_on_the_heading_sorts_by_lag(browser, serve, zookeeper, unique_name, topic_factory, produce):
+    """A group whose lag is unknown is below those with known lag, in both orders."""
+    topic = topic_factory(partitions=1)
+    produce(topic, [{"value": b"v", "partition": 0}] * 12)
+    behind = {"a": 2, "b": 11, "c": 0, "d": 10, "e": None}  # as text, 11 and 10 are below 2
+    groups = {name: GroupNodes(zookeeper, f"{unique_name}-{name}") for name in behind}
+    for name, lag in behind.items():
+        groups[name].register("c", {topic: 1})
+        groups[name].own(topic, 0, "c")
+        if lag is not None:
+            groups[name].commit(topic, 0, 12 - lag)
+    try:
+        browser.get(f"{serve().url}/")
+        lags = "return [...document.querySelectorAll('#groups tbody tr')].map((row) => row.cells[2].textContent)"
+        eventually(lambda: sorted(browser.execute_script(lags)) == ["-", "0", "10", "11", "2"])
+        by_name = {group.name: name for name, group in groups.items()}
+        click(browser, "#groups th[data-sort='-lag']")
+        eventually(lambda: "".join(by_name.get(name, "?") for name in shown(browser)) == "bdace")
+        header = browser.find_element("css selector", "th[data-sort='-lag']")
+        assert header.get_attribute("aria-sort") == "descending", "worst first"
+        click(browser, "#groups th[data-sort='-lag']")
+        eventually(lambda: "".join(by_name.get(name, "?") for name in shown(browser)) == "cadbe")
+        assert browser.find_element("css selector", "th[data-sort='-lag']").get_attribute("aria-sort") == "ascending"
+    finally:
+        browser.get("about:blank")
+        for group in groups.values():
+            zookeeper.delete(group.root, recursive=True)
+
+
 def test_states_are_counted_and_choose_groups(browser, serve, fleet, group, lagging, zookeeper):
     mark = MigrationMark("migrated", "kafka:elsewhere", 0)
     GroupNodes(zookeeper, fleet[7]).write("zkconsumer/migrated", MigratedNode.encode(mark))

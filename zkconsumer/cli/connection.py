@@ -39,7 +39,7 @@ METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
 
 _TOOL_GROUP = "zkconsumer-tools"
 
-_COMMAND = re.compile("(?:^|then )zkconsumer [a-z]+ ")
+_COMMAND = re.compile("^zkconsumer [a-z]+ ")
 _QUOTED = re.compile("`(zkconsumer (?:groups list|(?!migrate fleet )[^`]* --[^`]*))`")
 
 
@@ -252,6 +252,11 @@ class ToolConnection:
         """As :meth:`named_zookeeper`."""
         return self.bootstrap_servers or _by_name(self.properties).get("bootstrap.servers")
 
+    def known_brokers(self) -> str:
+        """The brokers that the command line, or the file of ``--config``, names; empty if they do not."""
+        in_file = {} if self.config_file is None else load_properties(self.config_file)
+        return self.named_brokers() or str(in_file.get("bootstrap.servers", ""))
+
     def at(self, **servers: str | None) -> ToolConnection:
         """The same with other ``zookeeper`` or ``bootstrap_servers``, which replace what a property says, too."""
         names = {"zookeeper": "zookeeper.connect", "bootstrap_servers": "bootstrap.servers"}
@@ -260,7 +265,7 @@ class ToolConnection:
         return dataclasses.replace(self, properties=others, **cast(Any, servers))
 
     def complete(self, text: str) -> str:
-        """A text that ends with a command of this program, with the servers added, so that it can be pasted.
+        """A command of this program with the servers added, so that it can be pasted.
 
         Other texts stay as they are. Properties that hold a password, or are unknown, are not repeated.
         """

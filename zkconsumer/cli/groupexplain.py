@@ -12,7 +12,7 @@ from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import echo_lines, end_reading, group_option, json_option, storage_option, warn
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable, step_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,8 @@ def explain(
     Members that own nothing, partitions without an owner, dead owners, a missing coordinator and members that do not
     obey it (group.protocol=coordinator), offsets outside the log, unknown topics, unreachable brokers, partitions
     without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
-    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings. With
+    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings, except that a group
+    was migrated, which is no problem. With
     --bootstrap-server alone it is for a group that brokers coordinate: its state, members without partitions,
     partitions without members, offsets, topics, brokers and leaders.
     """
@@ -71,7 +72,8 @@ def explain(
         for name, findings in findings_by_group.items():
             status = shlex.join(["zkconsumer", "groups", "status", "--group", name])
             _print(name, findings, connection.complete(status))
-    end_reading(unread, found=any(findings_by_group.values()))
+    every = (finding for findings in findings_by_group.values() for finding in findings)
+    end_reading(unread, found=any(finding.is_problem for finding in every))
 
 
 def explain_one(
@@ -163,8 +165,8 @@ def _print(group: str, findings: list[Finding], status: str) -> None:
         echo_lines(
             (
                 f"{printable(group)}: nothing was found that keeps it from consuming",
-                f"   one look cannot show whether offsets move; next: {printable(status)}",
-                f"   where its status is STALL or WARN, {LOOK_AT_PROCESS}",
+                f"   one look cannot show whether offsets move; where its status is STALL or WARN, {LOOK_AT_PROCESS}",
+                *step_lines("", status, indent="   "),
             )
         )
     for number, finding in enumerate(findings, 1):
@@ -172,6 +174,6 @@ def _print(group: str, findings: list[Finding], status: str) -> None:
             (
                 f"{number}. {finding.kind}: {printable(finding.subject)}",
                 f"   {printable(finding.evidence)}",
-                f"   next: {printable(finding.next_command)}",
+                *step_lines(finding.to_do, finding.next_command, indent="   "),
             )
         )

@@ -9,7 +9,7 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection
 from zkconsumer.cli.main import EXIT_PROBLEM
-from zkconsumer.cli.terminaltext import printable
+from zkconsumer.cli.terminaltext import printable, step_lines
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -77,6 +77,12 @@ def echo_lines(lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if text:
         click.echo(text, nl=False)
+
+
+def echo_next(to_do: str, command: str = "") -> None:
+    """Print what is next on standard error; see :func:`~zkconsumer.cli.terminaltext.step_lines`."""
+    for line in step_lines(to_do, command):
+        click.echo(line, err=True)
 
 
 def warn(problems: Iterable[str]) -> None:

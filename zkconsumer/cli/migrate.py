@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,12 +28,13 @@ from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
 from zkconsumer.cli.migrateunmark import unmark_command
+from zkconsumer.cli.migrationoptions import may_be_written
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import printable, utc_time
+from zkconsumer.cli.terminaltext import printable, step_lines, utc_time
 
 if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
-    from zkconsumer.operate.migrate.rules.surveyverdict import Survey
+    from zkconsumer.operate.migrate.rules.surveyverdict import Survey, SurveyFacts
 
 
 @click.group()
@@ -50,7 +53,7 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     Shown are the layout of the znodes, clients, where offsets are stored, subscriptions and their regex for other
     clients, partitions without an offset, the group of the same name in Kafka, offsets.retention.minutes, and the
     releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), `migrated`, or
-    `not ready`, with which the exit code is 3.
+    `not ready`, with which the exit code is 3. A group that was migrated, and that the brokers have lost, is not ready.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
@@ -65,13 +68,19 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     if not (facts or failures):
         warn(["no groups below /consumers; check the chroot of --zookeeper"])
     unread = unread_groups(facts, failures, names)
-    surveys = [_pasteable(survey(group_facts), connection) for group_facts in facts]
+    surveys = [_pasteable(survey(_with_plan_file(group_facts)), connection) for group_facts in facts]
     if as_json:
         documents = [survey_document(surveyed) for surveyed in surveys]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
     end_reading(unread, found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys))
+
+
+def _with_plan_file(facts: SurveyFacts) -> SurveyFacts:
+    """With a file that `migrate plan` accepts: it replaces no plan that was run, and no other file."""
+    names = (f"{facts.group}.plan{f'-{number}' if number else ''}.json" for number in itertools.count())
+    return dataclasses.replace(facts, plan_file=next(name for name in names if may_be_written(Path(name))))
 
 
 def _pasteable(survey: Survey, connection: ToolConnection) -> Survey:
@@ -89,7 +98,7 @@ def _survey_lines(survey: Survey) -> Iterator[str]:
     yield f"  offsets in {facts.storage}{newest}"
     for finding in survey.findings:
         yield printable(f"  {finding.level.value}: {finding.text}")
-    yield printable(f"  next: {survey.next}")
+    yield from step_lines(survey.to_do, survey.next, indent="  ")
 
 
 def survey_document(survey: Survey) -> dict[str, Any]:
@@ -102,6 +111,7 @@ def survey_document(survey: Survey) -> dict[str, Any]:
     return {
         "group": facts.group,
         "verdict": survey.verdict.value,
+        "to_do": survey.to_do,
         "next": survey.next,
         "layout": facts.layout,
         "storage": facts.storage,

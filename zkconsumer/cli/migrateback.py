@@ -26,6 +26,7 @@ from zkconsumer.cli.migrationoptions import (
     write_plan,
 )
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.terminaltext import step_lines
 from zkconsumer.cli.writing import LONG_HOLD, Writing, refuse, run
 from zkconsumer.errors import WriteRefused
 
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
 
 
-def remove_from_kafka(groups: Iterable[str], connection: ToolConnection) -> str:
-    """What to do once groups have come back to ZooKeeper: their offsets in Kafka stay, and count for tools."""
+def remove_from_kafka(groups: Iterable[str], connection: ToolConnection) -> tuple[str, str]:
+    """What to do once groups have come back to ZooKeeper, and the command: their offsets in Kafka count for tools."""
     named = (word for group in groups for word in ("--group", group))
     command = ["zkconsumer", "groups", "delete", *named, "--store", "kafka", "--force-live", "--execute"]
-    return (
-        "next: when the old consumers of what came back have committed to ZooKeeper, remove the offsets in Kafka, "
-        f"which tools count first: {connection.complete(shlex.join(command))}"
+    to_do = (
+        "when the old consumers of what came back have committed to ZooKeeper, remove the offsets in Kafka, which "
+        "tools count first"
     )
+    return to_do, connection.complete(shlex.join(command))
 
 
 @click.command("rollback")
@@ -75,7 +77,7 @@ def rollback_command(
             run(
                 writing,
                 make,
-                done=[f"next: start the consumers of {plan.source} again"],
+                done=step_lines(f"start the consumers of {plan.source} again"),
                 write=functools.partial(roll_back, plan, plan_file),
             )
     except WriteRefused as refused:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -25,13 +26,13 @@ from zkconsumer.cli.fleettables import (
     status_document,
     status_lines,
 )
-from zkconsumer.cli.groupoptions import echo_lines, end_reading, json_option, match_option, warn
+from zkconsumer.cli.groupoptions import echo_lines, echo_next, end_reading, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migrateback import remove_from_kafka
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, MISSING, REWIND
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import escaped
+from zkconsumer.cli.terminaltext import escaped, step_lines
 from zkconsumer.cli.unreadoutput import need_no_reader
 from zkconsumer.cli.writing import LONG_HOLD, connected
 from zkconsumer.errors import ZkConsumerError
@@ -106,7 +107,12 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     already = f" are added to {len(known)}" if known else ""
     counts = f"{len(found)} groups{already}, {ready} of them in waves; edit it, then:" if found else "no new groups"
     click.echo(escaped(f"{file}: {counts}"))
-    click.echo(escaped(f"next: zkconsumer migrate fleet status {directory}"))
+    # The file has the servers, and no other property.
+    others = dataclasses.replace(connection.at(zookeeper=None, bootstrap_servers=None), config_file=None)
+    for line in step_lines(
+        "", others.complete(shlex.join(["zkconsumer", "migrate", "fleet", "status", str(directory)]))
+    ):
+        click.echo(line)
     end_reading(unread_groups(facts, failures, ()))
 
 
@@ -150,9 +156,9 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
         echo_lines(status_lines(rows))
         if not chosen.groups and (step := next_step((row.group.wave, row.state) for row in rows)):
             verb, wave = step
-            click.echo(escaped(f"next: {dataclasses.replace(chosen, wave=wave).command(verb)}"), err=True)
+            echo_next("", dataclasses.replace(chosen, wave=wave).command(verb))
         elif any(row.state is FleetState.WRITTEN for row in rows):
-            click.echo("next: start the new consumers of the groups that are written", err=True)
+            echo_next("start the new consumers of the groups that are written, with the properties of `fleet config`")
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
@@ -203,7 +209,7 @@ def plan_command(chosen: ChosenGroups, as_json: bool) -> None:
     from zkconsumer.operate.migrate.fleetsteps import plan_step
 
     need_no_reader()
-    _do(chosen, "plan", plan_step, "planned", as_json=as_json, then=chosen.command("run", "--execute"))
+    _do(chosen, "plan", plan_step, "planned", as_json=as_json, then=("", chosen.command("run", "--execute")))
 
 
 @fleet.command("run")
@@ -222,7 +228,7 @@ def run_command(chosen: ChosenGroups, execute: bool, long_hold: bool, any_time: 
     from zkconsumer.operate.migrate.fleetsteps import run_step
 
     step = run_step(lambda: datetime.now(UTC), execute=execute, long_hold=long_hold, any_time=any_time)
-    then = chosen.command("verify")
+    then = "", chosen.command("verify")
     _do(chosen, "run", step, "written", as_json=as_json, then=then, execute=execute)
 
 
@@ -233,9 +239,46 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
     """Compare both stores with the plans of a wave; the exit code is 3 unless all were run and are equal."""
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
-    mirror = chosen.command("mirror", "--execute")
-    then = f"start the new consumers; while they run, `{mirror}` keeps the way back short"
+    config = chosen.command("config")
+    to_do = f"start the new consumers (`{config}`); while they run, the mirror keeps the way back short"
+    then = to_do, chosen.command("mirror", "--execute")
     _do(chosen, "verify", verify_step, "equal", as_json=as_json, then=then)
+
+
+@fleet.command("config")
+@fleet_options
+@click.option(
+    "--target",
+    type=click.Choice(["zkconsumer", "java"]),
+    default="zkconsumer",
+    show_default=True,
+    help="For which consumers: ours, or KafkaConsumer and confluent-kafka.",
+)
+@json_option
+def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
+    """Print the properties by which the new consumers of a wave join their groups; no server is asked.
+
+    Those are the group, its protocol as in the file of the cluster, and the brokers, if the file or the command names
+    them. `migrate config` converts what else a properties file of the old consumers has.
+    """
+    import javaproperties
+
+    from zkconsumer.operate.migrate.rules.fleetfile import new_properties
+
+    documents: list[dict[str, Any]] = []
+    for job in (job for jobs in chosen.jobs().values() for job in jobs):
+        servers = chosen.connection_of(job.fleet).known_brokers()
+        properties = new_properties(job.group, servers, "java" if target == "java" else "zkconsumer")
+        named = {"cluster": job.fleet.name, "group": job.group.group, "owner": job.group.owner}
+        documents.append({**named, "properties": properties})
+    if as_json:
+        click.echo(json.dumps(documents))
+        return
+    for document in documents:
+        owner = f", owner {document['owner']}" if document["owner"] else ""
+        click.echo(escaped(f"# {document['cluster']} {document['group']}{owner}"))
+        echo_lines(javaproperties.join_key_value(name, value) for name, value in document["properties"].items())
+        click.echo()
 
 
 @fleet.command("rollback")
@@ -251,7 +294,7 @@ def rollback_command(chosen: ChosenGroups, execute: bool, long_hold: bool, as_js
     from zkconsumer.operate.migrate.fleetsteps import rollback_step
 
     step = rollback_step(execute=execute, long_hold=long_hold)
-    _do(chosen, "rollback", step, "rolled back", as_json=as_json, then="start the old consumers", execute=execute)
+    _do(chosen, "rollback", step, "rolled back", as_json=as_json, then=("start the old consumers", ""), execute=execute)
 
 
 @fleet.command("reverse")
@@ -276,16 +319,16 @@ def reverse_command(
     step = reverse_step(execute=execute, long_hold=long_hold, missing=missing, rewind=rewind)
     verb = "written back" if execute else "planned"
     given = [*(() if missing == "fail" else ("--missing", missing)), *(("--rewind",) if rewind else ())]
-    then = "start the old consumers" if execute else chosen.command("reverse", *given, "--execute")
+    then = ("start the old consumers", "") if execute else ("", chosen.command("reverse", *given, "--execute"))
     hints = functools.partial(_left_in_kafka, chosen) if execute else _no_hints
     _do(chosen, "reverse", step, verb, as_json=as_json, then=then, reversed_=True, hints=hints)
 
 
-def _no_hints(_: Iterable[GroupOutcome]) -> Iterable[str]:
+def _no_hints(_: Iterable[GroupOutcome]) -> Iterable[tuple[str, str]]:
     return ()
 
 
-def _left_in_kafka(chosen: ChosenGroups, outcomes: Iterable[GroupOutcome]) -> Iterator[str]:
+def _left_in_kafka(chosen: ChosenGroups, outcomes: Iterable[GroupOutcome]) -> Iterator[tuple[str, str]]:
     done = {outcome[:2] for outcome in outcomes if outcome.outcome == "done"}
     for jobs in chosen.jobs().values():
         own = [one.group.group for one in jobs if one.name in done and one.group.target.group == one.group.group]
@@ -373,10 +416,10 @@ def _do(
     done: str,
     *,
     as_json: bool,
-    then: str = "",
+    then: tuple[str, str] | None = None,
     execute: bool | None = None,
     reversed_: bool = False,
-    hints: Callable[[Iterable[GroupOutcome]], Iterable[str]] = _no_hints,
+    hints: Callable[[Iterable[GroupOutcome]], Iterable[tuple[str, str]]] = _no_hints,
 ) -> None:
     """Do a step for the groups that are meant, show what became of each, and end with the code of the worst.
 
@@ -386,11 +429,11 @@ def _do(
         step: to do.
         done: what a group is then.
         as_json: print one document.
-        then: what is next, if no group is refused.
+        then: what is next, if no group is refused: what people do, and the command.
         execute: False for a dry run; None for a command that has none.
         reversed_: the step is about the way back.
-        hints: what to know of the groups that are done, in lines, also if others are refused: the same command then
-            skips those that are done.
+        hints: the same of the groups that are done, also if others are refused: the same command then skips those that
+            are done.
     """
     done = f"would be {done}" if execute is False else done
     is_live = not (as_json or sys.stderr.isatty())  # a bar would be drawn over the lines
@@ -406,9 +449,9 @@ def _do(
     if is_complete and execute is False:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
     elif is_complete and then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
-        click.echo(escaped(f"next: {then}"), err=True)
+        echo_next(*then)
     for hint in () if as_json else hints(outcomes):
-        click.echo(escaped(hint), err=True)
+        echo_next(*hint)
     if not is_complete:
         _exit(outcomes)
 

@@ -73,7 +73,7 @@ def _lines(group: str, seen: Sequence[WatchedPartition], guidance: Guidance) -> 
         yield f"  stop: {obstacle}"
     for warning in guidance.warnings:
         yield f"  warning: {warning}"
-    yield f"  next: {guidance.step}"
+    yield f"  to do: {guidance.step}"
     if guidance.back:
         yield f"  back: {guidance.back}"
 

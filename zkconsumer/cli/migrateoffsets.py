@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
-from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
+from zkconsumer.cli.groupoptions import echo_lines, echo_next, json_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migrateback import remove_from_kafka
 from zkconsumer.cli.migrationoptions import (
@@ -128,8 +128,7 @@ def _show_end(
     click.echo(f"written: {len(report.written)} offsets, {len(report.found)} were there", err=True)
     if not report.is_complete:
         raise click.exceptions.Exit(EXIT_FAILED)
-    verify = connection.complete(f"zkconsumer migrate verify {shlex.quote(str(plan_file))}")
-    click.echo(escaped(f"next: {verify}"), err=True)
+    echo_next("", connection.complete(shlex.join(["zkconsumer", "migrate", "verify", str(plan_file)])))
 
 
 @click.command("verify")
@@ -156,6 +155,6 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     if not is_verified(rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
-        click.echo(escaped(f"next: start the consumers of {plan.target}"), err=True)
+        echo_next(f"start the consumers of {plan.target}")
         if (plan.source.kind, plan.target.kind, plan.source.group) == ("kafka", "zookeeper", plan.target.group):
-            click.echo(escaped(remove_from_kafka([plan.target.group], connection_of(connection, plan))), err=True)
+            echo_next(*remove_from_kafka([plan.target.group], connection_of(connection, plan)))

@@ -13,9 +13,8 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.grouplag import duration_option, milliseconds
-from zkconsumer.cli.groupoptions import echo_lines, warn
+from zkconsumer.cli.groupoptions import echo_lines, echo_next, warn
 from zkconsumer.cli.migrationtables import plan_lines
-from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.unreadoutput import execute_option, need_no_reader
 from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import WriteRefused, ZkConsumerError
@@ -77,6 +76,17 @@ def refuse_to_overwrite(output: Path) -> None:
             raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None
         if beside(output, OF_RUNS).exists():
             raise click.UsageError(f"--output {output}: this plan was run; give a new name")
+
+
+def may_be_written(output: Path) -> bool:
+    """True unless :func:`refuse_to_overwrite` refuses the file of a plan."""
+    try:
+        refuse_to_overwrite(output)
+    except click.UsageError:
+        return False
+    except OSError:  # the command reports it
+        return True
+    return True
 
 
 @contextmanager
@@ -153,5 +163,4 @@ def write_plan(output: Path, plan: MigrationPlan, connection: ToolConnection, *,
     if plan.refusals:
         refuse(connection.completed(plan.refusals))
     if not as_json:
-        run = connection.complete(shlex.join(["zkconsumer", "migrate", "run", str(output)]))
-        click.echo(escaped(f"next: {run}"), err=True)
+        echo_next("", connection.complete(shlex.join(["zkconsumer", "migrate", "run", str(output)])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,6 +27,20 @@ def printable(text: str) -> str:
     """As :func:`escaped`; a text that is longer than any name in use is cut, and its length is given."""
     shown = escaped(text[:_LONGEST])
     return shown if len(text) <= _LONGEST else f"{shown}... ({len(text)} characters)"
+
+
+def step_lines(to_do: str, command: str = "", *, indent: str = "") -> Iterator[str]:
+    """What is next, in lines: what people do, in words, and the command that is run then; each may be empty.
+
+    Only a command is printed as ``next:``, and in full: the line can be pasted.
+
+    >>> list(step_lines("stop its members", "zkconsumer groups verify --group g"))
+    ['to do: stop its members', 'next: zkconsumer groups verify --group g']
+    """
+    if to_do:
+        yield f"{indent}to do: {printable(to_do)}"
+    if command:
+        yield f"{indent}next: {escaped(command)}"
 
 
 def utc_time(ms: int) -> str:

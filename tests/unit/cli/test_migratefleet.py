@@ -86,7 +86,7 @@ def test_what_stays_in_kafka_is_said_of_groups_that_came_back_though_another_one
     done = CliRunner().invoke(command, ["migrate", "fleet", "reverse", str(fleet), "--wave", "1", "--execute"])
     assert (done.exit_code, "1 of 2 groups written back, 1 failed" in done.stdout) == (EXIT_FAILED, True), done.output
     assert "groups delete --group g --store kafka" in done.stderr
-    assert "next: start" not in done.stderr
+    assert "to do: start" not in done.stderr
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -109,7 +109,8 @@ def lost_group(group: str, evidence: str) -> Finding:
         "no-member",
         group,
         evidence,
-        f"check --bootstrap-server; if it is right, and all records are to be read again, then {shlex.join(words)}",
+        "check --bootstrap-server; if it is right, decide where consumers are to begin, as with --to-earliest",
+        shlex.join(words),
     )
 
 
@@ -131,7 +132,8 @@ def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]
             "rebalancing",
             group.group,
             f"the group is {group.described.state}, so members wait{coordinator}",
-            "wait for max.poll.interval.ms of its members, then " + _command(group, "groups", "verify"),
+            "wait for max.poll.interval.ms of its members",
+            _command(group, "groups", "verify"),
         )
 
 
@@ -150,7 +152,8 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
                 "idle-member",
                 member.member_id,
                 f"none of its topics exists ({name_some(sorted(member.topics))})",
-                _command(group, "groups", "describe") + " --members",
+                "",
+                _command(group, "groups", "describe", "--members"),
             )
         else:
             counts = ", ".join(f"{topic} has {len(group.existing[topic])}" for topic in existing)
@@ -170,6 +173,6 @@ def _without_member(group: ObservedBrokerGroup) -> Iterator[Finding]:
             "no-owner",
             format_partitions(unassigned),
             "members subscribe to the topic, and none of them has the partition",
-            "wait for metadata.max.age.ms, after which members notice new partitions; then "
-            + _command(group, "groups", "verify"),
+            "wait for metadata.max.age.ms, after which members notice new partitions",
+            _command(group, "groups", "verify"),
         )

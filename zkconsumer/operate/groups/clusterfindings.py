@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Container, Iterator, Sequence
 from statistics import median
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
@@ -50,7 +50,7 @@ def explain_surroundings(
 def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
     """A finding for each partition; the first of those of one topic with one remedy has a command for all of them."""
     found = list(_misplaced(facts))
-    alike: dict[tuple[str, str], list[TopicPartition]] = {}
+    alike: dict[tuple[str, _Remedy], list[TopicPartition]] = {}
     for _, partition, _, remedy in found:
         alike.setdefault((partition.topic, remedy), []).append(partition)
     for kind, partition, evidence, remedy in found:
@@ -58,12 +58,21 @@ def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
         if partition != partitions[0]:
             yield Finding(kind, str(partition), evidence, f"as for {partitions[0]}")
             continue
-        to_earliest, to_latest = (_reset(group, partitions, where) for where in ("earliest", "latest"))
-        next_command = remedy.format(to_earliest=to_earliest, to_latest=to_latest)
-        yield Finding(kind, str(partition), evidence, next_command)
+        yield Finding(kind, str(partition), evidence, remedy.to_do, _reset(group, partitions, remedy.where))
 
 
-def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, str]]:
+class _Remedy(NamedTuple):
+    """What to do about an offset, and where a reset sets it."""
+
+    to_do: str
+    where: Literal["earliest", "latest"]
+
+
+_TO_EARLIEST: Final = _Remedy("stop all members", "earliest")
+_TO_LATEST: Final = _Remedy("stop all members", "latest")
+
+
+def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, _Remedy]]:
     """Offsets that are not where a member can continue: the kind of finding, the partition, evidence and remedy."""
     for partition, former in sorted(facts.outdated.items()):
         yield (
@@ -71,7 +80,7 @@ def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, 
             partition,
             f"the offset {former} was stored for an earlier topic of that name and does not count; zkconsumer members "
             "begin at the log start",
-            "nothing, unless members are of the JVM, which use that offset: {to_earliest}",
+            _Remedy("nothing, unless members are of the JVM, which use that offset: then stop all members", "earliest"),
         )
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
@@ -81,7 +90,7 @@ def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, 
                 f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
                 "before they were consumed"
             )
-            yield "offset-outside-log", partition, evidence, "{to_earliest}"
+            yield "offset-outside-log", partition, evidence, _TO_EARLIEST
         elif outside == AFTER_LOG:
             state = facts.states.get(partition)
             epoch = "" if state is None else f"; the leader epoch is {state.leader_epoch}"
@@ -90,7 +99,7 @@ def _misplaced(facts: ClusterFacts) -> Iterator[tuple[str, TopicPartition, str, 
             yield "offset-outside-log", partition, evidence, remedy
 
 
-def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, str]:
+def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, _Remedy]:
     """Why a log ends before an offset, and what to do: no record of a topic that was created again has been consumed.
 
     A topic's znode is created with the topic, and an offset in ZooKeeper shows the transaction that wrote it. Where
@@ -99,17 +108,17 @@ def _shorter_log(facts: ClusterFacts, partition: TopicPartition) -> tuple[str, s
     node, origin = facts.offset_nodes.get(partition), facts.origins.get(partition.topic)
     if node is None or origin is None or origin.identity.czxid is None:
         why = "the log was truncated by an unclean leader election, or the topic was created again"
-        return why, "if the topic was created again, use --to-earliest, which skips no record; otherwise {to_latest}"
+        to_do = "stop all members; if the topic was created again, use --to-earliest instead, which skips no record"
+        return why, _Remedy(to_do, "latest")
     if origin.judge(node.mzxid) is WrittenFor.BEFORE:
         why = "the topic was created again after that commit, unless ZooKeeper was filled by copying or restored"
-        return f"{why}: then the log was truncated", "{to_earliest}"
-    return "the log was truncated by an unclean leader election, or the offset was set by hand", "{to_latest}"
+        return f"{why}: then the log was truncated", _TO_EARLIEST
+    return "the log was truncated by an unclean leader election, or the offset was set by hand", _TO_LATEST
 
 
 def _reset(group: ObservedGroup, partitions: Sequence[TopicPartition], where: str) -> str:
     chosen = f"{partitions[0].topic}:{','.join(str(partition.partition) for partition in partitions)}"
-    words = ["zkconsumer", "offsets", "reset", "--group", group.group, "--topic", chosen, f"--to-{where}"]
-    return f"stop all members, then {shlex.join(words)}"
+    return shlex.join(["zkconsumer", "offsets", "reset", "--group", group.group, "--topic", chosen, f"--to-{where}"])
 
 
 def _topics(group: ObservedGroup) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
                 "not-commanded",
                 consumer_id,
                 f"the coordinator {coordinator.leader} has written no command for this member",
-                f"look in the log of {coordinator.leader}; then {verify}",
+                f"look in the log of {coordinator.leader}",
+                verify,
             )
             continue
         if command.refused:
@@ -59,7 +60,8 @@ def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
                 "command-not-obeyed",
                 consumer_id,
                 f"it is commanded to own {format_partitions(missing)}, which have no owner",
-                f"look in its log for failed attempts to rebalance; then {verify}",
+                "look in its log for failed attempts to rebalance",
+                verify,
             )
 
 

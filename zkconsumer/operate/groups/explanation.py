@@ -60,7 +60,12 @@ def explain_mark(znodes: GroupZnodes) -> Finding | None:
     command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
     how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
     return Finding(
-        "migrated", znodes.group, describe_marked(znodes, znodes.mark), f"{how}; if the mark is wrong, then {command}"
+        "migrated",
+        znodes.group,
+        describe_marked(znodes, znodes.mark),
+        f"{how}; the command shows what removes the mark, if it is wrong",
+        command,
+        is_problem=not is_migrated(znodes.mark, znodes.live),
     )
 
 
@@ -148,7 +153,7 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
             continue  # what exists is unknown
         elif not existing:
             reason = f"none of its topics exists ({name_some(topics)})" if topics else "its filter matches no topic"
-            yield Finding("idle-member", consumer_id, reason, _command(znodes, "groups", "describe", "--members"))
+            yield Finding("idle-member", consumer_id, reason, "", _command(znodes, "groups", "describe", "--members"))
         else:
             counts = ", ".join(
                 f"{topic} has {len(znodes.existing[topic])} and {len(threads[topic])} threads" for topic in existing
@@ -175,14 +180,16 @@ def _without_share(znodes: GroupZnodes, consumer_id: str, wanted: set[TopicParti
             consumer_id,
             f"{evidence}; it claims them again until it owns them",
             "remove the other owners; do not restart it, since it may fail to start while they are there; SIGUSR1 has "
-            f"it log what it waits for; then {verify}",
+            "it log what it waits for",
+            verify,
         )
     return Finding(
         "gave-up",
         consumer_id,
         f"{evidence}; {_JVM_GIVES_UP}",
         'look for "can\'t rebalance" in its log, remove owners that are not registered, check that all members have '
-        f"the same partition.assignment.strategy, and restart it; then {verify}",
+        "the same partition.assignment.strategy, and restart it",
+        verify,
     )
 
 
@@ -229,7 +236,8 @@ def _ownerless(znodes: GroupZnodes) -> Iterator[Finding]:
         format_partitions(ownerless),
         f"members subscribe to the topic, and there is no owner znode{by_share}{gave_up}",
         f"wait for a rebalance that may be under way; if they have no owner for more than {OWNERLESS_S:.0f} s (STOP in "
-        f"{_command(znodes, 'groups', 'status')}), {todo}; then {_command(znodes, 'groups', 'verify')}",
+        f"`zkconsumer groups status`), {todo}",
+        _command(znodes, "groups", "verify"),
     )
 
 
@@ -240,7 +248,8 @@ def _strange_owners(znodes: GroupZnodes) -> Iterator[Finding]:
                 "strange-owner",
                 str(partition),
                 f"its owner {owner} is no thread of that member that subscribes to the topic, so no thread consumes it",
-                f"restart that member, or delete the owner znode; then {_command(znodes, 'groups', 'verify')}",
+                "restart that member, or delete the owner znode",
+                _command(znodes, "groups", "verify"),
             )
 
 

@@ -1,4 +1,4 @@
-"""Finding: one thing that keeps a group from consuming, with its evidence and the next command."""
+"""Finding: one thing that keeps a group from consuming, with its evidence and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong.
+    """One thing that was found.
 
     Attributes:
         kind: its name, for programs.
         subject: member, partition, topic or broker.
         evidence: what was read, in words.
-        next_command: what to run or to look at next.
+        to_do: what people should do, or look at, in words; empty if the command alone is to be run.
+        next_command: the command to run then, as it can be pasted into a shell; empty if there is none.
+        is_problem: False if nothing is wrong, such as of a group that was migrated.
     """
 
     kind: str
     subject: str
     evidence: str
-    next_command: str
+    to_do: str
+    next_command: str = ""
+    is_problem: bool = True
 
 
 def describe_topic(topic: str, bootstrap_servers: str | None) -> str:
-    """The command that shows the leaders and replicas of a topic, with the servers if they are known."""
+    """To run Kafka's command that shows the leaders and replicas of a topic; with the servers if they are known."""
     servers = ["--bootstrap-server", bootstrap_servers] if bootstrap_servers else []
-    return shlex.join(["kafka-topics.sh", "--describe", "--topic", topic, *servers])
+    return f"run {shlex.join(['kafka-topics.sh', '--describe', '--topic', topic, *servers])}"

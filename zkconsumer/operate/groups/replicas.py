@@ -11,7 +11,8 @@ from zkconsumer.wire.apiversions import METADATA
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.kafkapython import load_kafka_python
 
-_VERSIONS: Final = (1, 7)  # the last one has leaders' epochs
+_VERSIONS: Final = (0, 7)  # the last one has leaders' epochs
+_FIRST_WITH_CONTROLLER: Final = 1
 _FIRST_WITHOUT_CREATION: Final = 4
 _UNKNOWN_EPOCH: Final = -1
 
@@ -20,7 +21,7 @@ class ReplicaReport(NamedTuple):
     """What a broker knows of partitions.
 
     Attributes:
-        controller: True if there is a controller.
+        controller: True if there is a controller, or the broker does not report it: those before 0.10 do not.
         replicas: brokers of each partition.
         states: leader (-1 for none) and in-sync replicas of each partition.
     """
@@ -44,8 +45,8 @@ def describe_replicas(connection: BrokerConnection, topics: Collection[str]) -> 
     named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
     may_create = {"allow_auto_topic_creation": False} if version >= _FIRST_WITHOUT_CREATION else {}
     answer: Any = connection.call(MetadataRequest(version=version, topics=named, **may_create))
-    report = ReplicaReport(answer.controller_id >= 0, {}, {})
-    for topic in answer.topics:
+    report = ReplicaReport(version < _FIRST_WITH_CONTROLLER or answer.controller_id >= 0, {}, {})
+    for topic in (topic for topic in answer.topics if topic.name in topics):  # version 0 has no question about none
         for described in topic.partitions:
             partition = TopicPartition(topic.name, described.partition_index)
             epoch = getattr(described, "leader_epoch", None)

@@ -14,6 +14,7 @@ from zkconsumer.operate.migrate.fleetstatus import read_status
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.rollback import plan_reverse, plan_rollback, roll_back
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
+from zkconsumer.operate.migrate.rules.fleetfile import why_not_protocol
 from zkconsumer.operate.migrate.rules.fleetstate import is_reversed, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.migrationrecheck import is_verified, warn_of_scope
@@ -54,6 +55,8 @@ def plan_step(ends: MigrationEnds, job: Job) -> StepResult:
     is planned again from where ZooKeeper is now, if the guards accept that: else its former plan is what there is.
     """
     files = job.files
+    if job.group.protocol == "consumer" and (why := why_not_protocol("consumer", ends.cluster.releases())) is not None:
+        raise WriteRefused([why])
     if not files.plan_file.exists():
         return _planned(_write_plan(ends, job, is_first=True))
     with exclusive(files.plan_file):  # a run of the former plan would not find its file any more

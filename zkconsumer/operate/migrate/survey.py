@@ -7,9 +7,14 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset
+from zkconsumer.operate.groups.everygroup import (
+    continues_at_brokers,
+    describe_lost,
+    is_lost,
+)
 from zkconsumer.operate.groups.groupdescription import existing_partitions, read_offsets_in_kafka
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, pattern_of, read_groups
 from zkconsumer.operate.migrate.rules.surveyverdict import (
@@ -23,7 +28,7 @@ from zkconsumer.operate.offsets.brokeroffsets import why_undescribed
 from zkconsumer.operate.offsets.groupstores import Cluster
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.fields import is_encodable
-from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup
+from zkconsumer.wire.rules.describedgroup import DEAD, KafkaGroup, exists_at_brokers
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -94,6 +99,10 @@ def _facts(
     surroundings: _Surroundings,
     problems: Sequence[str],
 ) -> SurveyFacts:
+    name, mark, live = znodes.group, znodes.mark, znodes.live
+    stored = [partition for partition, offset in in_kafka.items() if offset.offset is not None]
+    is_missing = kafka is not None and not exists_at_brokers(kafka.state, stored)
+    lost = is_lost(name, mark, live, GroupMissing(name) if is_missing else None)
     return SurveyFacts(
         group=znodes.group,
         layout=_layout(session, znodes),
@@ -104,7 +113,9 @@ def _facts(
         retention_minutes=surroundings.retention,
         releases=surroundings.releases,
         problems=tuple(dict.fromkeys(problems)),
-        mark=znodes.mark,
+        mark=mark,
+        continues_at_brokers=continues_at_brokers(name, mark, live),
+        lost=describe_lost(name) if lost else "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from zkconsumer.errors import WriteRefused, name_some
+from zkconsumer.errors import NoCommonVersion, WriteRefused, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import outside_log
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, offsets_of
@@ -188,7 +188,14 @@ def _stored(
     """The offsets of a group that is copied."""
     if session.is_absent:
         named = {p for p in cluster.partitions(topics or ()) if _is_wanted(p, topics)}
-        return cluster.committed_all(source, named)
+        if topics is not None:
+            return cluster.committed_known(source, named)
+        try:
+            return cluster.committed_all(source)
+        except NoCommonVersion:
+            raise WriteRefused(
+                "brokers before 0.10.2 do not list the offsets of a group; name its topics with --topic"
+            ) from None
     nodes = offset_nodes(session, source, None if topics is None else tuple(topics))
     if unknown := [reason for p, reason in nodes.unreadable.items() if _is_wanted(p, topics)]:
         raise WriteRefused([*unknown, f"group {source} is not copied without them; name the others with --topic"])

@@ -90,8 +90,9 @@ def test_a_zkconsumer_member_that_owns_nothing_has_not_given_up():
     owns_nothing, ownerless = explain_group(znodes, HEALTHY)
     assert (owns_nothing.kind, owns_nothing.subject) == ("owns-nothing", "g_b")
     assert "claims them again" in owns_nothing.evidence
-    assert "do not restart it" in owns_nothing.next_command
-    assert "restart" not in ownerless.next_command
+    assert "do not restart it" in owns_nothing.to_do
+    assert "restart" not in ownerless.to_do
+    assert owns_nothing.next_command == ownerless.next_command == "zkconsumer groups verify --group g"
 
 
 def test_who_should_own_a_partition_without_owner_is_named():
@@ -99,8 +100,8 @@ def test_who_should_own_a_partition_without_owner_is_named():
     (finding,) = explain_group(healthy(topics={"t": 2}), HEALTHY)
     assert (finding.kind, finding.subject) == ("no-owner", "t 1")
     assert "by its share g_a should own them; a JVM member stops trying" in finding.evidence
-    assert "restart g_a" in finding.next_command
-    assert "STOP in zkconsumer groups status --group g" in finding.next_command
+    assert "restart g_a" in finding.to_do
+    assert "STOP in `zkconsumer groups status`" in finding.to_do
 
 
 @pytest.mark.parametrize("subscription", [Subscription({"gone": 1}), Subscription.by_filter(Whitelist("gone.*"), 1)])
@@ -142,8 +143,8 @@ def test_an_owner_znode_that_no_session_ends_is_to_be_deleted():
     finding, gave_up = explain_group(replace(znodes, lasting_owners=frozenset({TopicPartition("t", 1)})), HEALTHY)
     assert (finding.kind, finding.subject, gave_up.kind) == ("dead-owner", "t-1", "gave-up"), "the cause is first"
     assert "the owner znode is persistent" in finding.evidence
-    assert "delete /consumers/g/owners/t/1 " in finding.next_command
-    assert "session timeout" not in finding.next_command
+    assert "delete /consumers/g/owners/t/1 " in finding.to_do
+    assert "session timeout" not in finding.to_do
 
 
 def test_an_owner_that_is_no_thread_of_a_live_member():
@@ -158,7 +159,8 @@ def test_an_offset_outside_the_log(offset, where):
     (finding,) = explain_group(healthy(), around)
     assert finding.kind == "offset-outside-log"
     command = f"zkconsumer offsets reset --group g --topic t:0 --to-{where}"
-    assert finding.next_command.endswith(f"stop all members, then {command}")
+    assert finding.to_do.startswith("stop all members")
+    assert finding.next_command == command
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_partitions_of_a_topic_with_one_remedy_have_one_command():
         log_ends=dict.fromkeys(partitions, 9),
     )
     znodes = healthy(topics={"t": 3}, owners={"t-0": "g_a-0", "t-1": "g_a-0", "t-2": "g_a-0"})
-    named = {finding.subject: finding.next_command.split(" --topic ")[-1] for finding in explain_group(znodes, around)}
+    named = {f.subject: f.next_command.split(" --topic ")[-1] or f.to_do for f in explain_group(znodes, around)}
     assert named == {"t-0": "t:0,2 --to-earliest", "t-1": "t:1 --to-latest", "t-2": "as for t-0"}
 
 
@@ -196,18 +198,8 @@ def test_partitions_of_a_topic_with_one_remedy_have_one_command():
     [
         (10, 2, "the topic was created again after that commit, unless ZooKeeper was filled by copying", "earliest"),
         (10, 0, "by an unclean leader election, or the offset was set by hand; the leader epoch is 3", "latest"),
-        (
-            None,
-            2,
-            "by an unclean leader election, or the topic was created again",
-            "earliest, which skips no record; otherwise",
-        ),  # Kafka's counts
-        (
-            10,
-            None,
-            "by an unclean leader election, or the topic was created again",
-            "earliest, which skips no record; otherwise",
-        ),  # brokers describe the topic
+        (None, 2, "by an unclean leader election, or the topic was created again", "latest"),  # Kafka's counts
+        (10, None, "by an unclean leader election, or the topic was created again", "latest"),  # brokers describe it
     ],
 )
 def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why, where):
@@ -218,7 +210,9 @@ def test_why_an_offset_lies_after_the_log_end(in_zookeeper, created, why, where)
     around = facts(committed={P0: 10}, log_ends={P0: 9}, origins=origins, offset_nodes=nodes)
     (finding,) = explain_group(group, around)
     assert why in finding.evidence
-    assert f"--to-{where}" in finding.next_command
+    assert finding.next_command.endswith(f" --to-{where}")
+    is_unknown = "if the topic was created again, use --to-earliest instead" in finding.to_do
+    assert is_unknown == ("or the topic was created again" in why)
 
 
 def test_no_broker_is_registered_and_none_was_named():
@@ -227,7 +221,7 @@ def test_no_broker_is_registered_and_none_was_named():
         ("no-broker", "/brokers/ids"),
         ("unreadable", "g"),
     ]
-    assert "start the brokers" in found[1].next_command, "no ACL is in the way"
+    assert "start the brokers" in found[1].to_do, "no ACL is in the way"
 
 
 def test_an_unknown_topic():
@@ -245,7 +239,7 @@ def test_brokers_and_the_controller():
 def test_a_missing_controller_is_named_where_it_was_looked_for(bootstrap_servers, subject):
     (finding,) = explain_group(healthy(), facts(controller=False, bootstrap_servers=bootstrap_servers))
     assert finding.subject == subject
-    assert ("znode" in f"{finding.evidence} {finding.next_command}") == (subject == "/controller")
+    assert ("znode" in f"{finding.evidence} {finding.to_do}") == (subject == "/controller")
 
 
 @pytest.mark.parametrize(
@@ -260,14 +254,14 @@ def test_leaders_and_replicas(state, replicas, kind):
     around = facts(states={} if state is None else {P0: state}, replicas={P0: replicas})
     assert kinds(healthy(), around) == [kind]
     (finding,) = explain_group(healthy(), replace(around, bootstrap_servers="b1:9092"))
-    assert finding.next_command == "kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
+    assert finding.to_do == "run kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
 
 
 def test_a_replica_without_a_registered_broker_is_named_and_the_command_has_a_broker_that_answers():
     around = facts(states={P0: LeaderAndIsr(1, 3, (1,))}, replicas={P0: (1, 2, 3)}, answering=(Broker(1, "b1", 9092),))
     (finding,) = explain_group(healthy(), around)
     assert finding.evidence.endswith("in sync 1, not registered 2,3 (down, or hanging)")
-    assert finding.next_command == "kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
+    assert finding.to_do == "run kafka-topics.sh --describe --topic t --bootstrap-server b1:9092"
 
 
 @pytest.mark.parametrize(

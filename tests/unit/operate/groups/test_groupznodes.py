@@ -315,7 +315,7 @@ def test_the_znode_of_a_topic_that_brokers_describe_does_not_show_when_it_was_cr
     stub.log(P0).end = 3
     group, facts = read_facts(znodes, asking(f"127.0.0.1:{stub.port}"))
     (finding,) = (found for found in explain_group(group, facts) if found.kind == "offset-outside-log")
-    assert "if the topic was created again, use --to-earliest" in finding.next_command
+    assert "if the topic was created again, use --to-earliest" in finding.to_do
 
 
 @pytest.mark.parametrize("storage", ["auto", "zookeeper"])

@@ -31,7 +31,7 @@ def test_what_a_status_shows_is_a_finding_that_points_at_the_process(last, kind,
     (finding,) = findings(offsets(5, 8), last)
     assert (finding.kind, finding.subject) == (kind, "t 0-2")
     assert finding.evidence.startswith(reason)
-    assert "py-spy dump" in finding.next_command
+    assert "py-spy dump" in finding.to_do
 
 
 def test_since_when_there_is_no_owner_is_a_finding():

@@ -7,23 +7,24 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UsageError, name_some
 from zkconsumer.operate.migrate.rules.migrationend import End, parse_end
 from zkconsumer.operate.migrate.rules.migrationplan import Missing
 
 _CLUSTER_KEYS: Final = frozenset({"zookeeper", "bootstrap_servers", "config"})
 _GROUP_KEYS: Final = frozenset({"wave", "owner", "target", "protocol", "window", "missing", "rewind"})
 _PROTOCOLS: Final = ("kafka", "consumer")
+_CONSUMER_SINCE: Final = (4,)
 _HEAD: Final = """\
 # The groups of one cluster that leave ZooKeeper, for `zkconsumer migrate fleet`; edit it, and keep it in git.
 #
 # wave       groups of one wave are planned, run and verified by one command; those of wave 0 only with --group
 # owner      whom to ask; shown by `fleet status`
 # target     kafka:NAME, where the offsets are written
-# protocol   group.protocol of the new consumers: kafka or consumer
+# protocol   group.protocol of the new consumers: kafka or consumer (brokers since 4.0); `fleet config` prints it
 # window     when `fleet run` may write: 2026-12-01T22:00Z/2026-12-02T04:00Z; empty for any time
 # missing    fail, earliest or latest: where partitions begin in Kafka that have no offset; fail if it is omitted
 # rewind     true accepts that offsets in Kafka move back; neither is for the way back
@@ -141,6 +142,31 @@ def format_groups(found: Sequence[FoundGroup], wave: int, present: Iterable[Flee
             'window = ""',
         ]
     return "\n".join(lines) + "\n" if lines else ""
+
+
+def new_properties(group: FleetGroup, bootstrap_servers: str, client: Literal["zkconsumer", "java"]) -> dict[str, str]:
+    """The properties by which new consumers join their group, whatever others they have.
+
+    Args:
+        group: of a fleet.
+        bootstrap_servers: brokers; empty if they are unknown.
+        client: that the properties are for: ``java`` for KafkaConsumer and confluent-kafka, whose name for the protocol
+            ``kafka`` is ``classic``.
+    """
+    protocol = "classic" if client == "java" and group.protocol == "kafka" else group.protocol
+    servers = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
+    return {"group.id": group.target.group, "group.protocol": protocol, **servers}
+
+
+def why_not_protocol(protocol: str, releases: Mapping[int, tuple[int, ...]]) -> str | None:
+    """Why brokers of these releases, by broker id, cannot have groups with a ``group.protocol``; None if they can."""
+    old = sorted(number for number, release in releases.items() if release < _CONSUMER_SINCE)
+    if protocol != "consumer" or not old:
+        return None
+    return (
+        f"its new consumers have protocol consumer in the file of the fleet, which brokers have since 4.0, and brokers "
+        f"{name_some(old)} are older: set protocol to kafka there"
+    )
 
 
 def _string(value: str) -> str:

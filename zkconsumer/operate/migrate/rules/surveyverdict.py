@@ -36,7 +36,8 @@ class SurveyVerdict(Enum):
     """What a survey results in.
 
     READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
-    NOT_READY: something has to be decided or fixed first. MIGRATED: it has the mark of a migration, and no members.
+    NOT_READY: something has to be decided or fixed first. MIGRATED: it has the mark of a migration, and no members in
+    ZooKeeper; if it continues under its name at the brokers, these have it.
     """
 
     READY = "ready"
@@ -122,6 +123,9 @@ class SurveyFacts:
         releases: release of each broker.
         problems: what could not be read, one sentence each.
         mark: of a migration; None for other groups.
+        continues_at_brokers: True if the mark shows that the group continues at the brokers, under its name.
+        lost: that the brokers do not have it then, in a sentence; empty if they do, or if that is unknown.
+        plan_file: that its plan is written to; empty for GROUP.plan.json.
     """
 
     group: str
@@ -134,6 +138,9 @@ class SurveyFacts:
     releases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     mark: MigrationMark | None = None
+    continues_at_brokers: bool = False
+    lost: str = ""
+    plan_file: str = ""
 
     @property
     def storage(self) -> Storage:
@@ -161,30 +168,59 @@ class Survey:
         findings: blockers first, then warnings, then notes.
         verdict: see :class:`SurveyVerdict`.
         next: the command to run next.
+        to_do: what people do before it, in words; empty if there is nothing.
     """
 
     facts: SurveyFacts
     findings: tuple[SurveyFinding, ...]
     verdict: SurveyVerdict
     next: str
+    to_do: str = ""
+
+
+_STOP: Final = "stop its members"
+_READING: Final = ("zkconsumer migrate survey ", "zkconsumer groups explain ", "zkconsumer groups describe ")
 
 
 def survey(facts: SurveyFacts) -> Survey:
     """Derive the verdict from the facts."""
     if facts.mark is not None and mark_verdict(facts.mark, has_members=bool(facts.members)) == "done":
-        done = SurveyFinding(Level.NOTE, "migrated", f"it was migrated: its consumers continue at {facts.mark.where}")
-        return Survey(facts, (done,), SurveyVerdict.MIGRATED, f"zkconsumer groups explain --group {_quoted(facts)}")
+        return _survey_migrated(facts, facts.mark)
     findings = [finding for rule in _RULES for finding in rule(facts)]
     findings.sort(key=lambda finding: list(Level).index(finding.level))
     blockers = [finding for finding in findings if finding.level is Level.BLOCKER]
     if blockers:
-        command = next((blocker.command for blocker in blockers if blocker.command), _command("survey", facts))
-        return Survey(facts, tuple(findings), SurveyVerdict.NOT_READY, command)
+        command = next((blocker.command for blocker in blockers if blocker.command), "")
+        to_do = "" if command else "clear the blockers"
+        if facts.members and not (command or _READING[0]).startswith(_READING):
+            to_do = _STOP
+        return Survey(facts, tuple(findings), SurveyVerdict.NOT_READY, command or _command("survey", facts), to_do)
     verdict = SurveyVerdict.RUNNING if facts.members else SurveyVerdict.READY
-    command = _plan_command(facts)
     if facts.storage == "kafka":  # there is nothing to write
         command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
-    return Survey(facts, tuple(findings), verdict, command)
+        return Survey(facts, tuple(findings), verdict, command)
+    return Survey(facts, tuple(findings), verdict, _plan_command(facts), _STOP if facts.members else "")
+
+
+def _survey_migrated(facts: SurveyFacts, mark: MigrationMark) -> Survey:
+    """One that continues at the brokers under its name is judged as they have it."""
+    verdict, state = SurveyVerdict.MIGRATED, ""
+    findings = []
+    if facts.lost:
+        verdict = SurveyVerdict.NOT_READY
+        findings.append(SurveyFinding(Level.BLOCKER, "lost", facts.lost))
+    elif facts.continues_at_brokers and facts.kafka is not None:
+        state = f" ({facts.kafka.state}, {facts.kafka.members} members)"
+        if not facts.kafka.has_members:
+            no_members = "no consumer is a member of it at the brokers: its offsets expire unless one commits"
+            findings.append(SurveyFinding(Level.WARNING, "no-member", no_members))
+    elif facts.continues_at_brokers:
+        unknown = f"it was migrated to {mark.where}, and what the brokers have of it is unknown"
+        problems = (SurveyFinding(Level.WARNING, "unreadable", problem) for problem in facts.problems)
+        findings += [SurveyFinding(Level.WARNING, "kafka-group", unknown), *problems]
+    text = f"it was migrated: its consumers continue at {mark.where}{state}"
+    findings.append(SurveyFinding(Level.NOTE, "migrated", text))
+    return Survey(facts, tuple(findings), verdict, f"zkconsumer groups explain --group {_quoted(facts)}")
 
 
 def _quoted(facts: SurveyFacts) -> str:
@@ -198,7 +234,7 @@ def _command(name: str, facts: SurveyFacts) -> str:
 def _plan_command(facts: SurveyFacts, options: str = "", *, source: str = "") -> str:
     group = facts.group
     ends = f"--from {shlex.quote(source or f'zookeeper:{group}')} --to {shlex.quote(f'kafka:{group}')}"
-    return f"zkconsumer migrate plan {ends} --output {shlex.quote(f'{group}.plan.json')}{options}"
+    return f"zkconsumer migrate plan {ends} --output {shlex.quote(facts.plan_file or f'{group}.plan.json')}{options}"
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

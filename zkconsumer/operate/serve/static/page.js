@@ -295,7 +295,12 @@ async function explain() {
   let lines = [];
   try {
     const { findings } = await ask(`/api/groups/${encodeURIComponent(group)}/findings`);
-    lines = findings.map((one) => [`${one.kind}: ${one.subject}`, one.evidence, `next: ${one.next_command}`]);
+    lines = findings.map((one) => [
+      `${one.kind}: ${one.subject}`,
+      one.evidence,
+      ...(one.to_do ? [`to do: ${one.to_do}`] : []),
+      ...(one.next_command ? [`next: ${one.next_command}`] : []),
+    ]);
     if (lines.length === 0) lines = [["Nothing was found that keeps it from consuming."]];
   } catch (error) {
     lines = [[`No answer: ${error.message}`]];

@@ -13,7 +13,9 @@ from zkconsumer.operate.migrate.rules.fleetfile import (
     format_fleet,
     format_groups,
     groups_of,
+    new_properties,
     parse_fleet,
+    why_not_protocol,
 )
 from zkconsumer.operate.migrate.rules.migrationend import End, parse_end
 
@@ -139,3 +141,30 @@ def test_the_groups_of_a_wave():
     many = [parse("".join(f"[groups.g{wave}]\nwave = {wave}\n" for wave in (9, 30, 1, 12, 5)))]
     with pytest.raises(UsageError, match="the waves are 1, 5, 9, 12, 30"):
         groups_of(many, 2, ())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "client", "expected"),
+    [("kafka", "zkconsumer", "kafka"), ("kafka", "java", "classic"), ("consumer", "java", "consumer")],
+)
+def test_what_new_consumers_join_with(protocol, client, expected):
+    (group,) = parse_fleet("c", f'[groups.g]\ntarget = "kafka:h"\nprotocol = "{protocol}"'.encode()).groups
+    assert new_properties(group, "b:1", client) == {
+        "group.id": "h",
+        "group.protocol": expected,
+        "bootstrap.servers": "b:1",
+    }
+    assert "bootstrap.servers" not in new_properties(group, "", client)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "releases", "older"),
+    [
+        ("kafka", {1: (0, 9)}, None),
+        ("consumer", {1: (4, 0), 2: (4, 2)}, None),
+        ("consumer", {1: (4, 0), 2: (3, 9)}, "brokers 2 are older"),
+    ],
+)
+def test_a_protocol_that_brokers_do_not_have(protocol, releases, older):
+    why = why_not_protocol(protocol, releases)
+    assert why is None if older is None else older in why

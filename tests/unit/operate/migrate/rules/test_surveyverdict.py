@@ -83,6 +83,45 @@ def test_a_group_in_which_there_is_nothing_can_be_deleted():
     assert survey(replace(GOOD, layout="empty", partitions=())).next == "zkconsumer groups delete --group g"
 
 
+@pytest.mark.parametrize(
+    ("kafka", "lost", "verdict", "codes"),
+    [
+        (KafkaGroup("Stable", "consumer", 2), "", SurveyVerdict.MIGRATED, ["migrated"]),
+        (KafkaGroup("Empty"), "", SurveyVerdict.MIGRATED, ["no-member", "migrated"]),
+        (KafkaGroup("Dead"), "it is lost", SurveyVerdict.NOT_READY, ["lost", "migrated"]),
+        (None, "", SurveyVerdict.MIGRATED, ["kafka-group", "unreadable", "migrated"]),
+    ],
+)
+def test_a_migrated_group_is_judged_as_brokers_have_it(kafka, lost, verdict, codes):
+    problems = () if kafka is not None else ("no broker answers",)
+    mark = MigrationMark("migrated", "kafka:g", 1)
+    found = survey(
+        replace(GOOD, mark=mark, kafka=kafka, lost=lost, problems=problems, continues_at_brokers=True, members=())
+    )
+    assert (found.verdict, [finding.code for finding in found.findings]) == (verdict, codes)
+    assert ("(Stable, 2 members)" in found.findings[-1].text) == (codes == ["migrated"])
+
+
+def test_people_stop_members_before_a_command_that_writes():
+    member = SurveyedMember("g_a", "jvm", "static")
+    outside = partitions(in_zookeeper=5)
+    to_do = [
+        survey(facts).to_do
+        for facts in (
+            GOOD,
+            replace(GOOD, members=(member,)),
+            replace(GOOD, members=(member,), partitions=outside),
+            replace(GOOD, members=(member,), partitions=partitions(in_kafka=60), kafka=None),
+            replace(GOOD, kafka=None),
+        )
+    ]
+    assert to_do == ["", "stop its members", "stop its members", "clear the blockers", "clear the blockers"]
+
+
+def test_a_plan_is_written_to_the_file_that_is_named():
+    assert survey(replace(GOOD, plan_file="g plan")).next.endswith("--output 'g plan'")
+
+
 @pytest.mark.parametrize("members", [(), (SurveyedMember("g_a", "jvm", "static"),)])
 def test_a_group_whose_topics_were_all_deleted_is_not_ready(members):
     gone = tuple(replace(partition, exists=False, log=None) for partition in GOOD.partitions)
