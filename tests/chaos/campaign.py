@@ -80,7 +80,7 @@ def required() -> list[Wanted]:
     wanted += [Wanted("SEQ", protocol, False, 20 if protocol == "zookeeper" else 10) for protocol in PROTOCOLS]
     wanted += [Wanted("DONE", protocol, False, 10) for protocol in PROTOCOLS]
     wanted += [Wanted("KAFKA", IN_BROKERS, False, 30), Wanted("CONSUMER", ASSIGNED_BY_BROKERS, False, 30)]
-    wanted += [Wanted("R9", protocol, False, 5, alone=True) for protocol in ("zookeeper", COORDINATED)]
+    wanted += [Wanted("R9", protocol, False, 5, alone=True) for protocol in PROTOCOLS]
     wanted.append(Wanted("R11", "zookeeper", False, 50))
     return wanted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos.kinds import OURS
+from tests.chaos.kinds import OF_BROKERS, OURS
 from tests.chaos.rows import Row
 from tests.chaos.schedule import Schedule
 from tests.chaos.servers import Servers
@@ -40,7 +40,8 @@ class OwnRow(Row):
         Raises:
             UsageError: the row has no trials with such members.
         """
-        if not set(schedule.members) <= self.kinds or schedule.storage != "zookeeper":
+        kinds = set(schedule.members)
+        if not kinds <= self.kinds or schedule.storage != ("kafka" if kinds <= OF_BROKERS else "zookeeper"):
             members = f"members {', '.join(schedule.members)} that commit to {schedule.storage}"
             raise UsageError(f"row {self.name} has no trials with {members}; use another --protocol")
         return self.run(servers, schedule)

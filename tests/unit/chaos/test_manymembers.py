@@ -26,6 +26,12 @@ def test_a_trial_passes_with_a_write_for_each_changed_partition_in_each_interval
     assert verdict.figures["changed partitions per s"] == CHANGED / INTERVAL_S
 
 
+def test_kafka_has_no_transactions_to_count():
+    verdict = judge(EVENTS, Writes(CHANGED, None), SECONDS)
+    assert verdict.failures == []
+    assert verdict.figures["transactions per s"] is None
+
+
 def test_a_trial_fails_with_more_writes_none_or_a_long_rebalance():
     assert judge(EVENTS, Writes(11 * CHANGED + 1, 500), SECONDS).failures == ["5501 writes in 20.0 s, at most 5500"]
     assert judge(EVENTS, Writes(0, 0), SECONDS).failures == ["nothing was committed"]
