@@ -1,10 +1,12 @@
 """Which modules are mutated, and which tests run on them."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests.mutants.choice import Equivalent, chosen_tests, modules_of, read_equivalent, read_tests
+from tests.mutants.mutations import mutants_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,8 +44,16 @@ def test_every_module_has_tests():
     assert [module for module in modules_of(ROOT) if not chosen_tests(ROOT, module, read_tests())] == []
 
 
-def test_equivalent_mutants_are_of_modules_that_are_mutated():
-    assert {Path(one.path) for one in read_equivalent()} <= set(modules_of(ROOT))
+def test_equivalent_mutants_exist():
+    listed = read_equivalent()
+    modules = {Path(one.path) for one in listed}
+    assert modules <= set(modules_of(ROOT))
+    existing = {
+        (module.as_posix(), mutant.function, mutant.original, mutant.mutated)
+        for module in modules
+        for mutant in mutants_of(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+    }
+    assert [one for one in listed if (one.path, one.function, one.original, one.mutated) not in existing] == []
 
 
 def test_an_equivalent_mutant_needs_a_reason(tmp_path):

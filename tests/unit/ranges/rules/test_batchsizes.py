@@ -29,3 +29,13 @@ def test_an_old_message_is_one_offset_unless_it_is_compressed(magic):
 def test_without_a_header_the_size_is_unknown():
     assert bytes_per_offset(memoryview(b"")) is None
     assert bytes_per_offset(memoryview(build(RECORDS)[:26])) is None
+
+
+def test_a_batch_of_one_record_has_one_offset():
+    batch = build([Record(b"v")])
+    assert bytes_per_offset(memoryview(batch)) == len(batch)
+
+
+def test_the_header_ends_with_the_last_offset():
+    shortest = build(RECORDS)[:27]
+    assert bytes_per_offset(memoryview(shortest)) == len(build(RECORDS)) / 20

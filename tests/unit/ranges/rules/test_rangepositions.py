@@ -17,6 +17,10 @@ from zkconsumer.ranges.rules.rangepositions import (
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
 
 
+def test_named_positions_have_the_numbers_of_kafkas_protocol():
+    assert (EARLIEST, LATEST) == (-2, -1)
+
+
 def test_names_become_offsets_and_partitions_without_leader_are_skipped():
     located = locate({T0: EARLIEST, T1: LATEST, T2: 7, T3: 0}, {T0: 3, T1: 0, T2: 0}, *[{T0: 9, T1: 8, T2: 7}] * 2)
     assert located.offsets == {T0: 3, T1: 8, T2: 7}
@@ -99,3 +103,29 @@ def test_an_end_that_cannot_be_read_is_refused_with_the_reason():
     assert ending_offsets({T0: 5, T1: LATEST}, {T0: 9, T1: 9}, {T0: 6, T1: 6}) == {T0: 5, T1: 6}
     with pytest.raises(OffsetOutOfRange, match=r"t-0: 8, the last stable offset is 6 .*, t-1: 10, the log ends at 9"):
         ending_offsets({T0: 8, T1: 10}, {T0: 9, T1: 9}, {T0: 6, T1: 9})
+
+
+def test_a_mapping_has_offsets_from_0_on_and_one_of_them_is_enough_to_be_refused():
+    starts, _ = positions_of_topic("t", [0], {0: 0}, "latest")
+    assert starts == {T0: 0}
+    for wrong in ({0: 1, 1: -1}, {0: True, 1: 1}, {0: 1.5, 1: 1}, {}):
+        with pytest.raises(UsageError, match="must have an offset, from 0 on"):
+            positions_of_topic("t", [0, 1], wrong, "latest")
+
+
+def test_the_only_partition_must_be_the_one_that_is_named():
+    with pytest.raises(UsageError, match="different partitions"):
+        positions_of_topic("t", [0, 1], {1: 3}, "latest", only=0)
+    starts, ends = positions_of_topic("t", [0, 1], "earliest", "latest", only=1)
+    assert (starts, ends) == ({T1: EARLIEST}, {T1: LATEST})
+
+
+def test_partitions_come_in_order():
+    starts, _ = positions_of_topic("t", [2, 0, 1], "earliest", "latest")
+    assert list(starts) == [T0, T1, T2]
+
+
+def test_an_end_at_what_can_be_read_is_no_loss_and_others_are_named_in_order():
+    assert ending_offsets({T0: 5}, {T0: 9}, {T0: 5}) == {T0: 5}
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: 7, the last stable offset is 5 .*, t-1: 12, the log ends at 9"):
+        ending_offsets({T1: 12, T0: 7}, {T0: 9, T1: 9}, {T0: 5, T1: 9})
