@@ -107,6 +107,7 @@ def evaluate_observed(
         mark=group.mark,
         in_two_homes=group.in_two_homes,
         lost=group.lost,
+        absent=group.subscribed & group.absent,
     )
 
 

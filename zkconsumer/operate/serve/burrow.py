@@ -2,7 +2,8 @@
 
 The evaluation is ours (:mod:`zkconsumer.operate.groups.rules.lagstatus`), since Burrow's rules do not fit groups that
 do not write an unchanged offset again. Burrow has no status RANGE, which becomes ERR. It has no unknown lag, either:
-partitions whose lag is unknown are absent, and lower ``complete``. Timestamps are those of samples, in ms.
+partitions whose lag is unknown are absent, and lower ``complete``. It judges commits alone: what has none, and a topic
+that does not exist, make no group worse. Timestamps are those of samples, in ms.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, LagStatus, worst
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _STATUS: Final = {
@@ -55,7 +56,7 @@ def status_document(
     status = {
         "cluster": cluster,
         "group": group.observed.group,
-        "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
+        "status": _group_status(group.lag),
         "complete": group.lag.complete,
         "partitions": [partition for partition in partitions if every_partition or partition["status"] != "OK"],
         "partition_count": len(partitions),
@@ -83,6 +84,14 @@ def not_found_document(cluster: str, group: str) -> dict[str, Any]:
 def error_document(message: str) -> dict[str, Any]:
     """Any other request that fails."""
     return {"error": True, "message": message}
+
+
+def _group_status(lag: GroupLag) -> str:
+    status = lag.status
+    if lag.is_uncommitted:
+        status = worst(partition.status for partition in lag.partitions.values() if partition.lag is not None)
+    is_warned = status is LagStatus.WARN or (status is LagStatus.NO_MEMBERS and lag.lag)
+    return "ERR" if status.is_error else "WARN" if is_warned else "OK"
 
 
 def _partition(

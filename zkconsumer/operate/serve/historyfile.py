@@ -325,7 +325,7 @@ def _samples(
         for topic, number, stretches in lasting
     }
     for partition, samples in series.items():
-        last, stretches = samples[-1], known.get(partition, (None, None, None))
+        last, stretches = samples[-1], known.get(partition, ())
         if any(sample.lag is not None for sample in samples) or any(stretches):
             lags = (
                 (row.at_ms / 1000 + shift, row.lag(indices[id(row.partitions)].get(partition)))

@@ -8,12 +8,13 @@ is lag.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, lag, outside_log, sum_known
 from zkconsumer.offsets.rules.storedoffsets import usable_offset
@@ -38,11 +39,11 @@ class LagStatus(Enum):
     """What the samples of a partition, or of a group, show, from best to worst.
 
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
-    cover too little time to judge it. MIGRATED, of a group and all its partitions: it was migrated off ZooKeeper, and
+    cover too little time to judge it; of a group also that members subscribe to a topic that does not exist. MIGRATED, of a group and all its partitions: it was migrated off ZooKeeper, and
     has no members there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag
-    grew and never fell, members are registered although the group was migrated, or a group has members both in
-    ZooKeeper and at brokers. STALL: there is a live owner and
-    lag, and the offset has not moved. STOP: there is lag and no live owner. REWIND: the committed offset went down.
+    grew and never fell, members are registered although the group was migrated, a group has members both in
+    ZooKeeper and at brokers, or its members have committed nothing although there are records. STALL: there is a live
+    owner and lag, and the offset has not moved, or no offset was committed while records were written. STOP: there is lag and no live owner. REWIND: the committed offset went down.
     RANGE: the committed offset lies outside the log.
     """
 
@@ -106,12 +107,15 @@ class Stretches(NamedTuple):
         ownerless: there is lag and no live owner.
         unmoved: there is lag and a live owner, and no offset is written.
         unfallen: there is lag, which never fell.
+        uncommitted: there are records, a live owner, and no committed offset. In it the offset is 0, and the lags are
+            log ends.
     """
 
     seen: Stretch | None = None
     ownerless: Stretch | None = None
     unmoved: Stretch | None = None
     unfallen: Stretch | None = None
+    uncommitted: Stretch | None = None
 
 
 class LagSample(NamedTuple):
@@ -167,6 +171,7 @@ def follow(former: Stretches, sample: LagSample) -> LagSample:
             stretches=former._replace(
                 ownerless=None if sample.owner_live else former.ownerless,
                 unmoved=former.unmoved if sample.owner_live else None,
+                uncommitted=_uncommitted(former.uncommitted, sample),
             )
         )
     written = (committed, sample.mzxid)
@@ -180,6 +185,14 @@ def follow(former: Stretches, sample: LagSample) -> LagSample:
             unfallen=_continued(None if fell else former.unfallen, sample) if lag else None,
         )
     )
+
+
+def _uncommitted(former: Stretch | None, sample: LagSample) -> Stretch | None:
+    if usable_offset(sample.committed) is not None or not sample.owner_live:
+        return None
+    if sample.is_unread or sample.log_start is None or sample.log_end is None:
+        return former
+    return _continued(former, sample._replace(committed=0)) if sample.log_end > sample.log_start else None
 
 
 def _continued(stretch: Stretch | None, sample: LagSample) -> Stretch:
@@ -202,7 +215,7 @@ class PartitionLag:
         lag_s: the age, in seconds, of the oldest record that is not consumed; None if the samples do not show it.
         consumed_per_s: records per second that were committed; None if it is unknown.
         produced_per_s: records per second that were written to the log; None if it is unknown.
-        complete: True if the window was full.
+        complete: True if the window was full, and the samples cover :data:`JUDGED_S`.
         ownerless_s: for how many seconds there has been lag and no live owner; None if that is not so.
         unmoved_s: for how many seconds there have been lag and a live owner, and no offset was written; None if that is
             not so.
@@ -233,6 +246,8 @@ class GroupLag:
         consumed_per_s: the same of the records per second that were committed.
         produced_per_s: the same of the records per second that were written to the logs.
         partitions: each evaluation.
+        is_uncommitted: True if it has this status since members have committed nothing for some partitions.
+        absent: topics that members subscribe to and that do not exist, sorted.
     """
 
     status: LagStatus
@@ -242,11 +257,13 @@ class GroupLag:
     consumed_per_s: float | None
     produced_per_s: float | None
     partitions: Mapping[TopicPartition, PartitionLag]
+    is_uncommitted: bool = False
+    absent: tuple[str, ...] = ()
 
     @property
     def is_problem(self) -> bool:
-        """True from WARN up, and for a group without members that has lag."""
-        return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
+        """True from WARN up, for a group without members that has lag, and where members' topics do not exist."""
+        return self.status.is_problem or bool(self.absent) or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
 
     @property
     def owned(self) -> int:
@@ -266,6 +283,7 @@ def evaluate_group(
     mark: MigrationMark | None = None,
     in_two_homes: str = "",
     lost: str = "",
+    absent: Collection[str] = (),
 ) -> GroupLag:
     """Evaluate the samples of each partition; those without a sample are ignored.
 
@@ -273,7 +291,8 @@ def evaluate_group(
     partition shows what is worse than WARN, or could not be read, and may be what is worse: then it is UNKNOWN. A
     group that was migrated and has no members is MIGRATED, and so is each of its partitions, since nobody consumes at
     these offsets. With members, or where the migration or the way back is not complete, it is WARN at least, and so
-    is a group with members in ZooKeeper and at brokers.
+    is a group with members in ZooKeeper and at brokers, and one whose members have committed nothing, although its
+    partitions have records. A group whose members subscribe to a topic that does not exist is UNKNOWN at least.
 
     Args:
         partitions: samples of each, oldest first.
@@ -283,6 +302,7 @@ def evaluate_group(
         in_two_homes: that it has members in ZooKeeper and at brokers, in a sentence; empty if it has not.
         lost: that brokers do not have it, to which it was migrated, in a sentence; empty of others. It is NO MEMBERS
             then, and its partitions are UNKNOWN: the offsets that ZooKeeper has are not those of its consumers.
+        absent: topics that members subscribe to and that do not exist.
     """
     evaluated = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
     lag = sum_known(partition_lag.lag for partition_lag in evaluated.values())
@@ -291,6 +311,7 @@ def evaluate_group(
     reason = f"{concerned[0]}: {evaluated[concerned[0]].reason}" if concerned else "there are no partitions"
     if len(concerned) > 1:
         reason = f"{len(concerned)} of {len(evaluated)} partitions, {reason}"
+    uncommitted = ""
     if mark is not None:
         if mark_verdict(mark, has_members=members > 0) == "done":
             status, reason = LagStatus.MIGRATED, f"its consumers continue at {mark.where}"
@@ -302,6 +323,10 @@ def evaluate_group(
         evaluated = {p: replace(one, status=LagStatus.UNKNOWN, reason=lost) for p, one in evaluated.items()}
     elif in_two_homes and not status.is_problem:
         status, reason = LagStatus.WARN, in_two_homes
+    elif members and not status.is_problem and (uncommitted := _nothing_committed(evaluated)):
+        status, reason = LagStatus.WARN, uncommitted
+    elif members and absent and not status.is_problem:
+        status, reason = LagStatus.UNKNOWN, f"members subscribe to what does not exist: {name_some(sorted(absent))}"
     elif not members and not status.is_error and not any(one.newest.is_unread for one in evaluated.values()):
         status, reason = LagStatus.NO_MEMBERS, f"no member is registered; {describe_sum(lag)}"
     complete = (
@@ -309,7 +334,36 @@ def evaluate_group(
     )
     consumed_per_s = sum_known(partition_lag.consumed_per_s for partition_lag in evaluated.values())
     produced_per_s = sum_known(partition_lag.produced_per_s for partition_lag in evaluated.values())
-    return GroupLag(status, reason, complete, lag, consumed_per_s, produced_per_s, evaluated)
+    return GroupLag(
+        status,
+        reason,
+        complete,
+        lag,
+        consumed_per_s,
+        produced_per_s,
+        evaluated,
+        is_uncommitted=bool(uncommitted) or (bool(concerned) and all(evaluated[p].lag is None for p in concerned)),
+        absent=tuple(sorted(absent)) if members else (),
+    )
+
+
+def _nothing_committed(partitions: Mapping[TopicPartition, PartitionLag]) -> str:
+    """That no partition has a committed offset, though some have records, in words; empty if it is not so.
+
+    A member of librdkafka that begins at the log end commits nothing before it has read a record. So this alone is no
+    STALL; the records that are written meanwhile are.
+    """
+    if any(usable_offset(one.newest.committed) is not None or one.newest.is_unread for one in partitions.values()):
+        return ""
+    uncommitted = [p for p, one in partitions.items() if one.complete]
+    if not uncommitted:
+        return ""
+    seconds = min(_seconds(n, n.stretches.uncommitted) or 0.0 for n in (partitions[p].newest for p in uncommitted))
+    records = sum(max(0, (n.log_end or 0) - (n.log_start or 0)) for n in (partitions[p].newest for p in uncommitted))
+    return (
+        f"members have committed nothing for {seconds:.0f} s, and {len(uncommitted)} of {len(partitions)} partitions "
+        f"have {records} records, none of them new"
+    )
 
 
 def describe_sum(lag: int | None) -> str:
@@ -343,11 +397,17 @@ def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLa
         lag_s=time_lag(newest, samples),
         consumed_per_s=_rate([(sample.at, usable_offset(sample.committed)) for sample in recent]),
         produced_per_s=_rate([(sample.at, sample.log_end) for sample in recent]),
-        complete=len(known) >= window,
+        complete=_can_judge(newest, len(known), window),
         ownerless_s=_seconds(newest, newest.stretches.ownerless),
         unmoved_s=_seconds(newest, newest.stretches.unmoved),
         newest=newest,
     )
+
+
+def _can_judge(newest: LagSample, known: int, window: int) -> bool:
+    seen, uncommitted = newest.stretches.seen, newest.stretches.uncommitted
+    has_lags = known >= window and seen is not None and seen.judges(newest.at, window)
+    return has_lags or (uncommitted is not None and uncommitted.judges(newest.at, window))
 
 
 def _seconds(newest: LagSample, stretch: Stretch | None) -> float | None:
@@ -356,6 +416,11 @@ def _seconds(newest: LagSample, stretch: Stretch | None) -> float | None:
 
 def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple[LagStatus, str]:
     if newest.lag is None:
+        uncommitted = newest.stretches.uncommitted
+        if uncommitted is not None and not newest.is_unread and uncommitted.judges(newest.at, window):
+            written, seconds = uncommitted.last_lag - uncommitted.first_lag, newest.at - uncommitted.began
+            if written > 0:
+                return LagStatus.STALL, f"no offset was committed for {seconds:.0f} s, in which {written} records came"
         if newest.committed is not None and newest.log_end is not None:
             return LagStatus.UNKNOWN, f"the committed offset is {newest.committed}, which is none"
         return LagStatus.UNKNOWN, f"the {'committed offset' if newest.committed is None else 'log end'} is unknown"
