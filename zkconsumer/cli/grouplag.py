@@ -111,13 +111,15 @@ def status(
     """Evaluate the lag of groups over a window of samples, which by default takes 90 s.
 
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
-    for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag grew and never fell),
-    UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group has
-    the status of its worst partition. It is NO MEMBERS if no member is registered and no partition is worse than WARN,
-    at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper after a migration, and MIGRATED if
-    it was migrated and has no members in ZooKeeper, unless brokers are named, where it continues under its name. If
+    for 30 s), STALL (a live owner, lag, and the offset did not move, or no offset although records came), WARN (it
+    moves, but lag grew and never fell), UNKNOWN (no offset or no log end, or lag that samples of less than 65 s cannot
+    judge) or OK. A group has the status of its worst partition. It is NO MEMBERS if no member is registered and no
+    partition is worse than WARN, at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper
+    after a migration, or if its members have committed nothing although there are records, and MIGRATED if it was
+    migrated and has no members in ZooKeeper, unless brokers are named, where it continues under its name. If
     auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, for a group without members that has lag, and if groups, offsets or log ends could not be read.
+    from WARN up, for a group without members that has lag, for one whose members subscribe to a topic that does not
+    exist, and if groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
@@ -139,7 +141,7 @@ def status(
         from zkconsumer.cli.grouptables import status_table
 
         echo_lines(status_table(lags))
-    end_reading(unread, sampler.problems, found=any(lag.is_problem for lag in lags.values()))
+    end_reading(unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values()))
 
 
 @contextlib.contextmanager
@@ -252,7 +254,7 @@ class _View(ABC):
         changes += [(group, GONE) for group in self._moments if group not in moments]
         self._moments = moments
         self._print(changes)
-        warn(self._reported.after(sampler.problems).new)
+        warn(self._reported.after((*sampler.problems, *sampler.missing_topics)).new)
 
     def fail(self, error: ZkConsumerError) -> None:
         """Show that a sample could not be taken."""

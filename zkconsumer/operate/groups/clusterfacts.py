@@ -73,6 +73,7 @@ class ClusterFacts:
         offset_nodes: the offsets in ZooKeeper that count, with the transactions that wrote them.
         committed: the offset that counts; absent if there is none, or if it is unknown. Also of partitions that only
             Kafka has for the group, if offsets there count.
+        unread: partitions whose offset may exist, although it is unknown.
         outdated: offsets of earlier topics, which count as none, of partitions without another one.
         log_starts: where the logs start.
         log_ends: where the logs end.
@@ -97,6 +98,7 @@ class ClusterFacts:
     origins: Mapping[str, TopicOrigin] = field(default_factory=dict)
     offset_nodes: Mapping[TopicPartition, StoredOffsetNode] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unread: frozenset[TopicPartition] = frozenset()
     outdated: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -178,6 +180,9 @@ def read_cluster_facts(
         origins=znodes.origins,
         offset_nodes={p: znodes.offsets[p] for p, one in chosen.items() if p in znodes.offsets and not one.in_kafka},
         committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
+        unread=frozenset(partitions)
+        if of_kafka.error is not None
+        else frozenset(p for p, one in chosen.items() if one.offset is None and p in {*znodes.unreadable, *of_kafka.unknown}),
         outdated=without_offset(znodes, of_kafka, storage),
         log_starts=logs.found.starts,
         log_ends=logs.found.ends,
@@ -240,6 +245,7 @@ def read_broker_facts(
         states=after.states,
         states_before=before.states,
         committed={p: stored.offset for p, stored in group.offsets.items() if stored.offset is not None},
+        unread=group.unread,
         log_starts=logs.found.starts,
         log_ends=logs.found.ends,
         quotas=_ask_for_quotas(config, asked.client, problems) or {},

@@ -8,11 +8,13 @@ from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.errors import name_some
+from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import AFTER_LOG, BEFORE_LOG, lag, outside_log, sum_known
 from zkconsumer.offsets.rules.topicorigins import WrittenFor
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
+from zkconsumer.operate.groups.lagfindings import CHECK_COMMITS, NO_COMMIT
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import describe_sum
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
@@ -36,6 +38,7 @@ def explain_surroundings(
         reported: those of its problems that are findings already.
     """
     yield from _offsets(group, facts)
+    yield from _commits(group, facts)
     yield from _topics(group)
     yield from explain_brokers(facts)
     yield from _leaders(group, facts)
@@ -59,6 +62,24 @@ def _offsets(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(kind, str(partition), evidence, f"as for {partitions[0]}")
             continue
         yield Finding(kind, str(partition), evidence, remedy.to_do, _reset(group, partitions, remedy.where))
+
+
+def _commits(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
+    """Members that have committed nothing, although there are records; one look does not show for how long."""
+    if facts.committed or facts.outdated or facts.unread:
+        return
+    ends, starts = facts.log_ends, facts.log_starts
+    records = {p: ends[p] - starts[p] for p in sorted(ends.keys() & starts.keys()) if group.is_live(p)}
+    partitions = [partition for partition, count in records.items() if count > 0]
+    if partitions:
+        yield Finding(
+            NO_COMMIT,
+            format_partitions(partitions),
+            f"{len(partitions)} partitions have {sum(records.values())} records and no committed offset",
+            "right after the members' start, wait for auto.commit.interval.ms; members of librdkafka that begin at the "
+            f"log end commit nothing before they read a record; otherwise {CHECK_COMMITS}",
+            shlex.join(["zkconsumer", "groups", "status", "--group", group.group]),
+        )
 
 
 class _Remedy(NamedTuple):

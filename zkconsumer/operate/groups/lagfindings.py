@@ -15,6 +15,14 @@ LOOK_AT_PROCESS: Final = (
     "PID of a JVM)"
 )
 
+NO_COMMIT: Final = "no-commit"
+"""The kind of a finding: members commit nothing, although there are records."""
+
+CHECK_COMMITS: Final = (
+    "check that the members commit: enable.auto.commit, or the application's own calls, and their permission to (their "
+    "log has refused commits); if it works without commits, it begins by auto.offset.reset after each restart"
+)
+
 _NEXT: Final = {
     LagStatus.WARN: f"{LOOK_AT_PROCESS}; if it works at its limit, start more members, or add partitions",
     LagStatus.STALL: f"{LOOK_AT_PROCESS}; it hangs, or commits more rarely than the samples cover",
@@ -24,11 +32,15 @@ _NEXT: Final = {
 
 def explain_lag(lag: GroupLag) -> Iterator[Finding]:
     """A finding for each owner whose partitions are WARN, STALL or STOP, with the reason of the first of them."""
-    concerned: dict[tuple[LagStatus, str], list[TopicPartition]] = {}
+    concerned: dict[tuple[LagStatus, bool, str], list[TopicPartition]] = {}
     for partition, evaluated in sorted(lag.partitions.items()):
         if evaluated.status in _NEXT:
-            concerned.setdefault((evaluated.status, evaluated.newest.owner or ""), []).append(partition)
-    for (status, owner), partitions in sorted(concerned.items(), key=lambda item: -item[0][0].severity):
+            key = (evaluated.status, evaluated.lag is None, evaluated.newest.owner or "")
+            concerned.setdefault(key, []).append(partition)
+    for (status, without_commit, owner), partitions in sorted(concerned.items(), key=lambda item: -item[0][0].severity):
         owned = f"; its owner is {owner}" if owner else ""
         evidence = f"status {status.value}; {partitions[0]}: {lag.partitions[partitions[0]].reason}{owned}"
-        yield Finding(status.value.lower(), format_partitions(partitions), evidence, _NEXT[status])
+        kind = NO_COMMIT if without_commit else status.value.lower()
+        yield Finding(
+            kind, format_partitions(partitions), evidence, CHECK_COMMITS if without_commit else _NEXT[status]
+        )

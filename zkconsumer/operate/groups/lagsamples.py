@@ -9,7 +9,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GroupMoment
-from zkconsumer.operate.groups.observedgroup import UNREAD_LAG, GroupSource, ObservedGroup, unread_groups, why_unread
+from zkconsumer.operate.groups.observedgroup import (
+    UNREAD_LAG,
+    GroupSource,
+    ObservedGroup,
+    missing_topics,
+    unread_groups,
+    why_unread,
+)
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
@@ -129,6 +136,7 @@ class LagSampler:
         unread: groups that exist, or may exist, and that the last sample could not read, or not enough to judge them;
             the reasons by name.
         problems: what the last sample could not read, one sentence each.
+        missing_topics: which log ends are unknown since there is no such topic, one sentence each.
     """
 
     def __init__(self, source: GroupSource, *, window: int, history: int | None = None, with_ages: bool = True) -> None:
@@ -142,6 +150,7 @@ class LagSampler:
         self.observed: dict[str, ObservedGroup] = {}
         self.unread: Mapping[str, str] = {}
         self.problems: tuple[str, ...] = ()
+        self.missing_topics: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Close the connections to brokers. Idempotent."""
@@ -192,7 +201,11 @@ class LagSampler:
         self.observed = {**look.groups, **self._read}
         failed = why_unread({name: error for name, error in look.failures.items() if name not in failures})
         unread = unread_groups(self.observed, self._failures, (), self._partly_read)
-        self.problems = tuple(dict.fromkeys((*failed, *unread, *self._source.unlisted, *look.problems)))
+        found = dict.fromkeys((*failed, *unread, *self._source.unlisted, *look.problems))
+        # A topic that does not exist is nothing that could not be read.
+        missing = {problem for group in look.groups.values() for problem in missing_topics(group)}
+        self.missing_topics = tuple(problem for problem in found if problem in missing)
+        self.problems = tuple(problem for problem in found if problem not in missing)
 
     def missing(self, named: Collection[str] = ()) -> tuple[str, ...]:
         """Which groups, parts or homes of groups the last sample could not read; raises as :func:`unread_groups`."""

@@ -33,6 +33,7 @@ METRICS: Final = {
     "kafka_consumergroup_members": "Registered members.",
     "zkconsumer_consumergroup_status": "1; the label status is what groups status prints.",
     "zkconsumer_consumergroup_lag_seconds": "The age of the oldest record of a partition that is not consumed.",
+    "zkconsumer_consumergroup_missing_topics": "Topics that members subscribe to and that do not exist.",
     "kafka_topic_partitions": "Partitions of a topic that a group subscribes to, owned or committed.",
     "kafka_topic_partition_current_offset": "The log end: the next offset to be written.",
     "kafka_topic_partition_oldest_offset": "The log start: the first offset in the log.",
@@ -111,6 +112,7 @@ def _group_series(group: GroupSnapshot) -> Iterator[Series]:
     if group.unread is not None:
         return
     yield "kafka_consumergroup_members", of_group, len(group.observed.live)
+    yield "zkconsumer_consumergroup_missing_topics", of_group, len(group.lag.absent)
     for partition, evaluated in group.lag.partitions.items():
         if evaluated.lag_s is not None:
             yield "zkconsumer_consumergroup_lag_seconds", f"{of_group},{_labels(partition)}", round(evaluated.lag_s, 3)

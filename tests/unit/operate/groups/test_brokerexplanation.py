@@ -110,3 +110,14 @@ def test_offsets_leaders_and_brokers():
 def test_a_group_of_both(in_znodes, at_brokers, found):
     explained = [None if part is None else Explained(frozenset(part[0]), part[1]) for part in (in_znodes, at_brokers)]
     assert [one.kind for one in counting_findings("g", *explained, partial(two_homes, "g"))] == found
+
+
+def test_members_that_have_committed_nothing_although_there_are_records():
+    logs = {"log_starts": {T0: 0, T1: 4}}
+    (finding,) = explain_broker_group(of_members(member("a", T0, T1)), ClusterFacts(**{**HEALTHY, **logs}))
+    assert (finding.kind, finding.subject) == ("no-commit", "t 0-1")
+    assert finding.evidence == "2 partitions have 14 records and no committed offset"
+    assert finding.next_command == "zkconsumer groups status --group g"
+    assert kinds(of_members(member("a", T0, T1)), **logs, committed={T0: 5}) == []
+    assert kinds(of_members(member("a", T0, T1)), **logs, unread=frozenset({T0})) == []
+    assert kinds(of_members(member("a", T0, T1)), log_starts={T0: 9, T1: 9}) == []

@@ -47,3 +47,12 @@ def test_a_migrated_group_has_no_findings():
 
 def test_a_group_that_keeps_up_has_no_findings():
     assert findings(offsets(5, 8), offsets(8, 8)) == []
+
+
+def test_that_members_commit_nothing_is_a_finding():
+    (finding,) = findings((None, None, 0, 5), (None, None, 0, 9))
+    assert (finding.kind, finding.subject) == ("no-commit", "t 0-2")
+    assert finding.evidence == (
+        "status STALL; t-0: no offset was committed for 70 s, in which 4 records came; its owner is g_c-0"
+    )
+    assert "enable.auto.commit" in finding.to_do

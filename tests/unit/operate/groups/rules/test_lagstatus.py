@@ -328,3 +328,69 @@ def test_a_group_with_members_in_two_homes_does_not_look_healthy(live, status):
     series = samples([5] * 40, 5) if live else samples([5] * 40, 9, live=None)
     group = evaluate_group({TopicPartition("t", 0): series}, 4, members=2, in_two_homes="both read")
     assert (group.status, group.reason == "both read") == (status, status is LagStatus.WARN)
+
+
+def never_committed(ends, **keywords):
+    return samples([None] * len(ends), ends, mzxids=[None] * len(ends), **keywords)
+
+
+def test_records_that_come_while_a_member_commits_nothing_are_stall():
+    evaluated = evaluate_partition(never_committed([5, 6, 7, 9]), 4)
+    assert (evaluated.status, evaluated.complete, evaluated.lag) == (LagStatus.STALL, True, None)
+    assert evaluated.reason == "no offset was committed for 75 s, in which 4 records came"
+    group = evaluate_group({TopicPartition("t", 0): never_committed([5, 6, 7, 9])}, 4, members=1)
+    assert (group.status, group.is_problem, group.is_uncommitted) == (LagStatus.STALL, True, True)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        never_committed([5, 6, 7]),
+        never_committed([5, 6, 7, 9], every=10.0),
+        never_committed([5, 6, 7, 9], live=None),
+        never_committed([5, 6, 7, 9], live=[True, None, True, True]),
+        never_committed([0, 0, 0, 9]),
+        never_committed([5, 6, 7, 9], starts=[0, 6, 0, 0]),
+        samples([None, 5, None, None], [5, 6, 7, 9]),
+    ],
+)
+def test_no_offset_is_unknown_until_a_whole_window_has_records_and_an_owner(series):
+    assert evaluate_partition(series, 4).status is LagStatus.UNKNOWN
+
+
+def test_an_offset_that_could_not_be_read_is_not_missing():
+    series = never_committed([5, 6, 7, 9])
+    series[-1] = series[-1]._replace(is_unread=True)
+    assert evaluate_partition(series, 4).status is LagStatus.UNKNOWN
+    assert evaluate_group({TopicPartition("t", 0): series}, 4, members=1).status is LagStatus.UNKNOWN
+
+
+def test_members_that_have_committed_nothing_are_warn_though_no_record_comes():
+    """One of librdkafka that begins at the log end commits nothing before the next record."""
+    old = {TopicPartition("t", n): never_committed([5] * 4) for n in range(2)}
+    group = evaluate_group(old, 4, members=1)
+    assert (group.status, group.complete, group.is_uncommitted) == (LagStatus.WARN, 1.0, True)
+    assert group.reason == (
+        "members have committed nothing for 75 s, and 2 of 2 partitions have 10 records, none of them new"
+    )
+    assert {one.status for one in group.partitions.values()} == {LagStatus.UNKNOWN}
+    assert evaluate_group(old, 5, members=1).status is LagStatus.UNKNOWN, "the window is not full"
+    others = {**old, TopicPartition("t", 2): samples([9] * 4, 9)}
+    assert evaluate_group(others, 4, members=1).status is LagStatus.UNKNOWN, "this partition shows that members commit"
+    empty = evaluate_group({TopicPartition("t", 0): never_committed([0] * 4)}, 4, members=1)
+    assert empty.status is LagStatus.UNKNOWN, "there is nothing to commit"
+
+
+def test_a_topic_that_does_not_exist_is_a_problem_of_its_subscribers():
+    group = evaluate_group({}, 4, members=1, absent=["ordres"])
+    assert (group.status, group.is_problem) == (LagStatus.UNKNOWN, True)
+    assert group.reason == "members subscribe to what does not exist: ordres"
+    behind = {TopicPartition("t", 0): samples([1] * 4, 5, mzxids=[3] * 4)}
+    assert evaluate_group(behind, 4, members=1, absent=["u"]).status is LagStatus.STALL, "what is worse is shown"
+    left = evaluate_group({}, 4, members=0, absent=["ordres"])
+    assert (left.status, left.is_problem) == (LagStatus.NO_MEMBERS, False)
+
+
+def test_samples_of_too_short_a_time_are_not_complete():
+    assert not evaluate_partition(samples([9] * 4, 9, every=1.0), 4).complete
+    assert evaluate_partition(samples([9] * 4, 9), 4).complete
