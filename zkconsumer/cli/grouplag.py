@@ -24,6 +24,7 @@ from zkconsumer.cli.groupoptions import (
     end_reading,
     group_option,
     json_option,
+    match_option,
     storage_option,
     warn,
 )
@@ -91,28 +92,53 @@ samples_option = click.option(
 )
 
 
+def _require_verdict(interval: float, window: int) -> None:
+    """Refuse samples that cover less time than a verdict on lag needs: a group that is stuck would be UNKNOWN for ever.
+
+    Raises:
+        click.UsageError: the message has what to write.
+    """
+    from zkconsumer.operate.groups.rules.lagstatus import JUDGED_S
+
+    covered = interval * (window - 1)
+    if covered < JUDGED_S:
+        raise click.UsageError(
+            f"{window} samples every {interval:g} s cover {covered:g} s, and a verdict on lag needs {JUDGED_S:.0f} s: "
+            f"give --samples {math.ceil(JUDGED_S / interval) + 1}, or --interval "
+            f"{math.ceil(JUDGED_S / (window - 1))}s, or --without-verdict for a short look"
+        )
+
+
 @click.command()
 @tool_options
 @group_option()
 @all_option
+@match_option
 @interval_option("10s")
 @samples_option
+@click.option(
+    "--without-verdict",
+    is_flag=True,
+    help="Accept samples of less than 65 s: a group with lag that did not fall is UNKNOWN, also if it is stuck.",
+)
 @storage_option
 @json_option
 def status(
     connection: ToolConnection,
     groups: tuple[str, ...],
     of_all: bool,
+    pattern: str | None,
     interval: float,
     samples: int | None,
+    without_verdict: bool,
     storage: OffsetStorage,
     as_json: bool,
 ) -> None:
-    """Evaluate the lag of groups over a window of samples, which by default takes 90 s.
+    """Evaluate the lag of groups over a window of samples, which by default takes 90 s, with `--interval 2s` 66 s.
 
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move, or no offset although records came), WARN (it
-    moves, but lag grew and never fell), UNKNOWN (no offset or no log end, or lag that samples of less than 65 s cannot
+    moves, but lag grew and never fell), UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot
     judge) or OK. A group has the status of its worst partition. It is NO MEMBERS if no member is registered and no
     partition is worse than WARN, at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper
     after a migration, or if its members have committed nothing although there are records, and MIGRATED if it was
@@ -122,12 +148,17 @@ def status(
     exist, and if groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
+    from zkconsumer.operate.groups.grouplist import matching
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
 
     window = samples or samples_for(interval)
-    names = chosen_groups(connection, groups, of_all=of_all)
+    if not without_verdict:
+        _require_verdict(interval, window)
+    if groups and pattern is not None:
+        raise click.UsageError("give --group or --match, not both")
+    names = chosen_groups(connection, groups, of_all=of_all or pattern is not None)
     with _open_sampler(connection, window, storage, interval) as sampler:
-        every = names or sampler.groups()
+        every = names or matching(sampler.groups(), pattern)
         sampler.sample(every, time.monotonic())
         sampler.missing(names)
         for at in _ticks(interval, window - 1):
@@ -141,7 +172,9 @@ def status(
         from zkconsumer.cli.grouptables import status_table
 
         echo_lines(status_table(lags))
-    end_reading(unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values()))
+    end_reading(
+        unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values())
+    )
 
 
 @contextlib.contextmanager

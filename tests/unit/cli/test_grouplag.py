@@ -25,6 +25,27 @@ def test_the_help_names_the_times_by_which_lag_is_judged():
     assert f"as many as cover {lagstatus.JUDGED_S:.0f} s, at least {fewest}, at most {most}" in text
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--interval", "2s", "--samples", "5"],
+            "5 samples every 2 s cover 8 s, and a verdict on lag needs 65 s: give --samples 34, or --interval 17s",
+        ),
+        (["--interval", "500ms"], "100 samples every 0.5 s cover 49.5 s"),
+        (["--samples", "2"], "give --samples 8, or --interval 65s"),
+    ],
+)
+def test_samples_that_can_never_show_that_a_group_is_stuck_are_refused(words, message):
+    ended = CliRunner().invoke(grouplag.status, ["--zookeeper", "h:1", "--group", "g", *words])
+    assert (ended.exit_code, message in " ".join(ended.stderr.split())) == (2, True), ended.stderr
+
+
+def test_status_takes_groups_by_name_or_by_pattern():
+    ended = CliRunner().invoke(grouplag.status, ["--zookeeper", "h:1", "--group", "g", "--match", "g.*"])
+    assert (ended.exit_code, "give --group or --match, not both" in ended.stderr) == (2, True)
+
+
 def test_a_watch_outlasts_the_expiry_of_its_session(monkeypatch):
     with closing(session_in_memory(ZooKeeperInMemory())) as session:
         session.ensure_path("/consumers", b"")

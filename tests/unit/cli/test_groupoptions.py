@@ -13,7 +13,7 @@ from zkconsumer.cli.main import command
 from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.operate.groups import zookeepergroups
 
-SHORT = ("--interval", "10ms", "--samples", "2")
+SHORT = ("--interval", "10ms", "--samples", "2", "--without-verdict")
 OF_ALL = [
     ("groups", "list", "--long"),
     ("groups", "list", "--topic", "t"),

@@ -182,7 +182,9 @@ def read_cluster_facts(
         committed={p: one.offset for p, one in chosen.items() if one.offset is not None},
         unread=frozenset(partitions)
         if of_kafka.error is not None
-        else frozenset(p for p, one in chosen.items() if one.offset is None and p in {*znodes.unreadable, *of_kafka.unknown}),
+        else frozenset(
+            p for p, one in chosen.items() if one.offset is None and p in {*znodes.unreadable, *of_kafka.unknown}
+        ),
         outdated=without_offset(znodes, of_kafka, storage),
         log_starts=logs.found.starts,
         log_ends=logs.found.ends,

@@ -121,6 +121,7 @@ def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
     return {
         "group": group,
         "status": lag.status.value,
+        "problem": lag.is_problem,
         "reason": lag.reason,
         "complete": lag.complete,
         "lag": lag.lag,

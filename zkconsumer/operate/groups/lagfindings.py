@@ -41,6 +41,4 @@ def explain_lag(lag: GroupLag) -> Iterator[Finding]:
         owned = f"; its owner is {owner}" if owner else ""
         evidence = f"status {status.value}; {partitions[0]}: {lag.partitions[partitions[0]].reason}{owned}"
         kind = NO_COMMIT if without_commit else status.value.lower()
-        yield Finding(
-            kind, format_partitions(partitions), evidence, CHECK_COMMITS if without_commit else _NEXT[status]
-        )
+        yield Finding(kind, format_partitions(partitions), evidence, CHECK_COMMITS if without_commit else _NEXT[status])

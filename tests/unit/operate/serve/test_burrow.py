@@ -7,6 +7,7 @@ import pytest
 from tests.fixtures.groups import group_znodes
 from tests.unit.operate.serve.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.operate.groups.brokergroups import ObservedBrokerGroup
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.serve.burrow import not_found_document, status_document
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -86,6 +87,15 @@ def test_unknown_lag_is_no_number():
 def test_a_short_window_is_not_complete():
     found = status({"t-0": [lag_sample(100.0)]})
     assert (found["partitions"][0]["complete"], found["complete"]) == (0.5, 0.0)
+
+
+def test_members_that_commit_nothing_make_no_group_of_burrows_worse():
+    """Burrow judges commits alone; our status is STALL, or with old records alone WARN."""
+    first, *_, last = STALLED
+    silent = [sample._replace(committed=None, log_start=0) for sample in (first._replace(log_end=6), last)]
+    assert group_snapshot({"t-0": silent}).lag.status is LagStatus.STALL
+    assert status({"t-0": silent})["status"] == "OK"
+    assert status({"t-0": silent, "t-1": SLOW})["status"] == "WARN"
 
 
 def test_a_missing_group_is_not_found():

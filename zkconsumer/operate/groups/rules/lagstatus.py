@@ -39,12 +39,13 @@ class LagStatus(Enum):
     """What the samples of a partition, or of a group, show, from best to worst.
 
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
-    cover too little time to judge it; of a group also that members subscribe to a topic that does not exist. MIGRATED, of a group and all its partitions: it was migrated off ZooKeeper, and
-    has no members there. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances, but the lag
-    grew and never fell, members are registered although the group was migrated, a group has members both in
-    ZooKeeper and at brokers, or its members have committed nothing although there are records. STALL: there is a live
-    owner and lag, and the offset has not moved, or no offset was committed while records were written. STOP: there is lag and no live owner. REWIND: the committed offset went down.
-    RANGE: the committed offset lies outside the log.
+    cover too little time to judge it; of a group also that members subscribe to a topic that does not exist. MIGRATED,
+    of a group and all its partitions: it was migrated off ZooKeeper, and has no members there. NO MEMBERS, of a group
+    only: no member is registered. WARN: the offset advances, but the lag grew and never fell; of a group also that
+    members are registered although it was migrated, that it has members both in ZooKeeper and at brokers, or that its
+    members have committed nothing although there are records. STALL: there is a live owner and lag, and the offset has
+    not moved, or no offset was committed while records were written. STOP: there is lag and no live owner. REWIND: the
+    committed offset went down. RANGE: the committed offset lies outside the log.
     """
 
     OK = "OK"
@@ -416,14 +417,7 @@ def _seconds(newest: LagSample, stretch: Stretch | None) -> float | None:
 
 def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple[LagStatus, str]:
     if newest.lag is None:
-        uncommitted = newest.stretches.uncommitted
-        if uncommitted is not None and not newest.is_unread and uncommitted.judges(newest.at, window):
-            written, seconds = uncommitted.last_lag - uncommitted.first_lag, newest.at - uncommitted.began
-            if written > 0:
-                return LagStatus.STALL, f"no offset was committed for {seconds:.0f} s, in which {written} records came"
-        if newest.committed is not None and newest.log_end is not None:
-            return LagStatus.UNKNOWN, f"the committed offset is {newest.committed}, which is none"
-        return LagStatus.UNKNOWN, f"the {'committed offset' if newest.committed is None else 'log end'} is unknown"
+        return _without_lag(newest, window)
     if outside := outside_log(newest.committed, newest.log_start, newest.log_end):
         bound = newest.log_end if outside == AFTER_LOG else newest.log_start or 0
         return LagStatus.RANGE, f"offset {newest.committed} lies {outside} {bound}"
@@ -437,6 +431,17 @@ def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple
     if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
         return LagStatus.OK, f"lag {newest.lag}; it fell within these samples"
     return _judge_stretches(newest, window)
+
+
+def _without_lag(newest: LagSample, window: int) -> tuple[LagStatus, str]:
+    stretch = newest.stretches.uncommitted
+    if stretch is not None and not newest.is_unread and stretch.judges(newest.at, window):
+        written, seconds = stretch.last_lag - stretch.first_lag, newest.at - stretch.began
+        if written > 0:
+            return LagStatus.STALL, f"no offset was committed for {seconds:.0f} s, in which {written} records came"
+    if newest.committed is not None and newest.log_end is not None:
+        return LagStatus.UNKNOWN, f"the committed offset is {newest.committed}, which is none"
+    return LagStatus.UNKNOWN, f"the {'committed offset' if newest.committed is None else 'log end'} is unknown"
 
 
 def _rewound(known: Sequence[LagSample]) -> str | None:
