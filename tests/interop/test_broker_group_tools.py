@@ -3,7 +3,7 @@
 import json
 import re
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 from click.testing import CliRunner
@@ -349,3 +349,79 @@ def test_groups_whose_coordinator_is_gone_are_missing_and_that_is_said():
             assert re.search(r"leader of __consumer_offsets-\d+: none; replicas 1, in sync", first["evidence"])
             assert "--topic __consumer_offsets" in first["to_do"]
             assert "broker-unreachable" in [finding["kind"] for finding in others]
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "consumer"])
+def test_a_group_is_deleted_once_its_members_are_gone_and_can_be_restored(box, unique_name, tmp_path, protocol):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"v"}] * 4)
+
+    def run(*words):
+        return CliRunner().invoke(command, [*words, "--bootstrap-server", box.bootstrap_servers])
+
+    snapshot = str(tmp_path / "before.json")
+    delete = ("groups", "delete", "--group", unique_name)
+    settings = {"group_protocol": protocol, "auto_offset_reset": "smallest", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        received = collect(make().create_message_streams({topic: 1})[topic])
+        eventually(lambda: len(received) == 4)
+        refused = run(*delete)
+        assert (refused.exit_code, "has members at the brokers" in refused.stderr) == (3, True)
+    listed = ("groups", "list", "--match", unique_name)
+    dry = run(*delete)
+    assert (dry.exit_code, "dry run" in dry.stderr, run(*listed).stdout) == (0, True, f"{unique_name}\n")
+    deleted = run(*delete, "--execute", "--snapshot", snapshot)
+    assert (deleted.exit_code, run(*listed).stdout) == (0, ""), deleted.exception
+    missing = run(*delete)
+    assert (missing.exit_code, "does not exist at the brokers" in missing.stderr) == (3, True)
+    assert run("offsets", "restore", snapshot, "--execute").exit_code == 0
+    (row,) = json.loads(run("groups", "describe", "--group", unique_name, "--json").stdout)["partitions"]
+    assert row["committed"] == 4
+
+
+def test_a_group_without_offsets_is_deleted(box, unique_name):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    with closing(Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name})) as consumer:
+        consumer.subscribe([topic])
+        eventually(lambda: consumer.poll(0.2) or consumer.assignment())
+    words = ["groups", "delete", "--group", unique_name, "--bootstrap-server", box.bootstrap_servers, "--execute"]
+    deleted = CliRunner().invoke(command, words)
+    assert (deleted.exit_code, "is deleted" in deleted.stderr) == (0, True), deleted.output
+    assert CliRunner().invoke(command, words).exit_code == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_commits_nothing_is_a_problem_after_a_window(box, unique_name, protocol):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    record = [{"value": b"v"}]
+    produce_records(box.bootstrap_servers, topic, record)
+    settings = {"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name, "enable.auto.commit": False}
+    group = ("--group", unique_name, "--bootstrap-server", box.bootstrap_servers)
+    with closing(Consumer({**settings, "auto.offset.reset": "earliest", "group.protocol": protocol})) as consumer:
+        consumer.subscribe([topic])
+        eventually(lambda: consumer.poll(0.2) is not None)
+        explained = CliRunner().invoke(command, ["groups", "explain", *group, "--json"])
+        assert [one["kind"] for one in json.loads(explained.stdout)["findings"]] == ["no-commit"]
+        assert explained.exit_code == 3
+        status = ["groups", "status", *group, "--interval", "6s", "--samples", "12", "--json"]
+        old = CliRunner().invoke(command, status)
+        found = json.loads(old.stdout)
+        assert (old.exit_code, found["status"], found["problem"]) == (3, "WARN", True), found
+        assert "members have committed nothing for 66 s" in found["reason"]
+
+
+def test_a_subscription_to_what_does_not_exist_ends_status_with_3(box, unique_name):
+    gone = f"{unique_name}-gone"
+    group = ["--group", unique_name, "--bootstrap-server", box.bootstrap_servers]
+    settings = {"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name, "group.protocol": "consumer"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe([gone])
+        short = ["--interval", "50ms", "--samples", "2", "--without-verdict"]
+
+        def status():
+            consumer.poll(0.2)
+            ended = CliRunner().invoke(command, ["groups", "status", *group, *short, "--json"])
+            return ended.exit_code, json.loads(ended.stdout or "{}").get("reason")
+
+        eventually(lambda: status() == (3, f"members subscribe to what does not exist: {gone}"))

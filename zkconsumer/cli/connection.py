@@ -27,7 +27,8 @@ _WHERE: Final = {
 """The option that supplies a missing property."""
 _FOR_BROKERS: Final = {
     False: "; for groups that brokers coordinate give --bootstrap-server in its place, to commands that know them",
-    True: "; this command is for groups in ZooKeeper: for those that brokers coordinate use kafka-consumer-groups",
+    True: "; this command is for groups in ZooKeeper: those that brokers coordinate have `groups delete`, and `offsets "
+    "copy` in place of rename; `kafka-consumer-groups --bootstrap-server B --list --state` shows which are empty",
 }
 """What else may be meant without a ZooKeeper, by whether brokers are named."""
 

@@ -10,22 +10,21 @@ import click
 from zkconsumer.cli.connection import brokers_of_zookeeper_groups_option
 from zkconsumer.cli.grouplag import milliseconds
 from zkconsumer.cli.groupoptions import match_option
-from zkconsumer.cli.writing import Writing, run, writing_options
+from zkconsumer.cli.writing import Writing, connected_to_stores, run, writing_options
 
 if TYPE_CHECKING:
     from zkconsumer.operate.offsets.groupstores import Cluster
     from zkconsumer.operate.offsets.writeplan import WritePlan
     from zkconsumer.zookeeper.session import ZkSession
 
-_writing_options = functools.partial(writing_options, brokers=brokers_of_zookeeper_groups_option)
-_of_empty_groups = functools.partial(_writing_options, live=False)
+_of_empty_groups = functools.partial(writing_options, brokers=brokers_of_zookeeper_groups_option, live=False)
 _STORE = click.option(
     "--store", type=click.Choice(["zookeeper"]), help="Accept that Kafka keeps the offsets that it stores."
 )
 
 
 @click.command()
-@_writing_options
+@writing_options
 @click.option("--group", "names", multiple=True, help="Name of a group; repeatable.")
 @click.option("--topic", help="Only what is stored of this topic; without --group, of every group without members.")
 @click.option(
@@ -34,16 +33,36 @@ _STORE = click.option(
     help="Where offsets are deleted.  [default: zookeeper, refused if Kafka stores offsets of the group, too]",
 )
 def delete(writing: Writing, names: tuple[str, ...], topic: str | None, store: Any) -> None:
-    """Delete groups without members from ZooKeeper, or what they store of a topic."""
+    """Delete groups without members from ZooKeeper, or what they store of a topic.
+
+    With --bootstrap-server alone these are groups that brokers coordinate, which have to be named; brokers since 2.4.
+    """
     from zkconsumer.operate.groups.groupremoval import plan_delete
 
     if not names and topic is None:
         raise click.UsageError("give --group, --topic or both")
+    if writing.connection.broker_config() is not None:
+        _delete_at_brokers(writing, names, topic, store)
+        return
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
         return plan_delete(session, cluster, names, topic, store=store, live=writing.force_live)
 
     run(writing, make, done=_deleted(names, topic) if store != "kafka" else ())
+
+
+def _delete_at_brokers(writing: Writing, names: tuple[str, ...], topic: str | None, store: Any) -> None:
+    from zkconsumer.operate.groups.brokergroupremoval import delete_at_brokers, plan_delete_at_brokers
+
+    writing.store(store)
+    if not names:
+        raise click.UsageError("give --group: groups that brokers coordinate are deleted by name")
+    run(
+        writing,
+        lambda session, cluster: plan_delete_at_brokers(session, cluster, names, topic),
+        connect=connected_to_stores,
+        write=functools.partial(delete_at_brokers, whole=topic is None),
+    )
 
 
 def _deleted(names: tuple[str, ...], topic: str | None) -> list[str]:

@@ -340,6 +340,14 @@ class Cluster:
         refused = self._coordinated(group, lambda coordinator: coordinator.delete(partitions, before_send=before_send))
         return {partition: error_name(code) for partition, code in refused.items()}
 
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members from the brokers. Idempotent.
+
+        Raises:
+            ZkConsumerError: it has members, no coordinator answers, or it is a broker before 1.1.
+        """
+        self._coordinated(group, lambda coordinator: coordinator.delete_group())
+
     def _has_offsets_topic(self) -> bool:
         return self._asked().has_offsets_topic(None if self._session is None else GroupReader(self._session))
 
