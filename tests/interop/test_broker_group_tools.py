@@ -379,6 +379,22 @@ def test_a_group_is_deleted_once_its_members_are_gone_and_can_be_restored(box, u
     assert row["committed"] == 4
 
 
+def test_members_that_own_nothing_are_named_where_only_they_are_unhealthy(box, unique_name):
+    topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
+    options = ["--group", unique_name, "--bootstrap-server", box.bootstrap_servers]
+    settings = {"group_protocol": "kafka", "auto_commit_interval_ms": 100}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        both = [make() for _ in range(2)]
+        for one in both:
+            collect(one.create_message_streams({topic: 1})[topic])
+
+        def shown():
+            ended = CliRunner().invoke(command, ["groups", "describe", *options, "--unhealthy"])
+            return ended.exit_code, ended.stdout, f"{unique_name}: 1 member owns nothing: " in ended.stderr
+
+        eventually(lambda: shown() == (3, "", True))
+
+
 def test_a_group_without_offsets_is_deleted(box, unique_name):
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
     with closing(Consumer({"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name})) as consumer:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.cli.grouptables import MISSING, column_width, number_cell
 from zkconsumer.cli.terminaltext import printable
+from zkconsumer.errors import name_some
 
 if TYPE_CHECKING:
     from zkconsumer.operate.groups.brokergroups import BrokerGroupDescription, ObservedBrokerGroup
@@ -54,6 +55,16 @@ def _offset_cells(group: str, row: PartitionDescription, owner: DescribedMember 
         *map(number_cell, (row.partition, row.committed, row.log_end, row.lag)),
         *((MISSING,) * 3 if owner is None else map(printable, (owner.member_id, owner.host, owner.client_id))),
     )
+
+
+def idle_member_lines(groups: Iterable[BrokerGroupDescription]) -> Iterator[str]:
+    """A line for each group with members that own nothing."""
+    for group in groups:
+        idle = [member.id for member in group.members if not member.partitions]
+        if idle:
+            owns = f"{len(idle)} members own" if len(idle) > 1 else "1 member owns"
+            name = printable(group.observed.group)
+            yield f"{name}: {owns} nothing: {printable(name_some(idle))}; --members shows them"
 
 
 def member_table(group: BrokerGroupDescription) -> Iterator[str]:

@@ -85,6 +85,7 @@ def describe(
     migrated to brokers, is in both tables. What cannot be known is shown as `-` (in the checker's format as `unknown`,
     in JSON as null), never as a number.
     """
+    from zkconsumer.cli.brokergrouptables import idle_member_lines
     from zkconsumer.operate.groups.everydescription import describe_every_group
 
     names = chosen_groups(connection, groups, of_all=of_all)
@@ -117,6 +118,8 @@ def describe(
             of_znodes = {group.in_znodes.group for group in shown if group.in_znodes is not None}
             at_brokers = [one for one in at_brokers if one.members or one.observed.group not in of_znodes]
         _print_at_brokers(at_brokers, table)
+        if unhealthy and table == "offsets":  # whose table at brokers has partitions alone, as Kafka's
+            echo_lines(idle_member_lines(at_brokers), err=True)
     problems = (problem for group in described.values() for problem in group.problems)
     end_reading(unread, (*silent, *problems), found=unhealthy and bool(shown))
 

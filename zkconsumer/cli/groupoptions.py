@@ -72,11 +72,11 @@ def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all
     return () if of_all else connection.group_names(groups)
 
 
-def echo_lines(lines: Iterable[str]) -> None:
-    """Print lines in one piece."""
+def echo_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines in one piece; ``err`` is for standard error."""
     text = "".join(f"{line}\n" for line in lines)
     if text:
-        click.echo(text, nl=False)
+        click.echo(text, nl=False, err=err)
 
 
 def echo_next(to_do: str, command: str = "") -> None:
