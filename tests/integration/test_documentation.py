@@ -76,6 +76,14 @@ def test_the_examples_of_streams_run_one_after_the_other(page, produce, capsys):
     assert "user" in capsys.readouterr().out
 
 
+def test_the_example_of_a_group_that_brokers_coordinate(page, produce, capsys):
+    operations, topic = page("docs/operations.md")
+    (example,) = [block for block in operations.blocks("python") if "ConsumerConnector" in block]
+    produce(topic, [{"value": b"first"}])
+    operations.run([example], lambda: None)
+    assert "0 0 b'first'" in capsys.readouterr().out
+
+
 def test_the_examples_for_event_loops(page, produce, capsys):
     in_loop, topic = page("docs/asyncio.md")
     in_loop.run(in_loop.blocks("python"), filled(produce, topic))

@@ -427,7 +427,7 @@ def test_a_deleted_group_comes_back_with_its_access(offset_group, topic, write, 
 
 def test_an_import_stores_what_a_file_has(offset_group, topic, tool_session, cluster, write):
     text = "".join(f"{offset_group.path('offsets', topic, number)}:{number + 3}\n" for number in range(2))
-    plan = plan_import(tool_session, cluster, parse_offsets("f", text.encode(), None))
+    plan = plan_import(tool_session, cluster, parse_offsets("f", text.encode()))
     assert write(plan).faults == []
     assert offset_group.offsets(topic) == {0: 3, 1: 4}
 
@@ -443,7 +443,7 @@ def test_an_import_is_refused_with_every_line_that_cannot_be(offset_group, topic
 def test_an_import_skips_and_clamps_what_it_is_allowed_to(offset_group, topic, tool_session, cluster, write):
     other = f"{offset_group.name}-idle"
     rows = [(offset_group.name, topic, 0, 3), (offset_group.name, topic, 1, 11), (other, "no-such-topic", 0, 1)]
-    file = parse_offsets("f", "".join(f"{g},{t},{p},{o}\n" for g, t, p, o in rows).encode(), None)
+    file = parse_offsets("f", "".join(f"{g},{t},{p},{o}\n" for g, t, p, o in rows).encode())
     for allowed, refused in (({"skip_missing": True}, 2), ({"clamp": True}, 3)):
         with pytest.raises(FileRefused) as raised:
             plan_import(tool_session, cluster, file, **allowed)
@@ -460,7 +460,7 @@ def test_an_import_skips_and_clamps_what_it_is_allowed_to(offset_group, topic, t
 
 
 def test_an_import_of_which_nothing_exists_is_refused(tool_session, cluster):
-    file = parse_offsets("f", b"g,no-such-topic,0,1\n", None)
+    file = parse_offsets("f", b"g,no-such-topic,0,1\n")
     with pytest.raises(FileRefused):
         plan_import(tool_session, cluster, file, skip_missing=True, clamp=True)
 

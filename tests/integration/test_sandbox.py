@@ -93,6 +93,17 @@ def command(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str
 # The session's servers and the fixtures around them
 
 
+def test_the_command_runs_kafka_4_without_a_zookeeper() -> None:
+    command = [*COMMAND, "--kafka-version", "4.2.0", "--zookeepers", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        places = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert places["zookeeper"] == ""
+    assert places["kafka"]
+
+
 def test_servers_of_tests_start_from_archives_that_fit(sandbox: Sandbox) -> None:
     """Java ignores one that does not, and says so."""
     for server in (*sandbox.brokers, sandbox.zookeeper):

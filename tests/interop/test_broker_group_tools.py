@@ -208,15 +208,7 @@ def test_a_topic_that_does_not_exist_is_reported(box, unique_name):
 def test_the_page_has_groups_of_brokers(box, consumed):
     """Lag and members are those of describe, and the findings those of explain."""
     group, _ = consumed
-    options = (
-        "--bootstrap-server",
-        box.bootstrap_servers,
-        "--interval",
-        "100ms",
-        "--samples",
-        "2",
-        "--without-verdict",
-    )
+    options = ("--bootstrap-server", box.bootstrap_servers, "--interval", "100ms", "--samples", "2")
     with serving(None, *options) as served:
 
         def line():

@@ -54,7 +54,7 @@ def connection_options(function: F) -> F:
             "--config",
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Properties file of a JVM consumer.",
+            help="Properties file of a consumer, with the names of the old JVM consumer (zookeeper.connect, group.id).",
         ),
         click.option("--zookeeper", metavar="HOST:PORT[,..][/CHROOT]", help="ZooKeeper of the Kafka cluster."),
     ):

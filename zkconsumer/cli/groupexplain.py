@@ -42,15 +42,16 @@ def explain(
     metrics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Look for everything that keeps a group from consuming, with evidence and the next command.
+    """Look for what keeps a group from consuming, with evidence and the next command.
 
     Members that own nothing, partitions without an owner, dead owners, a missing coordinator and members that do not
-    obey it (group.protocol=coordinator), offsets outside the log, unknown topics, unreachable brokers, partitions
-    without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
-    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings, except that a group
-    was migrated, which is no problem. With
-    --bootstrap-server alone it is for a group that brokers coordinate: its state, members without partitions,
-    partitions without members, offsets, topics, brokers and leaders.
+    obey it (group.protocol=coordinator), offsets outside the log, members that have committed nothing, unknown topics,
+    unreachable brokers, partitions without a leader or with replicas out of sync, leaders that change often, a missing
+    controller, unreadable znodes, ACLs in the way, clocks, sessions that expire, quotas. One look does not show whether
+    offsets move: `groups status` does. The exit code is 3 if there are findings, other than that a group was migrated,
+    or has more members than partitions, which are no problems. With --bootstrap-server alone it is for a group that
+    brokers coordinate: its state, members without partitions, partitions without members, offsets, topics, brokers and
+    leaders.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 

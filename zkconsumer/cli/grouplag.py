@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from zkconsumer.offsets.rules.storedoffsets import OffsetStorage
     from zkconsumer.operate.groups.groupchanges import Change, GroupMoment
     from zkconsumer.operate.groups.lagsamples import LagSampler
+    from zkconsumer.operate.groups.observedgroup import ObservedGroup
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _LONGEST_DAYS: Final = 36_500
@@ -165,13 +166,15 @@ def status(
             sampler.sample(every, at)
         lags = {group: moment.lag for group, moment in sampler.moments().items()}
         unread = sampler.missing(names)
+        observed = sampler.observed
     if as_json:
         documents = [lag_document(group, lag) for group, lag in lags.items()]
         click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
     else:
-        from zkconsumer.cli.grouptables import status_table
+        from zkconsumer.cli.grouptables import client_names, status_table
 
-        echo_lines(status_table(lags))
+        clients = {group: client_names(observed[group].describe_members()) for group in lags}
+        echo_lines(status_table(lags, clients))
     end_reading(
         unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values())
     )
@@ -207,6 +210,13 @@ def _ticks(interval: float, count: int) -> Iterator[float]:
 @samples_option
 @storage_option
 @click.option("--for", "seconds", callback=_seconds, metavar="DURATION", help="End after this time.  [default: never]")
+@click.option(
+    "--every",
+    callback=_seconds,
+    metavar="DURATION",
+    help="Also print a line with status and lag of each group after this time, where there is no terminal.  "
+    "[default: changes alone]",
+)
 @json_option
 def watch(
     connection: ToolConnection,
@@ -215,12 +225,14 @@ def watch(
     samples: int | None,
     storage: OffsetStorage,
     seconds: float | None,
+    every: float | None,
     as_json: bool,
 ) -> None:
     """Watch lag, rates, owners and rebalances until Ctrl-C.
 
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
-    owner, another status, a group that becomes unreadable or readable again. With --json each change is a JSON object.
+    owner, another status, a group that becomes unreadable or readable again; with --every also the lag from time to
+    time. With --json each line is a JSON object.
     The exit code is 3 if groups, offsets or log ends could not be read at the end.
     """
     from zkconsumer.operate.groups.rules.lagstatus import samples_for
@@ -229,7 +241,8 @@ def watch(
         contextlib.suppress(KeyboardInterrupt),
         _open_sampler(connection, samples or samples_for(interval), storage, interval) as sampler,
     ):
-        view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
+        has_table = sys.stdout.isatty() and not as_json
+        view = _LiveTable(one_group=len(groups) == 1) if has_table else _ChangeLines(as_json, every)
         with contextlib.suppress(KeyboardInterrupt), view.showing():
             _watch(sampler, view, groups, interval, math.inf if seconds is None else time.monotonic() + seconds)
         end_reading((), found=view.has_failed or bool(sampler.missing(groups)))
@@ -264,6 +277,7 @@ class _View(ABC):
         self._rebalances: dict[str, int] = {}
         self._reported = ReportedProblems()
         self._unread: Mapping[str, str] = {}
+        self._observed: Mapping[str, ObservedGroup] = {}
         self.has_failed = False
 
     def showing(self) -> AbstractContextManager[object]:
@@ -285,7 +299,7 @@ class _View(ABC):
                 change.kind == "owner" for change in new_changes
             )
         changes += [(group, GONE) for group in self._moments if group not in moments]
-        self._moments = moments
+        self._moments, self._observed = moments, sampler.observed
         self._print(changes)
         warn(self._reported.after((*sampler.problems, *sampler.missing_topics)).new)
 
@@ -307,13 +321,20 @@ class _View(ABC):
 
 
 class _ChangeLines(_View):
-    """A line, or a JSON object, for each change."""
+    """A line, or a JSON object, for each change, and with ``every`` after so many seconds for each group."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, every: float | None = None) -> None:
         super().__init__()
         self._as_json = as_json
+        self._every = every
+        self._printed_at = time.monotonic()
 
     def _print(self, changes: Sequence[tuple[str, Change]]) -> None:
+        if self._every is not None and time.monotonic() - self._printed_at >= self._every:
+            from zkconsumer.operate.groups.groupchanges import group_lag
+
+            self._printed_at = time.monotonic()
+            changes = [*changes, *((group, group_lag(moment)) for group, moment in self._moments.items())]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for group, change in changes:
             if self._as_json:
@@ -339,7 +360,10 @@ class _LiveTable(_View):
         return self._live
 
     def _print(self, changes: Sequence[tuple[str, Change]]) -> None:  # noqa: ARG002 - the table counts rebalances
-        from zkconsumer.cli.grouptables import live_table
+        from zkconsumer.cli.grouptables import client_names, live_table
 
         assert self._live is not None
-        self._live.update(live_table(self._moments, self._rebalances, one_group=self._one_group), refresh=True)
+        shown = self._observed if self._one_group else ()
+        clients = {group: client_names(self._observed[group].describe_members()) for group in shown}
+        table = live_table(self._moments, self._rebalances, one_group=self._one_group, clients=clients)
+        self._live.update(table, refresh=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.cli.terminaltext import printable, utc_time
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupchanges import GroupMoment
     from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
     from zkconsumer.operate.groups.grouplist import GroupListing
+    from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
     from zkconsumer.operate.groups.rules.lagstatus import GroupLag, PartitionLag
 
 _NARROWEST: Final = 15
@@ -175,8 +177,22 @@ def _broker_cells(listing: GroupListing) -> tuple[str, str, str]:
     return listing.protocol or MISSING, listing.state or MISSING, printable(listing.strategy or MISSING)
 
 
-def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
-    """A line for each group, then one for each of its partitions."""
+def client_names(members: Iterable[DescribedGroupMember]) -> dict[str, str]:
+    """Client id and host of the members whose id does not contain them, as it does not with KIP-848, by member id."""
+    return {
+        member.id: " ".join(filter(None, (member.client_id, member.host)))
+        for member in members
+        if member.client_id and not member.id.startswith(member.client_id)
+    }
+
+
+_NO_CLIENTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
+
+
+def status_table(
+    groups: Mapping[str, GroupLag], clients: Mapping[str, Mapping[str, str]] = _NO_CLIENTS
+) -> Iterator[str]:
+    """A line for each group, then one for each of its partitions; ``clients`` has :func:`client_names` by group."""
     heading = (
         "GROUP",
         "TOPIC",
@@ -199,7 +215,7 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
                 printable(group),
                 printable(partition.topic),
                 str(partition.partition),
-                *_lag_cells(partition_lag),
+                *_lag_cells(partition_lag, clients.get(group, {})),
                 partition_lag.reason,
             )
             for partition, partition_lag in lag.partitions.items()
@@ -207,8 +223,10 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
     yield from columns(heading, rows)
 
 
-def _lag_cells(partition_lag: PartitionLag) -> tuple[str, ...]:
+def _lag_cells(partition_lag: PartitionLag, clients: Mapping[str, str]) -> tuple[str, ...]:
     owner = printable(partition_lag.newest.owner or MISSING)
+    if client := clients.get(partition_lag.newest.owner or ""):
+        owner = f"{printable(client)} ({owner})"
     return (
         partition_lag.status.value,
         number_cell(partition_lag.lag),
@@ -223,8 +241,17 @@ def _rate(per_second: float | None) -> str:
     return MISSING if per_second is None else f"{per_second:.1f}"
 
 
-def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int], *, one_group: bool) -> Table:
-    """What ``groups watch`` shows: a row for each group, or for each partition of the only one."""
+def live_table(
+    moments: Mapping[str, GroupMoment],
+    rebalances: Mapping[str, int],
+    *,
+    one_group: bool,
+    clients: Mapping[str, Mapping[str, str]] = _NO_CLIENTS,
+) -> Table:
+    """What ``groups watch`` shows: a row for each group, or for each partition of the only one.
+
+    ``clients`` as for :func:`status_table`.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -241,7 +268,7 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
                 f"{moment.lag.status.value}: {printable(moment.lag.reason)}"
             )
             rows += [
-                (printable(p.topic), str(p.partition), *_lag_cells(partition_lag))
+                (printable(p.topic), str(p.partition), *_lag_cells(partition_lag, clients.get(group, {})))
                 for p, partition_lag in partitions.items()
             ]
         else:

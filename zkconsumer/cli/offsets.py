@@ -76,11 +76,16 @@ def export(
 @offsets.command("import")
 @click.argument("file", type=_FILE)
 @writing_options
-@click.option("--group", help="The group of a CSV file of three columns; of other files, import only this group.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="The group of a CSV file of three columns; of other files, import only this group; repeatable.",
+)
 @click.option("--skip-missing", is_flag=True, help="Skip lines of topics and partitions that do not exist.")
 @click.option("--clamp", is_flag=True, help="Store the nearest offset that the log has for one that is outside of it.")
 @STORE
-def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool, clamp: bool, store: Any) -> None:
+def import_(writing: Writing, file: Path, groups: tuple[str, ...], skip_missing: bool, clamp: bool, store: Any) -> None:
     """Store the offsets of FILE, in any format of `offsets export`.
 
     The file is refused as a whole, with every fault and its line number: also for topics that do not exist and for
@@ -92,7 +97,7 @@ def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool,
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
         from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 
-        content = parse_offsets(str(file), file.read_bytes(), group)
+        content = parse_offsets(str(file), file.read_bytes(), *dict.fromkeys(groups))
         return plan_import(
             session,
             cluster,

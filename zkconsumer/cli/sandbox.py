@@ -42,10 +42,11 @@ def require_kafka_version(version: str | None) -> str:
 @kafka_version_option
 @click.option(
     "--zookeepers",
-    type=click.IntRange(1, 7),
+    type=click.IntRange(0, 7),
     default=1,
     show_default=True,
-    help="Number of ZooKeeper servers; more than one are an ensemble.",
+    help="Number of ZooKeeper servers; more than one are an ensemble. 0, with Kafka 4, for groups that brokers "
+    "coordinate.",
 )
 @click.option("--brokers", type=click.IntRange(0, 32), default=1, show_default=True, help="Number of Kafka brokers.")
 @click.option("--zookeeper-port", type=_PORT, metavar="PORT", help="The first ZooKeeper's port. [default: a free one]")
@@ -124,7 +125,8 @@ def _announce(box: "Sandbox", as_json: bool) -> None:
         places = {"zookeeper": box.zookeeper_connect, "kafka": box.bootstrap_servers, "directory": str(box.directory)}
         click.echo(json.dumps(places))
         return
-    click.echo(f"ZooKeeper  {box.zookeeper_connect}")
+    if box.zookeeper_connect:
+        click.echo(f"ZooKeeper  {box.zookeeper_connect}")
     click.echo(f"Kafka      {box.bootstrap_servers}")
     click.echo(f"Directory  {box.directory}")
     click.echo("Ready. Ctrl-C ends it and removes the directory.")

@@ -117,3 +117,13 @@ def test_a_watch_of_a_group_that_was_never_read_ends_with_its_error(monkeypatch)
     monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
     ended = CliRunner().invoke(grouplag.watch, ["--group", "g", "--zookeeper", "h:1", "--for", "10ms"])
     assert (ended.stdout.splitlines()[0].split(" ", 1)[1], ended.exception) == (UNREAD, SILENT)
+
+
+def test_a_watch_in_a_pipe_prints_the_lag_from_time_to_time(capsys):
+    view = grouplag._ChangeLines(as_json=False, every=0.0)
+    sampler = LagSampler(Source(["read"]), window=2)
+    sampler.sample(["g"], 0.0)
+    view.show(sampler)
+    view.show(sampler)
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["g: watching, NO MEMBERS, lag 0", "g: NO MEMBERS, lag 0", "g: NO MEMBERS, lag 0"]

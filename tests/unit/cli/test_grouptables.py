@@ -3,7 +3,14 @@
 import pytest
 
 from tests.fixtures.groups import followed
-from zkconsumer.cli.grouptables import checker_table, live_table, member_table, offset_table
+from zkconsumer.cli.grouptables import (
+    checker_table,
+    client_names,
+    live_table,
+    member_table,
+    offset_table,
+    status_table,
+)
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.groupchanges import GroupMoment
@@ -96,3 +103,16 @@ def test_what_is_watched_counts_partitions_with_a_live_owner():
     table = live_table({"g": moment}, {}, one_group=False)
     (owned,) = (column for column in table.columns if column.header == "OWNED")
     assert [str(cell) for cell in owned.cells] == ["1/3"]
+
+
+def test_the_owner_of_a_group_whose_member_ids_are_opaque_has_its_client():
+    """With KIP-848 a member id is a random number; before, it begins with the client id."""
+    opaque = DescribedGroupMember("x4Fq", None, None, None, None, client_id="app", host="/10.0.0.1")
+    named = DescribedGroupMember("app-7f", None, None, None, None, client_id="app", host="/10.0.0.1")
+    assert client_names([opaque, named]) == {"x4Fq": "app /10.0.0.1"}
+    lag = evaluate_group({TopicPartition("t", 0): followed([LagSample(0.0, 5, 1, 0, 5, "x4Fq", True)])}, 2, members=1)
+    _, _, row = status_table({"g": lag}, {"g": client_names([opaque])})
+    assert "app /10.0.0.1 (x4Fq)" in row
+    table = live_table({"g": GroupMoment(frozenset(), {}, lag)}, {}, one_group=True, clients={"g": {"x4Fq": "app"}})
+    (owner,) = (column for column in table.columns if column.header == "OWNER")
+    assert [str(cell) for cell in owner.cells] == ["app (x4Fq)"]

@@ -1,5 +1,6 @@
 """GroupMember over a group, a store and fetchers in memory."""
 
+import dataclasses
 import threading
 
 import pytest
@@ -134,6 +135,14 @@ def test_joining_raises_what_an_operator_has_to_change(failure, raised, monkeypa
     monkeypatch.setattr(Group, "join", join)
     with pytest.raises(raised, match=str(failure)):
         Consumer(rebalance_max_retries=1, rebalance_backoff_ms=10)
+
+
+def test_a_member_without_a_zookeeper_is_described_without_a_session():
+    description = Consumer().member.describe()
+    assert "; session 0xab connected, lease" in str(dataclasses.replace(description, session=0xAB, connected=True))
+    assert "none yet; connected, lease" in str(
+        dataclasses.replace(description, session=0, last_cause=None, connected=True)
+    )
 
 
 def test_a_refused_strategy_is_raised_at_once_in_a_group_of_brokers(monkeypatch, caplog):

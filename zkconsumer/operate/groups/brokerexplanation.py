@@ -163,6 +163,7 @@ def _without_partitions(group: ObservedBrokerGroup) -> Iterator[Finding]:
                 f"{len(group.live)} members share {len(group.owners)} partitions, and {len(idle)} have none"
                 + (f": {counts}" if counts else ""),
                 "end members, or add partitions",
+                is_problem=False,
             )
 
 

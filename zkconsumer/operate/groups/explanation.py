@@ -163,6 +163,7 @@ def _idle_members(znodes: GroupZnodes) -> Iterator[Finding]:
                 consumer_id,
                 f"partitions are fewer than the group's threads: {counts}",
                 "end members or lower their number of threads, or add partitions",
+                is_problem=False,
             )
 
 

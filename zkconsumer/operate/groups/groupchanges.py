@@ -24,7 +24,7 @@ class Change(NamedTuple):
 
     Attributes:
         kind: ``joined``, ``left``, ``owner``, ``status``, ``watching`` (a group that was not there before), ``gone``,
-            ``unread`` (it cannot be read any more) or ``read`` (again).
+            ``unread`` (it cannot be read any more), ``read`` (again), or ``lag``, which is no change.
         subject: a member, a partition, or words about the group.
         before, after: what is different; None where there is nothing.
     """
@@ -39,7 +39,7 @@ class Change(NamedTuple):
             return f"{self.subject} {self.kind}"
         if self.kind == "unread":
             return f"cannot be read: {self.subject}"
-        if self.kind == "read":
+        if self.kind in ("read", "lag"):
             return self.subject
         if self.kind in ("watching", "gone"):
             return f"{self.kind}, {self.subject}"
@@ -66,6 +66,11 @@ def group_began(moment: GroupMoment) -> Change:
     """A group is seen for the first time."""
     lag = "unknown" if moment.lag.lag is None else moment.lag.lag
     return Change("watching", f"{moment.lag.status.value}, lag {lag}", None, None)
+
+
+def group_lag(moment: GroupMoment) -> Change:
+    """No change: status and lag of a group, which are printed from time to time."""
+    return group_began(moment)._replace(kind="lag")
 
 
 def reading_changes(

@@ -132,18 +132,19 @@ def _json_line(row: GroupOffset) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
+def parse_offsets(name: str, content: bytes, *groups: str) -> OffsetFile:
     """Read a file of any of the formats, which its first character shows.
 
     Args:
         name: of the file, for messages.
         content: all bytes of the file.
-        group: for a CSV file of three columns, the group that it is for; of other files, only this group's offsets are
-            taken. None: all.
+        groups: for a CSV file of three columns, the group that it is for; of other files, only these groups' offsets
+            are taken. None given: all.
 
     Raises:
         FileRefused: with every fault.
     """
+    group = groups[0] if len(groups) == 1 else None
     lines, faults = _lines(content)
     parse = _parser(lines)
     offsets: list[GroupOffset] = []
@@ -157,10 +158,10 @@ def parse_offsets(name: str, content: bytes, group: str | None) -> OffsetFile:
             faults.append(FileFault(number, str(error)))
             continue
         places[row[:2]] = number
-        if group in (None, row.group):
+        if not groups or row.group in groups:
             offsets.append(row)
     if not faults and not offsets:
-        whose = "" if group is None else f" of group {group}"
+        whose = f" of group {name_some(groups)}" if groups else ""
         faults.append(FileFault(len(lines) or 1, f"the file ends, and no offset{whose} is in it"))
     if faults:
         raise FileRefused(name, faults)

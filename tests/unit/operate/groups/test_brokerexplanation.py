@@ -121,3 +121,8 @@ def test_members_that_have_committed_nothing_although_there_are_records():
     assert kinds(of_members(member("a", T0, T1)), **logs, committed={T0: 5}) == []
     assert kinds(of_members(member("a", T0, T1)), **logs, unread=frozenset({T0})) == []
     assert kinds(of_members(member("a", T0, T1)), log_starts={T0: 9, T1: 9}) == []
+
+
+def test_a_spare_member_is_no_problem():
+    (finding,) = explain_broker_group(of_members(member("a", T0, T1), member("b")), ClusterFacts(**HEALTHY))
+    assert (finding.kind, finding.is_problem) == ("more-threads-than-partitions", False)

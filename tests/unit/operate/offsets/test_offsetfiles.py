@@ -17,9 +17,9 @@ ROWS = [
 ]
 
 
-def faults(content, group=None):
+def faults(content, *groups):
     with pytest.raises(FileRefused) as refused:
-        parse_offsets("file", content, group)
+        parse_offsets("file", content, *groups)
     return [(fault.line, fault.text) for fault in refused.value.faults]
 
 
@@ -49,7 +49,7 @@ def test_the_formats_are_those_of_the_jvm_tools():
 )
 def test_what_is_written_is_read_again(rows, kind):
     text = format_offsets(rows, kind, with_group=True)
-    assert parse_offsets("file", text.encode(), None).offsets == tuple(rows)
+    assert parse_offsets("file", text.encode()).offsets == tuple(rows)
 
 
 def test_three_columns_are_for_the_group_that_is_given():
@@ -65,6 +65,7 @@ def test_three_columns_are_for_the_group_that_is_given():
 def test_only_the_offsets_of_one_group_are_taken():
     text = format_offsets(ROWS, "zk", with_group=False).encode()
     assert parse_offsets("file", text, "h").offsets == (ROWS[2],)
+    assert parse_offsets("file", text, "h", "g").offsets == tuple(ROWS)
     assert "no offset of group i" in faults(text, "i")[0][1]
 
 
@@ -166,6 +167,6 @@ def test_what_is_written_can_be_read_again(kind, groups):
     rows = [GroupOffset(group, TopicPartition("t", 0), 5) for group in dict.fromkeys([*groups, "g"])]
     skipped = []
     text = format_offsets(rows, kind, with_group=True, skipped=skipped)
-    read = parse_offsets("f", text.encode(), None).offsets
+    read = parse_offsets("f", text.encode()).offsets
     assert (len(read) + len(skipped), set(read) <= set(rows)) == (len(rows), True)
     assert kind != "json" or not skipped
