@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from zkconsumer.group.rules.groupview import format_partitions
@@ -42,3 +42,10 @@ def explain_lag(lag: GroupLag) -> Iterator[Finding]:
         evidence = f"status {status.value}; {partitions[0]}: {lag.partitions[partitions[0]].reason}{owned}"
         kind = NO_COMMIT if without_commit else status.value.lower()
         yield Finding(kind, format_partitions(partitions), evidence, CHECK_COMMITS if without_commit else _NEXT[status])
+
+
+def with_lag_findings(findings: Iterable[Finding], lag: GroupLag) -> list[Finding]:
+    """What one look has found, and :func:`explain_lag`, which knows for how long nothing has been committed."""
+    lasting = list(explain_lag(lag))
+    is_known = any(finding.kind == NO_COMMIT for finding in lasting)
+    return [*(finding for finding in findings if not (is_known and finding.kind == NO_COMMIT)), *lasting]

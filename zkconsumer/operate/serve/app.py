@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.operate.groups.finding import Finding
-from zkconsumer.operate.groups.lagfindings import explain_lag
+from zkconsumer.operate.groups.lagfindings import with_lag_findings
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve import burrow
 from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces, server_documents
@@ -231,7 +231,7 @@ class _Groups:
         explain, name = self._explain, group.observed.group
 
         def document() -> dict[str, Any]:
-            findings = (*explain(name), *explain_lag(group.lag))
+            findings = with_lag_findings(explain(name), group.lag)
             return {"group": name, "findings": [finding._asdict() for finding in findings]}
 
         return self._one_at_a_time.answer(document)

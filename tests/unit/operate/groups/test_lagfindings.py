@@ -4,7 +4,8 @@ import pytest
 
 from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.lagfindings import explain_lag
+from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.lagfindings import explain_lag, with_lag_findings
 from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
@@ -56,3 +57,12 @@ def test_that_members_commit_nothing_is_a_finding():
         "status STALL; t-0: no offset was committed for 70 s, in which 4 records came; its owner is g_c-0"
     )
     assert "enable.auto.commit" in finding.to_do
+
+
+def test_that_members_commit_nothing_is_found_once():
+    samples = [LagSample(at, None, 1, 0, end, "g_c-0", True) for at, end in ((0.0, 5), (70.0, 9))]
+    lag = evaluate_group({TopicPartition("t", 0): followed(samples)}, 2, members=1)
+    one_look = [Finding("no-commit", "t 0", "at one look", ""), Finding("no-leader", "t-0", "none", "")]
+    assert [found.kind for found in with_lag_findings(one_look, lag)] == ["no-leader", "no-commit"]
+    fresh = evaluate_group({TopicPartition("t", 0): followed(samples[:1])}, 2, members=1)
+    assert with_lag_findings(one_look, fresh) == one_look

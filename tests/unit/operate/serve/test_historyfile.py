@@ -97,6 +97,19 @@ def test_what_lasted_before_a_restart_is_judged_after_it(path, owner, status):
     second.end()
 
 
+def test_that_nothing_was_committed_before_a_restart_is_judged_after_it(path):
+    first = Process(path)
+    for number in range(20):
+        first.sample((None, 9 + number))
+    first.end()
+    second = Process(path, START_MS + 300_000)
+    series = second.earlier["g"].samples[P0]
+    newest = lag_sample(50.0, committed=None, log_end=40)
+    evaluated = evaluate_group({P0: [*series, follow(series[-1].stretches, newest)]}, 4, members=1)
+    assert (evaluated.status, "for 300 s, in which 31 records" in evaluated.reason) == (LagStatus.STALL, True)
+    second.end()
+
+
 def test_a_partition_is_judged_by_its_own_samples_after_a_restart(path):
     """One that is new, or whose lag was unknown, has not been seen for as long as its group."""
     first = Process(path)
