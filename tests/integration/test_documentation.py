@@ -81,7 +81,7 @@ def test_the_example_of_a_group_that_brokers_coordinate(page, produce, capsys):
     (example,) = [block for block in operations.blocks("python") if "ConsumerConnector" in block]
     produce(topic, [{"value": b"first"}])
     operations.run([example], lambda: None)
-    assert "0 0 b'first'" in capsys.readouterr().out
+    assert " 0 b'first'" in capsys.readouterr().out
 
 
 def test_the_examples_for_event_loops(page, produce, capsys):

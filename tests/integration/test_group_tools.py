@@ -449,7 +449,7 @@ def explained(run, group, *words, code=3):
 
 def test_a_healthy_group_needs_no_explanation(run, group, healthy):
     assert explained(run, group, code=0) == {}
-    nothing, status, process = run("explain", "--group", group.name).stdout.splitlines()
+    nothing, process, status = run("explain", "--group", group.name).stdout.splitlines()
     assert "nothing was found" in nothing
     assert f"zkconsumer groups status --group {group.name} --zookeeper " in status, "it can be pasted"
     assert "STALL or WARN, look at the member's process" in process
