@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import threading
 from contextlib import ExitStack, closing
 
 import pytest
@@ -399,8 +400,14 @@ def test_a_group_without_offsets_is_deleted(box, unique_name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_that_commits_nothing_is_a_problem_after_a_window(box, unique_name, protocol):
+@pytest.mark.parametrize(
+    ("protocol", "comes", "verdict", "reason"),
+    [
+        ("classic", False, "WARN", "members have committed nothing for 66 s"),
+        ("consumer", True, "STALL", "no offset was committed for 66 s, in which 1 record came"),
+    ],
+)
+def test_a_member_that_commits_nothing_is_a_problem_after_a_window(box, unique_name, protocol, comes, verdict, reason):
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t", 1)
     record = [{"value": b"v"}]
     produce_records(box.bootstrap_servers, topic, record)
@@ -413,10 +420,13 @@ def test_a_member_that_commits_nothing_is_a_problem_after_a_window(box, unique_n
         assert [one["kind"] for one in json.loads(explained.stdout)["findings"]] == ["no-commit"]
         assert explained.exit_code == 3
         status = ["groups", "status", *group, "--interval", "6s", "--samples", "12", "--json"]
-        old = CliRunner().invoke(command, status)
-        found = json.loads(old.stdout)
-        assert (old.exit_code, found["status"], found["problem"]) == (3, "WARN", True), found
-        assert "members have committed nothing for 66 s" in found["reason"]
+        later = threading.Timer(20, produce_records, (box.bootstrap_servers, topic, record if comes else []))
+        later.start()
+        ended = CliRunner().invoke(command, status)
+        later.join()
+        found = json.loads(ended.stdout)
+        assert (ended.exit_code, found["status"], found["problem"]) == (3, verdict, True), found
+        assert reason in found["reason"]
 
 
 def test_a_subscription_to_what_does_not_exist_ends_status_with_3(box, unique_name):

@@ -438,7 +438,8 @@ def _without_lag(newest: LagSample, window: int) -> tuple[LagStatus, str]:
     if stretch is not None and not newest.is_unread and stretch.judges(newest.at, window):
         written, seconds = stretch.last_lag - stretch.first_lag, newest.at - stretch.began
         if written > 0:
-            return LagStatus.STALL, f"no offset was committed for {seconds:.0f} s, in which {written} records came"
+            records = "1 record" if written == 1 else f"{written} records"
+            return LagStatus.STALL, f"no offset was committed for {seconds:.0f} s, in which {records} came"
     if newest.committed is not None and newest.log_end is not None:
         return LagStatus.UNKNOWN, f"the committed offset is {newest.committed}, which is none"
     return LagStatus.UNKNOWN, f"the {'committed offset' if newest.committed is None else 'log end'} is unknown"
