@@ -343,7 +343,8 @@ def evaluate_group(
         consumed_per_s,
         produced_per_s,
         evaluated,
-        is_uncommitted=bool(uncommitted) or (bool(concerned) and all(evaluated[p].lag is None for p in concerned)),
+        is_uncommitted=bool(uncommitted)
+        or (status is LagStatus.STALL and all(evaluated[p].lag is None for p in concerned)),
         absent=tuple(sorted(absent)) if members else (),
     )
 
@@ -356,15 +357,17 @@ def _nothing_committed(partitions: Mapping[TopicPartition, PartitionLag]) -> str
     """
     if any(usable_offset(one.newest.committed) is not None or one.newest.is_unread for one in partitions.values()):
         return ""
-    uncommitted = [p for p, one in partitions.items() if one.complete]
-    if not uncommitted:
+    lasting = [one.newest.at - s.began for one in partitions.values() if one.complete and (s := _without_commit(one))]
+    if not lasting:
         return ""
-    seconds = min(_seconds(n, n.stretches.uncommitted) or 0.0 for n in (partitions[p].newest for p in uncommitted))
-    records = sum(max(0, (n.log_end or 0) - (n.log_start or 0)) for n in (partitions[p].newest for p in uncommitted))
     return (
-        f"members have committed nothing for {seconds:.0f} s, and {len(uncommitted)} of {len(partitions)} partitions "
-        f"have {records} records, none of them new"
+        f"members have committed nothing for {min(lasting):.0f} s, and {len(lasting)} of {len(partitions)} partitions "
+        "have records, none of them new"
     )
+
+
+def _without_commit(lag: PartitionLag) -> Stretch | None:
+    return lag.newest.stretches.uncommitted
 
 
 def describe_sum(lag: int | None) -> str:

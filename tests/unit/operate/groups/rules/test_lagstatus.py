@@ -371,20 +371,37 @@ def test_members_that_have_committed_nothing_are_warn_though_no_record_comes():
     group = evaluate_group(old, 4, members=1)
     assert (group.status, group.complete, group.is_uncommitted) == (LagStatus.WARN, 1.0, True)
     assert group.reason == (
-        "members have committed nothing for 75 s, and 2 of 2 partitions have 10 records, none of them new"
+        "members have committed nothing for 75 s, and 2 of 2 partitions have records, none of them new"
     )
     assert {one.status for one in group.partitions.values()} == {LagStatus.UNKNOWN}
-    assert evaluate_group(old, 5, members=1).status is LagStatus.UNKNOWN, "the window is not full"
+    waiting = evaluate_group(old, 5, members=1)
+    assert (waiting.status, waiting.is_uncommitted) == (LagStatus.UNKNOWN, False), "the window is not full"
+    longer = {**old, TopicPartition("u", 0): never_committed([5] * 5), TopicPartition("u", 1): never_committed([0])}
+    reason = evaluate_group(longer, 4, members=1).reason
+    assert reason.startswith("members have committed nothing for 75 s, and 3 of 4 partitions"), "the shortest time"
     others = {**old, TopicPartition("t", 2): samples([9] * 4, 9)}
     assert evaluate_group(others, 4, members=1).status is LagStatus.UNKNOWN, "this partition shows that members commit"
     empty = evaluate_group({TopicPartition("t", 0): never_committed([0] * 4)}, 4, members=1)
     assert empty.status is LagStatus.UNKNOWN, "there is nothing to commit"
 
 
+def test_one_record_that_came_is_enough():
+    evaluated = evaluate_partition(never_committed([5, 5, 5, 6]), 4)
+    assert evaluated.reason == "no offset was committed for 75 s, in which 1 record came"
+
+
+def test_a_stall_is_one_of_commits_alone_if_no_other_partition_is_stalled():
+    silent, stalled = never_committed([5, 6, 7, 9]), samples([1] * 4, 5, mzxids=[3] * 4)
+    both = {TopicPartition("t", 0): silent, TopicPartition("t", 1): stalled}
+    assert not evaluate_group(both, 4, members=1).is_uncommitted
+    assert not evaluate_group({TopicPartition("t", 1): stalled}, 4, members=1).is_uncommitted
+
+
 def test_a_topic_that_does_not_exist_is_a_problem_of_its_subscribers():
-    group = evaluate_group({}, 4, members=1, absent=["ordres"])
+    group = evaluate_group({}, 4, members=1, absent=["views", "ordres"])
     assert (group.status, group.is_problem) == (LagStatus.UNKNOWN, True)
-    assert group.reason == "members subscribe to what does not exist: ordres"
+    assert group.absent == ("ordres", "views")
+    assert group.reason == "members subscribe to what does not exist: ordres, views"
     behind = {TopicPartition("t", 0): samples([1] * 4, 5, mzxids=[3] * 4)}
     assert evaluate_group(behind, 4, members=1, absent=["u"]).status is LagStatus.STALL, "what is worse is shown"
     left = evaluate_group({}, 4, members=0, absent=["ordres"])
