@@ -367,7 +367,8 @@ def test_a_group_is_deleted_once_its_members_are_gone_and_can_be_restored(box, u
     assert (deleted.exit_code, run(*listed).stdout) == (0, ""), deleted.exception
     missing = run(*delete)
     assert (missing.exit_code, "does not exist at the brokers" in missing.stderr) == (3, True)
-    assert run("offsets", "restore", snapshot, "--execute").exit_code == 0
+    restored = run("offsets", "restore", snapshot, "--execute", "--snapshot", str(tmp_path / "undo.json"))
+    assert restored.exit_code == 0
     (row,) = json.loads(run("groups", "describe", "--group", unique_name, "--json").stdout)["partitions"]
     assert row["committed"] == 4
 
