@@ -86,6 +86,8 @@ class Stretch(NamedTuple):
         committed: the offset at the first of them.
         mzxid: the transaction that wrote it.
         first_lag, last_lag: of the first and of the last of them whose lag is known.
+        owner: the last live one; None if there was none.
+        owner_changes: how often a live owner was another one than the live one before.
     """
 
     began: float
@@ -94,6 +96,8 @@ class Stretch(NamedTuple):
     mzxid: int | None
     first_lag: int
     last_lag: int
+    owner: str | None = None
+    owner_changes: int = 0
 
     def judges(self, now: float, window: int) -> bool:
         """True if it has as many samples as a window and covers :data:`JUDGED_S`, ``now`` being the newest's time."""
@@ -106,10 +110,12 @@ class Stretches(NamedTuple):
     Attributes:
         seen: samples since the first one.
         ownerless: there is lag and no live owner.
-        unmoved: there is lag and a live owner, and no offset is written.
+        unmoved: there is lag and a live owner, and no offset is written. A time without an owner of at most
+            :data:`OWNERLESS_S` does not end it: a member that ends and is started again and again makes no progress.
         unfallen: there is lag, which never fell.
         uncommitted: there are records, a live owner, and no committed offset. In it the offset is 0, and the lags are
             log ends.
+        unwritten: there is lag, and no offset is written, with an owner or without.
     """
 
     seen: Stretch | None = None
@@ -117,6 +123,7 @@ class Stretches(NamedTuple):
     unmoved: Stretch | None = None
     unfallen: Stretch | None = None
     uncommitted: Stretch | None = None
+    unwritten: Stretch | None = None
 
 
 class LagSample(NamedTuple):
@@ -175,17 +182,25 @@ def follow(former: Stretches, sample: LagSample) -> LagSample:
                 uncommitted=_uncommitted(former.uncommitted, sample),
             )
         )
-    written = (committed, sample.mzxid)
     fell = former.unfallen is not None and lag < former.unfallen.last_lag
-    moved = former.unmoved is not None and (former.unmoved.committed, former.unmoved.mzxid) != written
+    ownerless = _continued(former.ownerless, sample) if lag and not sample.owner_live else None
+    unmoved = _unless_written(former.unmoved, sample)
+    is_owned = ownerless is None or (unmoved is not None and sample.at - ownerless.began <= OWNERLESS_S)
     return sample._replace(
         stretches=Stretches(
             seen=_continued(former.seen, sample),
-            ownerless=_continued(former.ownerless, sample) if lag and not sample.owner_live else None,
-            unmoved=_continued(None if moved else former.unmoved, sample) if lag and sample.owner_live else None,
+            ownerless=ownerless,
+            unmoved=_continued(unmoved, sample) if lag and is_owned else None,
             unfallen=_continued(None if fell else former.unfallen, sample) if lag else None,
+            unwritten=_continued(_unless_written(former.unwritten, sample), sample) if lag else None,
         )
     )
+
+
+def _unless_written(stretch: Stretch | None, sample: LagSample) -> Stretch | None:
+    """The stretch, unless an offset was written since it began."""
+    written = (sample.committed, sample.mzxid)
+    return None if stretch is None or (stretch.committed, stretch.mzxid) != written else stretch
 
 
 def _uncommitted(former: Stretch | None, sample: LagSample) -> Stretch | None:
@@ -200,9 +215,15 @@ def _continued(stretch: Stretch | None, sample: LagSample) -> Stretch:
     lag, committed = sample.lag, sample.committed
     assert lag is not None
     assert committed is not None
+    owner = sample.owner if sample.owner_live else None
     if stretch is None:
-        return Stretch(sample.at, 1, committed, sample.mzxid, lag, lag)
-    return stretch._replace(samples=stretch.samples + 1, last_lag=lag)
+        return Stretch(sample.at, 1, committed, sample.mzxid, lag, lag, owner)
+    return stretch._replace(
+        samples=stretch.samples + 1,
+        last_lag=lag,
+        owner=owner or stretch.owner,
+        owner_changes=stretch.owner_changes + (None not in (owner, stretch.owner) and owner != stretch.owner),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +239,8 @@ class PartitionLag:
         produced_per_s: records per second that were written to the log; None if it is unknown.
         complete: True if the window was full, and the samples cover :data:`JUDGED_S`.
         ownerless_s: for how many seconds there has been lag and no live owner; None if that is not so.
-        unmoved_s: for how many seconds there have been lag and a live owner, and no offset was written; None if that is
-            not so.
+        unmoved_s: for how many seconds there have been lag and a live owner, but for at most :data:`OWNERLESS_S` at a
+            time, and no offset was written; None if that is not so.
         newest: the last sample.
     """
 
@@ -384,7 +405,8 @@ def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLa
     """Evaluate the samples of one partition. The first rule that holds gives the status.
 
     STALL and WARN need a stretch of samples, ``window`` of them or more, that covers :data:`JUDGED_S`; what has lag is
-    UNKNOWN until so much has been seen, unless the lag fell.
+    UNKNOWN until so much has been seen, unless the lag fell. So is what had no owner or no progress for so long, when
+    it has an owner again: that alone is no progress.
 
     Args:
         samples: at least one, oldest first, each with what :func:`follow` adds.
@@ -430,7 +452,7 @@ def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple
         return LagStatus.REWIND, reason
     ownerless_s = _seconds(newest, newest.stretches.ownerless)
     if ownerless_s is not None and ownerless_s > OWNERLESS_S:
-        return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s"
+        return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s{_owner_changes(newest)}"
     if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
         return LagStatus.OK, f"lag {newest.lag}; it fell within these samples"
     return _judge_stretches(newest, window)
@@ -470,7 +492,10 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
         times = f"{seen.samples} {'sample covers' if seen.samples == 1 else 'samples cover'} {now - seen.began:.0f} s"
         return LagStatus.UNKNOWN, f"lag {lag}; {times}, and a verdict needs {window} that cover {JUDGED_S:.0f} s"
     if unmoved is not None and unmoved.judges(now, window):
-        return LagStatus.STALL, f"lag {lag}, and offset {committed} is unchanged for {now - unmoved.began:.0f} s"
+        return (
+            LagStatus.STALL,
+            f"lag {lag}, and offset {committed} is unchanged for {now - unmoved.began:.0f} s{_owner_changes(newest)}",
+        )
     # A lag that stays the same is that of a member that commits as often as samples are taken, and keeps up.
     has_grown = unfallen is not None and lag > unfallen.first_lag
     if unfallen is not None and has_grown and unfallen.judges(now, window) and committed > unfallen.committed:
@@ -479,7 +504,22 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
             f"the offset advances, but lag never fell within {now - unfallen.began:.0f} s: {unfallen.first_lag} to "
             f"{lag}",
         )
+    unwritten = newest.stretches.unwritten
+    if unwritten is not None and unwritten.judges(now, window):
+        owned = "it has no live owner" if unmoved is None else f"it has had an owner for {now - unmoved.began:.0f} s"
+        return (
+            LagStatus.UNKNOWN,
+            f"lag {lag}, and offset {committed} is unchanged for {now - unwritten.began:.0f} s; {owned}, and a verdict "
+            f"needs {window} samples that cover {JUDGED_S:.0f} s{_owner_changes(newest)}",
+        )
     return LagStatus.OK, f"lag {lag}"
+
+
+def _owner_changes(newest: LagSample) -> str:
+    """How often the owner has changed since an offset was written, in words; empty of one rebalance, or none."""
+    unwritten = newest.stretches.unwritten
+    changes = 0 if unwritten is None else unwritten.owner_changes
+    return f"; its owner changed {changes} times since an offset was written" if changes > 1 else ""
 
 
 def time_lag(newest: LagSample, samples: Sequence[LagSample]) -> float | None:

@@ -110,7 +110,47 @@ def test_a_sample_without_a_log_end_does_not_end_the_time_without_an_owner():
 
 def test_a_live_owner_in_between_starts_the_time_again():
     live = [None, None, True, None, None, None]
-    assert status([1] * 6, 5, live=live, window=6, every=15.0) is LagStatus.OK
+    assert status([1] * 6, 5, live=live, window=6, every=15.0) is LagStatus.UNKNOWN
+
+
+def test_an_owner_that_comes_back_is_no_progress():
+    """It was STOP: 1. a process is started; 2. it has a partition, and has committed nothing yet."""
+    live = [None] * 10 + [True] * 3
+    evaluated = evaluate_partition(samples([1] * 13, 5, mzxids=[3] * 13, live=live, every=20.0), 4)
+    assert (evaluated.status, evaluated.reason) == (
+        LagStatus.UNKNOWN,
+        "lag 4, and offset 1 is unchanged for 240 s; it has had an owner for 40 s, and a verdict needs 4 samples that "
+        "cover 65 s",
+    )
+    assert status([1] * 12 + [3], 5, live=live, every=20.0) is LagStatus.OK, "it has committed"
+    assert status([1] * 14, 5, mzxids=[3] * 14, live=[*live, True], every=25.0) is LagStatus.STALL
+
+
+def restarted(*, every, each=2):
+    """A member is killed and started again and again: each process has the partition in a sample, and in one not."""
+    owners = [f"g_c{number}-0" if number % each == 0 else None for number in range(12)]
+    return followed(
+        LagSample(1000.0 + number * every, 1, 3, 0, 5, owner, owner is not None) for number, owner in enumerate(owners)
+    )
+
+
+def test_a_member_that_is_started_again_and_again_is_stall():
+    series = restarted(every=10.0)
+    evaluated = evaluate_partition(series, 4)
+    assert (evaluated.status, evaluated.unmoved_s, evaluated.ownerless_s) == (LagStatus.STALL, 110.0, 0.0)
+    assert evaluated.reason == (
+        "lag 4, and offset 1 is unchanged for 110 s; its owner changed 5 times since an offset was written"
+    )
+    group = evaluate_group({TopicPartition("t", 0): series}, 4, members=0)
+    assert group.status is LagStatus.STALL, "it does not become NO MEMBERS in between"
+
+
+def test_a_member_that_is_started_again_after_more_than_30_seconds_is_stop_meanwhile():
+    series = restarted(every=16.0, each=4)
+    found = [evaluate_partition(series[:count], 4) for count in range(8, 13)]
+    unknown, stop = LagStatus.UNKNOWN, LagStatus.STOP
+    assert [one.status for one in found] == [stop, unknown, unknown, unknown, stop]
+    assert found[-1].reason.endswith("no live owner for 32 s; its owner changed 2 times since an offset was written")
 
 
 def test_lag_that_has_just_come_starts_the_time():
@@ -168,7 +208,7 @@ def test_an_unknown_sample_in_between_does_not_end_a_stall():
 def test_a_live_owner_ends_the_time_without_one_though_the_lag_is_unknown():
     live = [None, None, None, True, None]
     assert status([1] * 5, [5, 5, 5, None, 5], live=live, window=5, every=15.0) is LagStatus.UNKNOWN
-    assert status([1] * 5, [5, 5, 5, None, 5], live=[True] * 3 + [None, True], window=4) is LagStatus.OK
+    assert status([1] * 5, [5, 5, 5, None, 5], live=[True] * 3 + [None, True], window=4) is LagStatus.UNKNOWN
 
 
 def test_a_moment_without_lag_is_no_stall():
