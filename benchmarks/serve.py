@@ -95,7 +95,7 @@ def measure_serve(sizes: ServeSizes, progress: Progress) -> ServeCost:
     with bench_servers(progress) as (sandbox, session):
         _create(sandbox, session, sizes)
         with _serving(sandbox.zookeeper_connect, f"--interval={sizes.interval}s") as (process, url):
-            _await(f"{url}healthz")
+            _await(f"{url}readyz")
             time.sleep(2 * sizes.interval)
             began, before = time.monotonic(), cpu_s(process.pid)
             while time.monotonic() < began + sizes.seconds:

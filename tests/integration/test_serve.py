@@ -131,7 +131,7 @@ def test_the_api_has_what_status_prints(serve, sandbox, group, lagging):
 
 def test_groups_are_listed_with_their_lag(serve, group, lagging):
     served = serve("--match", group.name)
-    eventually(lambda: served.get("/healthz")[0] == 200)
+    eventually(lambda: served.get("/readyz")[0] == 200)
 
     def line():  # its lag is unknown while a broker is slow to answer
         (found,) = served.document("/api/groups")["groups"]
@@ -223,7 +223,7 @@ def test_metrics_have_the_names_of_kafka_exporter(serve, group, lagging):
 def test_what_is_unknown_has_no_series(serve, group):
     group.commit("no-such-topic", 0, 5)
     served = serve("--match", group.name)
-    eventually(lambda: served.get("/healthz")[0] == 200)
+    eventually(lambda: served.get("/readyz")[0] == 200)
     page = page_with(served, "kafka_consumergroup_current_offset")
     assert series(page, "kafka_consumergroup_lag") == series(page, "kafka_consumergroup_lag_sum") == []
     assert [value for _, value in series(page, "kafka_consumergroup_current_offset")] == [5]
@@ -306,28 +306,35 @@ def test_nothing_is_written_to_zookeeper(private_sandbox, unique_name):
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
 
 
-def test_without_zookeeper_it_is_unhealthy_and_recovers(start_zookeeper):
+def test_without_zookeeper_it_starts_and_is_not_ready_and_recovers(start_zookeeper):
     server = start_zookeeper()
     with connected(server.address) as zookeeper:
         GroupNodes(zookeeper, "g").commit("t", 0, 1)
     timeouts = ("session.timeout.ms=2000", "connection.timeout.ms=30000")
     options = [f"--property=zookeeper.{one}" for one in timeouts]
     with serving(server.address, "--interval", "300ms", *options) as served:
-        eventually(lambda: served.get("/healthz")[0] == 200)
+        eventually(lambda: served.get("/readyz")[0] == 200)
         eventually(lambda: series(served.get("/metrics")[1], "kafka_consumergroup_members"))
         server.pause()
         try:
-            eventually(lambda: served.get("/healthz")[0] == 503)
+            eventually(lambda: served.get("/readyz")[0] == 503)
+            assert served.get("/healthz")[0] == 200, "a restart would not help"
+            with serving(server.address, "--interval", "300ms", *options) as another:
+                assert (another.get("/healthz")[0], another.get("/readyz")[0]) == (200, 503)
+                server.resume()
+                eventually(lambda: another.get("/readyz")[0] == 200)
+                server.pause()
+            eventually(lambda: served.get("/readyz")[0] == 503)
             assert served.document("/api/groups")["stale"]
             assert not series(served.get("/metrics")[1], "kafka_consumergroup_members")
         finally:
             server.resume()
-        eventually(lambda: served.get("/healthz")[0] == 200)
+        eventually(lambda: served.get("/readyz")[0] == 200)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it(serve, number):
     served = serve()
-    eventually(lambda: served.get("/healthz")[0] == 200)
+    eventually(lambda: served.get("/readyz")[0] == 200)
     served.process.send_signal(number)
     assert served.process.wait(120) == 0

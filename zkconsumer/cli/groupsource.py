@@ -97,6 +97,7 @@ def open_groups(
     *,
     interval: float = math.inf,
     of_zookeeper_alone: bool = False,
+    tries_again: bool = False,
 ) -> Iterator[OpenedGroups]:
     """Groups in ZooKeeper; those that brokers coordinate, if brokers are named and no ZooKeeper; both, if both are.
 
@@ -105,11 +106,12 @@ def open_groups(
         storage: whose committed offset counts for groups in ZooKeeper.
         interval: seconds between samples, if a sample should not take much longer where a broker is silent.
         of_zookeeper_alone: leave out those that brokers coordinate.
+        tries_again: the caller samples again and again, and begins also while ZooKeeper does not answer.
 
     Raises:
         click.UsageError: ``storage`` is of no use for groups of brokers.
-        ConfigError, ZooKeeperUnavailable, ChrootMissing: see there; not where brokers are named as well: then ZooKeeper
-            is connected when it is read.
+        ConfigError, ZooKeeperUnavailable, ChrootMissing: see there; where brokers are named as well, or with
+            ``tries_again``, ZooKeeper is connected when it is read.
     """
     of_brokers = connection.broker_config()
     if of_brokers is not None:
@@ -122,6 +124,13 @@ def open_groups(
     from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 
     config = connection.config()
+    if tries_again and config.bootstrap_servers is None:
+        with closing(LateSession(config, interval)) as late:
+            _try_to_open(late)
+            in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval)
+            with closing(in_znodes):
+                yield OpenedGroups(in_znodes, config, late)
+        return
     if config.bootstrap_servers is None or of_zookeeper_alone:
         with tool_session(config) as session:
 
@@ -137,10 +146,15 @@ def open_groups(
     from zkconsumer.operate.groups.everygroup import EveryGroup
 
     with closing(LateSession(config, interval)) as late:
-        if interval < math.inf:  # a wrong chroot ends the command before the first sample
-            with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
-                late()
+        if interval < math.inf:
+            _try_to_open(late)
         at_brokers = BrokerGroups(config, interval=interval)
         in_znodes = ZooKeeperGroups(late, config, storage=storage, interval=interval, asked=at_brokers.asked)
         with closing(EveryGroup(in_znodes, at_brokers, storage=storage)) as every:
             yield OpenedGroups(every, config, late, at_brokers)
+
+
+def _try_to_open(late: LateSession) -> None:
+    """A wrong chroot ends the command before the first sample."""
+    with suppress(ZooKeeperUnavailable, ZooKeeperRefused):
+        late()

@@ -105,8 +105,9 @@ def serve(
     --zookeeper as well both kinds are shown.
 
     The address of the page is printed. /metrics has the names of kafka_exporter, /v3/kafka is Burrow's API, /api/groups
-    has the documents of the group commands, and /healthz answers 503 if the last sample ended more than three intervals
-    ago. Nothing is written to ZooKeeper. It needs the extra `web`.
+    has the documents of the group commands. /readyz answers 503 if the last sample ended more than three intervals ago,
+    and /healthz only if no sample is tried any more: a restart does not help while ZooKeeper does not answer. Nothing
+    is written to ZooKeeper. It needs the extra `web`.
     """
     require_extra("web", *_PACKAGES)
     from zkconsumer.cli.groupexplain import explain_one
@@ -128,7 +129,7 @@ def serve(
         contextlib.ExitStack() as opened,
     ):
         with ending.raising():
-            groups = opened.enter_context(open_groups(connection, storage, interval=interval))
+            groups = opened.enter_context(open_groups(connection, storage, interval=interval, tries_again=True))
         sampler = LagSampler(groups.source, window=window)
         file = None if history_file is None else HistoryFile(history_file, round(1000 * history))
         earlier: dict[str, EarlierGroup] = {}
@@ -181,6 +182,7 @@ def _serve(
         lambda: sampling.unsampled,
         *on_demand,
         servers=lambda: sampling.servers,
+        tried=lambda: sampling.tried,
     )
     server = WebServer(app, listener)
     sampling.start()

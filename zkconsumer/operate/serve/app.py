@@ -34,7 +34,9 @@ from zkconsumer.operate.serve.hosts import is_allowed_host
 _STATIC: Final = Path(__file__).parent / "static"
 _DAY_S: Final = 86_400
 _NO_SAMPLE: Final = "there is no sample yet; check the log of `zkconsumer serve` if there is none soon"
-_STALE: Final = "the last sample ended more than three intervals ago; /healthz and the log say why"
+_STALE: Final = "the last sample ended more than three intervals ago; /readyz and the log say why"
+_HANGING_S: Final = 600.0
+"""In seconds; no sample takes so long, even if it waits for each server that it asks."""
 
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",  # plotly makes style sheets
@@ -101,6 +103,7 @@ def web_app(
     explain: Callable[[str], Sequence[Finding]] | None = None,
     fleet: Callable[[], dict[str, Any]] | None = None,
     servers: Callable[[], Sequence[ServerAnswer]] = lambda: (),
+    tried: Callable[[], float] | None = None,
 ) -> Starlette:
     """The application.
 
@@ -113,6 +116,7 @@ def web_app(
         explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
         fleet: reads how far the migration of many groups has come, likewise; None if that is not offered.
         servers: returns which servers the last sample has asked, and which answer.
+        tried: returns when the last sample ended, also one that failed, by the same clock; None for now.
 
     Raises:
         UsageError: plotly is not installed.
@@ -129,7 +133,7 @@ def web_app(
         Route("/", page),
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *_Monitoring(newest, clock, cluster, failure).routes(),
+        *_Monitoring(newest, clock, cluster, failure, tried or clock).routes(),
         *_Groups(newest, clock, failure, servers, explain, has_fleet=fleet is not None).routes(),
         *(() if fleet is None else _Fleet(fleet).routes()),
         *_Burrow(newest, clock, cluster or _UNNAMED_CLUSTER).routes(),
@@ -150,21 +154,37 @@ class _Monitoring:
         clock: Callable[[], float],
         cluster: str | None,
         failure: Callable[[], str | None],
+        tried: Callable[[], float],
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._cluster = cluster
         self._failure = failure
+        self._tried = tried
 
     def routes(self) -> list[BaseRoute]:
-        return [Route("/healthz", self._health), Route("/metrics", self._metrics)]
+        return [
+            Route("/healthz", self._health),
+            Route("/readyz", self._readiness),
+            Route("/metrics", self._metrics),
+        ]
 
     async def _health(self, _: Request) -> Response:
-        snapshot, now = self._newest(), self._clock()
-        if snapshot is None:
-            return PlainTextResponse(f"{_NO_SAMPLE}\n", 503)
-        text = f"the last sample began {now - snapshot.at:.0f} s ago\n"
-        return PlainTextResponse(text, 503 if snapshot.is_stale(now) else 200)
+        """Whether samples are tried: only if not, a restart may help."""
+        tried_s = self._clock() - self._tried()
+        text = f"{self._describe_sample()}; the last try ended {tried_s:.0f} s ago\n"
+        return PlainTextResponse(text, 503 if tried_s > _HANGING_S else 200)
+
+    async def _readiness(self, _: Request) -> Response:
+        """Whether what is shown is the present."""
+        snapshot = self._newest()
+        is_present = snapshot is not None and not snapshot.is_stale(self._clock())
+        return PlainTextResponse(f"{self._describe_sample()}\n", 200 if is_present else 503)
+
+    def _describe_sample(self) -> str:
+        snapshot, failure = self._newest(), self._failure()
+        text = _NO_SAMPLE if snapshot is None else f"the last sample began {self._clock() - snapshot.at:.0f} s ago"
+        return text if failure is None else f"{text}; it is tried again, as {failure}"
 
     def _metrics(self, _: Request) -> Response:
         text = exposition(self._newest(), self._clock(), self._cluster, self._failure())

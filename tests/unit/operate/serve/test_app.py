@@ -22,8 +22,16 @@ CLOCK_AT = 101.0
 def ask(one_group):
     """Ask the application: ``ask(path, newest=snapshot, clock=seconds)``."""
 
-    def get(path, newest=one_group, clock=CLOCK_AT, method="GET", servers=(), **headers):
-        app = web_app(lambda: newest, lambda: clock, "c", {"localhost"}, servers=lambda: servers)
+    def get(path, newest=one_group, clock=CLOCK_AT, method="GET", servers=(), tried=None, failure=None, **headers):
+        app = web_app(
+            lambda: newest,
+            lambda: clock,
+            "c",
+            {"localhost"},
+            lambda: failure,
+            servers=lambda: servers,
+            tried=lambda: clock if tried is None else tried,
+        )
 
         async def request():
             transport = httpx.ASGITransport(app)
@@ -64,7 +72,17 @@ def test_findings_are_asked_for_one_at_a_time(one_group):
     assert (sampled["kind"], sampled["subject"]) == ("stall", "t 0"), "one look does not show it"
 
 
-EVERY_PATH = ("/", "/healthz", "/metrics", "/api/groups", "/v3/kafka", "/static/page.js", "/static/plotly.min.js", "/x")
+EVERY_PATH = (
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/api/groups",
+    "/v3/kafka",
+    "/static/page.js",
+    "/static/plotly.min.js",
+    "/x",
+)
 
 
 @pytest.mark.parametrize("path", EVERY_PATH)
@@ -86,10 +104,19 @@ def test_nothing_can_be_written(ask, path, method):
     assert ask(path, method=method).status_code == 405
 
 
-def test_health_is_that_of_the_samples(ask):
-    assert ask("/healthz").status_code == 200
-    assert ask("/healthz", clock=131.0).status_code == 503
-    assert ask("/healthz", newest=None).status_code == 503
+def test_readiness_is_that_of_the_samples(ask):
+    assert ask("/readyz").status_code == 200
+    assert ask("/readyz", clock=131.0).status_code == 503
+    assert ask("/readyz", newest=None).status_code == 503
+
+
+def test_health_is_that_of_the_thread_that_samples(ask, one_group):
+    """A probe of liveness restarts what is unhealthy; that ZooKeeper is silent is no reason to."""
+    failed = "no ZooKeeper server answers"
+    for newest, clock in ((one_group, 131.0), (one_group, 5000.0), (None, 131.0)):
+        answer = ask("/healthz", newest=newest, clock=clock, tried=clock - 20.0, failure=failed)
+        assert (answer.status_code, failed in answer.text) == (200, True)
+    assert ask("/healthz", clock=5000.0, tried=4000.0).status_code == 503
 
 
 @pytest.mark.parametrize("path", ["/api/groups", "/api/groups/g", "/api/groups/g/history", "/v3/kafka/c/consumer"])
