@@ -78,6 +78,9 @@ def test_tools_know_that_the_group_is_done(migrated, run):
     (finding,) = json.loads(explained.stdout)["findings"]
     assert (finding["kind"], "migrate unmark" in finding["next_command"]) == ("migrated", True)
     assert (explained.exit_code, finding["is_problem"]) == (0, False), "as status, since nothing is wrong"
+    reset = run("offsets", "reset", *group, "--all-topics", "--to-earliest")
+    assert (reset.exit_code, f"was migrated to kafka:{migrated.group.name}" in reset.stderr) == (3, True), reset.stderr
+    assert "give --store kafka for offsets there" in reset.stderr
     rename = run("groups", "rename", "--from", migrated.group.name, "--to", "other", "--store", "zookeeper")
     assert (rename.exit_code, "was migrated" in rename.stderr) == (3, True)
     guide = run("migrate", "guide", *group)

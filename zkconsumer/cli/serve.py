@@ -170,7 +170,7 @@ def _serve(
     Raises:
         ZkConsumerError: sampling has failed.
     """
-    from zkconsumer.operate.serve.app import web_app
+    from zkconsumer.operate.serve.app import Sampled, web_app
     from zkconsumer.operate.serve.server import WebServer
 
     names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
@@ -181,8 +181,7 @@ def _serve(
         names,
         lambda: sampling.unsampled,
         *on_demand,
-        servers=lambda: sampling.servers,
-        tried=lambda: sampling.tried,
+        sampled=Sampled(lambda: sampling.servers, lambda: sampling.ended),
     )
     server = WebServer(app, listener)
     sampling.start()

@@ -95,6 +95,11 @@ class GroupInBoth:
         """
         if self.at_brokers.live or counts_in_kafka(self.storage):
             return True
+        return self.continues_at_brokers
+
+    @property
+    def continues_at_brokers(self) -> bool:
+        """See :func:`continues_at_brokers`."""
         return continues_at_brokers(self.group, self.in_znodes.mark, self.in_znodes.live)
 
     @property
@@ -124,8 +129,8 @@ class GroupInBoth:
 
     @property
     def newest_commit_ms(self) -> int | None:
-        """Of the offsets in ZooKeeper."""
-        return self.in_znodes.newest_commit_ms
+        """Of the offsets in ZooKeeper; None where the group continues at brokers, and has left them behind."""
+        return None if self.continues_at_brokers else self.in_znodes.newest_commit_ms
 
     @property
     def mark(self) -> MigrationMark | None:

@@ -25,7 +25,7 @@ CHECK_COMMITS: Final = (
 
 _NEXT: Final = {
     LagStatus.WARN: f"{LOOK_AT_PROCESS}; if it works at its limit, start more members, or add partitions",
-    LagStatus.STALL: f"{LOOK_AT_PROCESS}; it hangs, ends again and again, or commits more rarely than the samples cover",
+    LagStatus.STALL: f"{LOOK_AT_PROCESS}; it hangs, ends time and again, or commits more rarely than the samples cover",
     LagStatus.STOP: "see the other findings; restart the members that should own the partitions",
 }
 

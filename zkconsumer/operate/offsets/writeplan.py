@@ -250,10 +250,15 @@ class Guards:
             )
             return frozenset({"zookeeper"})
         if kafka_has and in_zookeeper:
-            self.refusals.append(
-                f"group {group} has offsets in ZooKeeper and in Kafka, and readers under dual commit take the greater; "
-                "give --store both, --store zookeeper or --store kafka"
-            )
+            mark = read_mark(self.session, group)
+            if mark is not None and mark.may_be_of(f"kafka:{group}"):
+                reason = f"group {group} {mark.meaning}; give --store kafka for offsets there"
+            else:
+                reason = (
+                    f"group {group} has offsets in ZooKeeper and in Kafka, and readers under dual commit take the "
+                    "greater; give --store both, --store zookeeper or --store kafka"
+                )
+            self.refusals.append(reason)
         return frozenset({"kafka"} if kafka_has else {"zookeeper"})
 
 

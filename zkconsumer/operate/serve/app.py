@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -94,6 +94,18 @@ def plotly_script() -> Path:
     raise UsageError("the script of plotly is missing; install it with: pip install 'zkconsumer[web]'")
 
 
+class Sampled(NamedTuple):
+    """What is known of the last sample, also of one that failed.
+
+    Attributes:
+        servers: returns which servers it has asked, and which answer.
+        ended: returns when it ended, in seconds of the clock of :attr:`GroupsSnapshot.at`.
+    """
+
+    servers: Callable[[], Sequence[ServerAnswer]]
+    ended: Callable[[], float]
+
+
 def web_app(
     newest: Callable[[], GroupsSnapshot | None],
     clock: Callable[[], float],
@@ -102,8 +114,7 @@ def web_app(
     failure: Callable[[], str | None] = lambda: None,
     explain: Callable[[str], Sequence[Finding]] | None = None,
     fleet: Callable[[], dict[str, Any]] | None = None,
-    servers: Callable[[], Sequence[ServerAnswer]] = lambda: (),
-    tried: Callable[[], float] | None = None,
+    sampled: Sampled | None = None,
 ) -> Starlette:
     """The application.
 
@@ -115,13 +126,13 @@ def web_app(
         failure: returns why the last sample failed, None if it did not.
         explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
         fleet: reads how far the migration of many groups has come, likewise; None if that is not offered.
-        servers: returns which servers the last sample has asked, and which answer.
-        tried: returns when the last sample ended, also one that failed, by the same clock; None for now.
+        sampled: what is known of the last sample; None for one that has ended now, and has asked nobody.
 
     Raises:
         UsageError: plotly is not installed.
     """
     script = plotly_script()
+    sampled = sampled or Sampled(lambda: (), clock)
 
     async def plotly(_: Request) -> Response:
         return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": f"max-age={_DAY_S}"})
@@ -133,8 +144,8 @@ def web_app(
         Route("/", page),
         Route("/static/plotly.min.js", plotly),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *_Monitoring(newest, clock, cluster, failure, tried or clock).routes(),
-        *_Groups(newest, clock, failure, servers, explain, has_fleet=fleet is not None).routes(),
+        *_Monitoring(newest, clock, cluster, failure, sampled.ended).routes(),
+        *_Groups(newest, clock, failure, sampled.servers, explain, has_fleet=fleet is not None).routes(),
         *(() if fleet is None else _Fleet(fleet).routes()),
         *_Burrow(newest, clock, cluster or _UNNAMED_CLUSTER).routes(),
     ]
@@ -154,13 +165,13 @@ class _Monitoring:
         clock: Callable[[], float],
         cluster: str | None,
         failure: Callable[[], str | None],
-        tried: Callable[[], float],
+        ended: Callable[[], float],
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._cluster = cluster
         self._failure = failure
-        self._tried = tried
+        self._ended = ended
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -171,9 +182,9 @@ class _Monitoring:
 
     async def _health(self, _: Request) -> Response:
         """Whether samples are tried: only if not, a restart may help."""
-        tried_s = self._clock() - self._tried()
-        text = f"{self._describe_sample()}; the last try ended {tried_s:.0f} s ago\n"
-        return PlainTextResponse(text, 503 if tried_s > _HANGING_S else 200)
+        ended_s = self._clock() - self._ended()
+        text = f"{self._describe_sample()}; the last try ended {ended_s:.0f} s ago\n"
+        return PlainTextResponse(text, 503 if ended_s > _HANGING_S else 200)
 
     async def _readiness(self, _: Request) -> Response:
         """Whether what is shown is the present."""

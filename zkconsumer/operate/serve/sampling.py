@@ -37,7 +37,7 @@ class GroupSampling:
         unsampled: why the last sample failed, None if it did not; only the thread writes it.
         servers: which servers the last sample has asked, also one that failed, and which answer; only the thread
             writes it.
-        tried: when the last sample ended, also one that failed, in seconds of the monotonic clock; when this was made,
+        ended: when the last sample ended, also one that failed, in seconds of the monotonic clock; when this was made,
             before the first one; only the thread writes it.
         failure: why the thread ended, None if it did not.
     """
@@ -65,7 +65,7 @@ class GroupSampling:
         self.newest: GroupsSnapshot | None = None
         self.unsampled: str | None = None
         self.servers: tuple[ServerAnswer, ...] = ()
-        self.tried = time.monotonic()
+        self.ended = time.monotonic()
         self.failure: Exception | None = None
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class GroupSampling:
             while not self._stopping.is_set():
                 began = time.monotonic()
                 self._sample(began)
-                self.tried = time.monotonic()
+                self.ended = time.monotonic()
                 self._stopping.wait(max(0.0, began + self._interval - time.monotonic()))
         except Exception as error:  # noqa: BLE001 - a defect ends the command, not only this thread
             _log.exception("sampling has ended")

@@ -258,8 +258,10 @@ def test_why_a_group_cannot_be_read():
 )
 def test_a_migrated_group_that_continues_at_brokers_needs_no_mark(members, assigned, target, is_shown):
     mark = MigrationMark("migrated", target, 1)
-    znodes = replace(group_znodes(members=members, topics={"t": 2}), mark=mark)
-    assert GroupInBoth(znodes, at_brokers(*assigned)).mark == (mark if is_shown else None)
+    znodes = replace(group_znodes(members=members, topics={"t": 2}, offsets={"t-0": 5}), mark=mark)
+    both = GroupInBoth(znodes, at_brokers(*assigned))
+    assert both.mark == (mark if is_shown else None)
+    assert both.newest_commit_ms == (0 if is_shown else None), "not of offsets that it has left"
 
 
 def test_a_migrated_group_that_brokers_have_lost_is_one_without_members():

@@ -13,7 +13,7 @@ from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
-from zkconsumer.operate.serve.app import web_app
+from zkconsumer.operate.serve.app import Sampled, web_app
 
 CLOCK_AT = 101.0
 
@@ -29,8 +29,7 @@ def ask(one_group):
             "c",
             {"localhost"},
             lambda: failure,
-            servers=lambda: servers,
-            tried=lambda: clock if tried is None else tried,
+            sampled=Sampled(lambda: servers, lambda: clock if tried is None else tried),
         )
 
         async def request():
