@@ -390,6 +390,22 @@ def test_the_status_command_shows_the_worst(run, group, healthy):
     assert [line[3] for line in lines[2:]] == ["OK", "RANGE"]
 
 
+def test_the_worst_group_comes_first_and_others_can_be_left_out(run, group, healthy, zookeeper, unique_name):
+    stopped = GroupNodes(zookeeper, f"{unique_name}-z")
+    stopped.commit(healthy, 0, 1)
+    words = ("status", "--match", f"{unique_name}.*", "--interval", "50ms", "--samples", "2", "--without-verdict")
+    printed = run(*words, code=3).stdout.splitlines()
+    assert [line.split()[0] for line in printed[1:] if line.split()[1] == "-"] == [stopped.name, group.name]
+    found = run(*words, "--problems", code=3)
+    assert {line.split()[0] for line in found.stdout.splitlines()[1:]} == {stopped.name}
+    assert "1 of 2 groups are problems" in found.stderr
+    assert [one["group"] for one in json.loads(run(*words, "--problems", "--json", code=3).stdout)] == [stopped.name]
+    explained = run("explain", "--all", code=3).stdout.splitlines()
+    place = explained.index(f"{stopped.name}:")
+    assert explained[place + 1].startswith("1. no-member")
+    assert (f"{group.name}:" in explained, "other groups" in explained[-1]) == (False, True)
+
+
 def test_a_group_without_members_is_not_ok(run, group, healthy, produce, zookeeper):
     zookeeper.delete(f"{group.root}/ids/{group.name}_c")
     words = ("status", "--group", group.name, "--interval", "20ms", "--samples", 3, "--without-verdict", "--json")

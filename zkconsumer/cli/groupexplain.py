@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
-from zkconsumer.cli.groupoptions import echo_lines, end_reading, group_option, json_option, storage_option, warn
+from zkconsumer.cli.groupoptions import (
+    all_option,
+    chosen_groups,
+    echo_lines,
+    end_reading,
+    group_option,
+    json_option,
+    storage_option,
+    warn,
+)
 from zkconsumer.cli.groupsource import OpenedGroups, open_groups
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable, step_lines
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 @click.command()
 @tool_options
 @group_option()
+@all_option
 @storage_option
 @click.option(
     "--metrics", multiple=True, metavar="URL", help="Metrics page of a zkconsumer member (metrics.port); repeatable."
@@ -38,6 +48,7 @@ if TYPE_CHECKING:
 def explain(
     connection: ToolConnection,
     groups: tuple[str, ...],
+    of_all: bool,
     storage: OffsetStorage,
     metrics: tuple[str, ...],
     as_json: bool,
@@ -51,18 +62,19 @@ def explain(
     offsets move: `groups status` does. The exit code is 3 if there are findings, other than that a group was migrated,
     or has more members than partitions, which are no problems. With --bootstrap-server alone it is for a group that
     brokers coordinate: its state, members without partitions, partitions without members, offsets, topics, brokers and
-    leaders.
+    leaders. With --all groups without findings are counted only.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 
-    names = connection.group_names(groups)
+    names = chosen_groups(connection, groups, of_all=of_all)
     with open_groups(connection, storage) as opened, progress("reading") as advance:
         findings_by_group, unread = look_at_each(
-            names,
+            names or opened.source.names(),
             lambda name: explain_one(opened, connection, name, storage, metrics, report=warn),
             advance,
             named=names,
         )
+        unread += () if names else opened.source.unlisted
     if as_json:
         documents = [
             {"group": name, "findings": [finding._asdict() for finding in findings]}
@@ -70,9 +82,14 @@ def explain(
         ]
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
-        for name, findings in findings_by_group.items():
+        shown = {name: findings for name, findings in findings_by_group.items() if findings or names}
+        for name, findings in shown.items():
             status = shlex.join(["zkconsumer", "groups", "status", "--group", name])
+            if findings and len(names) != 1:
+                click.echo(f"{printable(name)}:")
             _print(name, findings, connection.complete(status))
+        if not names:
+            click.echo(f"nothing was found in {len(findings_by_group) - len(shown)} other groups")
     every = (finding for findings in findings_by_group.values() for finding in findings)
     end_reading(unread, found=any(finding.is_problem for finding in every))
 

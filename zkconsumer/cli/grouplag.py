@@ -122,6 +122,12 @@ def _require_verdict(interval: float, window: int) -> None:
     is_flag=True,
     help="Accept samples of less than 65 s: a group with lag that did not fall is UNKNOWN, also if it is stuck.",
 )
+@click.option(
+    "--problems",
+    "only_problems",
+    is_flag=True,
+    help="Only groups that make the exit code 3, and in the table only their partitions that are not OK.",
+)
 @storage_option
 @json_option
 def status(
@@ -132,6 +138,7 @@ def status(
     interval: float,
     samples: int | None,
     without_verdict: bool,
+    only_problems: bool,
     storage: OffsetStorage,
     as_json: bool,
 ) -> None:
@@ -140,17 +147,17 @@ def status(
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move, or no offset although records came), WARN (it
     moves, but lag grew and never fell), UNKNOWN (no offset or no log end, or lag that a window of less than 65 s cannot
-    judge) or OK. A group has the status of its worst partition. It is NO MEMBERS if no member is registered and no
-    partition is worse than WARN, at least WARN if it has members both in ZooKeeper and at brokers, or in ZooKeeper
-    after a migration, or if its members have committed nothing although there are records, and MIGRATED if it was
-    migrated and has no members in ZooKeeper, unless brokers are named, where it continues under its name. If
-    auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
-    from WARN up, for a group without members that has lag, for one whose members subscribe to a topic that does not
-    exist, and if groups, offsets or log ends could not be read.
+    judge) or OK. A group has the status of its worst partition; of several groups the worst comes first. It is NO
+    MEMBERS if no member is registered and no partition is worse than WARN, at least WARN if it has members both in
+    ZooKeeper and at brokers, or in ZooKeeper after a migration, or if its members have committed nothing although there
+    are records, and MIGRATED if it was migrated and has no members in ZooKeeper, unless brokers are named, where it
+    continues under its name. If auto.commit.interval.ms is longer than its default of 60 s, the window has to be
+    longer, too. The exit code is 3 from WARN up, for a group without members that has lag, for one whose members
+    subscribe to a topic that does not exist, and if groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.grouplist import matching
-    from zkconsumer.operate.groups.rules.lagstatus import samples_for
+    from zkconsumer.operate.groups.rules.lagstatus import samples_for, worst_first
 
     window = samples or samples_for(interval)
     if not without_verdict:
@@ -164,7 +171,9 @@ def status(
         sampler.missing(names)
         for at in _ticks(interval, window - 1):
             sampler.sample(every, at)
-        lags = {group: moment.lag for group, moment in sampler.moments().items()}
+        judged = [(group, moment.lag) for group, moment in sampler.moments().items()]
+        judged.sort(key=lambda item: worst_first(item[1].status.severity, item[1].lag))
+        lags = {group: lag for group, lag in judged if lag.is_problem or not only_problems}
         unread = sampler.missing(names)
         observed = sampler.observed
     if as_json:
@@ -174,7 +183,9 @@ def status(
         from zkconsumer.cli.grouptables import client_names, status_table
 
         clients = {group: client_names(observed[group].describe_members()) for group in lags}
-        echo_lines(status_table(lags, clients))
+        echo_lines(status_table(lags, clients, only_problems=only_problems))
+        if only_problems:
+            click.echo(f"{len(lags)} of {len(judged)} groups are problems", err=True)
     end_reading(
         unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values())
     )

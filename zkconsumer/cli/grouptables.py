@@ -190,9 +190,15 @@ _NO_CLIENTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 def status_table(
-    groups: Mapping[str, GroupLag], clients: Mapping[str, Mapping[str, str]] = _NO_CLIENTS
+    groups: Mapping[str, GroupLag],
+    clients: Mapping[str, Mapping[str, str]] = _NO_CLIENTS,
+    *,
+    only_problems: bool = False,
 ) -> Iterator[str]:
-    """A line for each group, then one for each of its partitions; ``clients`` has :func:`client_names` by group."""
+    """A line for each group, then one for each of its partitions; ``clients`` has :func:`client_names` by group.
+
+    With ``only_problems`` partitions that are OK have none.
+    """
     heading = (
         "GROUP",
         "TOPIC",
@@ -219,6 +225,7 @@ def status_table(
                 partition_lag.reason,
             )
             for partition, partition_lag in lag.partitions.items()
+            if not only_problems or partition_lag.status.severity > 0
         ]
     yield from columns(heading, rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from zkconsumer.errors import name_some
@@ -81,10 +82,18 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
         yield Finding(
             "no-member",
             znodes.group,
-            f"no consumer is registered; {describe_lag(znodes, facts)}",
+            f"no consumer is registered; {describe_lag(znodes, facts)}{_newest_commit(znodes)}",
             "start a member; if one runs, check its group.id, the chroot of its zookeeper.connect, and its log: a "
             "process that hangs loses its session",
         )
+
+
+def _newest_commit(znodes: GroupZnodes) -> str:
+    """Since when nobody has committed, in words; one look does not know since when there is no member."""
+    if znodes.newest_commit_ms is None:
+        return ""
+    at = datetime.fromtimestamp(znodes.newest_commit_ms / 1000, UTC)
+    return f"; its newest commit to ZooKeeper was at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _assignments(znodes: GroupZnodes) -> dict[str, Assignment]:

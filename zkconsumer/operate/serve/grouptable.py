@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.errors import UsageError
+from zkconsumer.operate.groups.rules.lagstatus import worst_first
 
 WORST: Final = "worst"
-"""The order of an on-call engineer: the worst status first, then the largest lag."""
+"""See :func:`~zkconsumer.operate.groups.rules.lagstatus.worst_first`."""
 
 MOST: Final = 1000
 """Groups in an answer, if it is to be a part."""
@@ -52,7 +53,7 @@ class GroupPart(NamedTuple):
 
 
 _SORTED_BY: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
-    WORST: lambda line: (-line["severity"], -(line["lag"] or 0)),
+    WORST: lambda line: worst_first(line["severity"], line["lag"]),
     "group": lambda line: line["group"],
     "status": lambda line: line["severity"],
     **{

@@ -172,6 +172,11 @@ def test_a_group_without_members_shows_its_lag(committed, log_ends, lag):
     assert (finding.kind, finding.evidence) == ("no-member", f"no consumer is registered; {lag}")
 
 
+def test_a_group_without_members_shows_when_it_last_committed():
+    (finding,) = explain_group(group_znodes(topics={"t": 1}, offsets={"t-0": 4}), facts())
+    assert finding.evidence.endswith("; its newest commit to ZooKeeper was at 1970-01-01T00:00:00Z")
+
+
 def test_a_group_without_partitions_has_the_lag_that_its_status_shows():
     (finding,) = explain_group(group_znodes(), facts())
     status = evaluate_group({}, 2, members=0)

@@ -396,6 +396,11 @@ def describe_sum(lag: int | None) -> str:
     return "lag unknown" if lag is None else f"known lag {lag}"
 
 
+def worst_first(severity: int, lag: int | None) -> tuple[int, int]:
+    """Sorts groups in the order of an on-call engineer: the worst status first, then the largest lag."""
+    return -severity, -(lag or 0)
+
+
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
     """The worst of them, OK if there are none."""
     return max(statuses, key=lambda status: status.severity, default=LagStatus.OK)
