@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from zkconsumer.errors import GroupMissing, MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.group.rules.groupview import GroupView
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from zkconsumer.operate.groups.groupcoordinators import GroupCoordinator
 
 T = TypeVar("T")
+
+_MADE_ID: Final = re.compile("(.+)-[0-9]{13}-[0-9a-f]{1,8}")
+"""What follows the name of the group in an id that a client has made: jvm-consumer.md#identifiers."""
 
 
 class StoredOffsetNode(NamedTuple):
@@ -171,8 +175,19 @@ class GroupZnodes:
             self.view.registered_ms.get(consumer_id),
             owned,
             tuple(sorted(threads or ())),
+            host_in(self.group, consumer_id),
             protocol="coordinator" if obeys else "zookeeper",
         )
+
+
+def host_in(group: str, consumer_id: str) -> str | None:
+    """The host that made a consumer id, as both clients make it; None if ``consumer.id`` is set.
+
+    >>> host_in("g", "g_h-1.example-1700000000000-0a1b2c3d"), host_in("g", "g_c")
+    ('h-1.example', None)
+    """
+    found = _MADE_ID.fullmatch(consumer_id.removeprefix(f"{group}_"))
+    return None if found is None else found[1]
 
 
 def pattern_of(subscription: Subscription) -> str:

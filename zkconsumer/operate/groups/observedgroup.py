@@ -37,7 +37,8 @@ class DescribedGroupMember:
         registered_ms: since when it is registered, in ms since the epoch by its own clock; None if it did not write it.
         partitions: number of partitions that it owns.
         topics: that it subscribes to, as far as they are known, sorted.
-        host: where it connects to its coordinator from, such as ``/10.0.0.1``.
+        host: where it connects to its coordinator from, such as ``/10.0.0.1``; in ZooKeeper the name in its id, None if
+            ``consumer.id`` is set.
         client_id: ``client.id``, as its coordinator knows it.
         instance_id: ``group.instance.id`` of a static member of a group of brokers.
         protocol: ``group.protocol`` by which it takes part: ``zookeeper``, ``coordinator``, ``kafka`` or ``consumer``.

@@ -5,13 +5,14 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groups import JoinSession, with_brokers, znodes_of_a_group
+from tests.fixtures.groups import JoinSession, group_znodes, with_brokers, znodes_of_a_group
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.members import JVM
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
+from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
@@ -448,3 +449,9 @@ def test_facts_around_a_group_are_read(znodes):
         "parent of owners": 1,
     }
     assert [finding.kind for finding in explain_group(group, facts)] == ["offset-outside-log", "unreadable", "quota"]
+
+
+def test_the_host_of_a_member_is_in_the_id_that_its_client_made():
+    ids = ("g_h-1.example-1700000000000-0a1b2c3d", "g_mine", "g_mine-1700000000000-x")
+    members = group_znodes(members=dict.fromkeys(ids, Subscription({"t": 1}))).describe_members()
+    assert [one.host for one in members] == ["h-1.example", None, None]
