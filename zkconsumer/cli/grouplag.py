@@ -172,7 +172,7 @@ def status(
         for at in _ticks(interval, window - 1):
             sampler.sample(every, at)
         judged = [(group, moment.lag) for group, moment in sampler.moments().items()]
-        judged.sort(key=lambda item: worst_first(item[1].status.severity, item[1].lag))
+        judged.sort(key=lambda item: worst_first(item[1].severity, item[1].lag))
         lags = {group: lag for group, lag in judged if lag.is_problem or not only_problems}
         unread = sampler.missing(names)
         observed = sampler.observed

@@ -121,6 +121,7 @@ def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
     return {
         "group": group,
         "status": lag.status.value,
+        "was": None if lag.was is None else lag.was.value,
         "problem": lag.is_problem,
         "reason": lag.reason,
         "complete": lag.complete,

@@ -25,7 +25,7 @@ from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.lagfindings import with_lag_findings
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve import burrow
-from zkconsumer.operate.serve.documents import group_document, groups_document, history_pieces, server_documents
+from zkconsumer.operate.serve.documents import OLD, group_document, groups_document, history_pieces, server_documents
 from zkconsumer.operate.serve.exporter import CONTENT_TYPE, exposition
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import parse_number, parse_query
@@ -34,7 +34,7 @@ from zkconsumer.operate.serve.hosts import is_allowed_host
 _STATIC: Final = Path(__file__).parent / "static"
 _DAY_S: Final = 86_400
 _NO_SAMPLE: Final = "there is no sample yet; check the log of `zkconsumer serve` if there is none soon"
-_STALE: Final = "the last sample ended more than three intervals ago; /readyz and the log say why"
+_STALE: Final = f"{OLD}; /readyz and the log say why"
 _HANGING_S: Final = 600.0
 """In seconds; no sample takes so long, even if it waits for each server that it asks."""
 

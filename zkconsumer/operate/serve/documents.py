@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupdocuments import lag_document, member_documents
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 from zkconsumer.operate.serve.grouptable import GroupQuery, choose_part
@@ -16,6 +17,8 @@ _PIECE: Final = 50
 """Partitions in a piece of a history."""
 
 _ALL: Final = GroupQuery()
+
+OLD: Final = "the last sample ended more than three intervals ago"
 _POINTS: Final = 60
 """Points of a sparkline, which is about 100 pixels wide."""
 
@@ -36,7 +39,10 @@ def groups_document(
         failure: why there is no newer snapshot; None if the last sample has succeeded.
         servers: which servers the last sample has asked, also one that failed, and which answer.
     """
-    part = choose_part([group.line for group in snapshot.groups.values()], query)
+    lines = [group.line for group in snapshot.groups.values()]
+    if snapshot.is_stale(now):
+        lines = [_outdated(line, failure or OLD) for line in lines]
+    part = choose_part(lines, query)
     return {
         **_sampled(snapshot, now, failure),
         "servers": server_documents(servers),
@@ -45,6 +51,14 @@ def groups_document(
         "counts": part.counts,
         "groups": [_with_times(line, snapshot.groups[line["group"]], snapshot, now) for line in part.lines],
     }
+
+
+def _outdated(line: Mapping[str, Any], reason: str) -> Mapping[str, Any]:
+    """The line of a group in a snapshot that is stale, as :meth:`~.GroupLag.outdated` has it."""
+    status, unknown = line["status"], LagStatus.UNKNOWN.value
+    if status == unknown:
+        return line
+    return {**line, "status": unknown, "was": status, "reason": f"{reason}; it was {status}: {line['reason']}"}
 
 
 def server_documents(servers: Sequence[ServerAnswer]) -> list[dict[str, Any]]:
@@ -59,7 +73,7 @@ def _with_times(line: Mapping[str, Any], group: GroupSnapshot, snapshot: GroupsS
 
 def _sampled_ms(group: GroupSnapshot, snapshot: GroupsSnapshot) -> int:
     """When the sample began that has read the group, in ms since the epoch."""
-    return snapshot.at_ms if group.unread is None else group.history[-1].at_ms
+    return snapshot.at_ms if group.values_ms is None else group.values_ms
 
 
 def group_document(
@@ -71,14 +85,15 @@ def group_document(
 ) -> dict[str, Any]:
     """``/api/groups/<group>``: what ``groups status`` and the members of ``groups describe`` have."""
     sampled = _sampled(snapshot, now, failure or group.unread)
-    if group.unread is not None:
-        sampled |= {"sampled_ms": _sampled_ms(group, snapshot), "stale": True}
+    lag = group.shown
+    if group.values_ms is not None:
+        sampled |= {"sampled_ms": group.values_ms, "stale": True}
+    elif snapshot.is_stale(now):
+        lag = lag.outdated_throughout(failure or OLD)
     return {
         **sampled,
-        **lag_document(group.observed.group, group.lag),
-        "members": member_documents(
-            group.members, ((lag.newest.owner, lag.lag) for lag in group.lag.partitions.values())
-        ),
+        **lag_document(group.observed.group, lag),
+        "members": member_documents(group.members, ((one.newest.owner, one.lag) for one in lag.partitions.values())),
         "servers": server_documents(servers),
         "problems": list(group.observed.problems),
     }

@@ -17,7 +17,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.lagsamples import LagSampler, evaluate_observed
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, ObservedGroup
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, LagStatus
 
 STALE_INTERVALS: Final = 3
 """A snapshot whose sample ended longer ago than so many intervals is stale: it does not show the present any more."""
@@ -88,6 +88,8 @@ class GroupSnapshot:
         history: a row for each sample, oldest first.
         rebalances: those within the history, oldest first.
         unread: why the newest sample could not read it, so that all this is older; None if it could.
+        former: the last snapshot of it of which no offset or log end is missing, if the newest sample could not read
+            one; None otherwise.
     """
 
     observed: ObservedGroup
@@ -96,32 +98,60 @@ class GroupSnapshot:
     history: tuple[LagRow, ...]
     rebalances: tuple[Rebalance, ...]
     unread: str | None = None
+    former: GroupSnapshot | None = None
 
     # These are computed when they are first asked for: it costs more than the sample itself.
 
     @cached_property
     def lag(self) -> GroupLag:
-        """The evaluation of the window."""
+        """The evaluation of the window. One that cannot be judged now has the status that it had."""
         lag = evaluate_observed(self.observed, self.samples, self.window)
-        return lag if self.unread is None else lag.outdated(self.unread)
+        if self.unread is not None:
+            lag = lag.outdated_throughout(self.unread)
+        if self.former is not None and lag.status is LagStatus.UNKNOWN and lag.was is None:
+            former = self.former.lag.outdated(lag.reason)
+            lag = dataclasses.replace(lag, reason=former.reason, was=former.was)
+        return lag
+
+    @property
+    def _is_blind(self) -> bool:
+        """True if no lag could be read, and the former ones are known."""
+        return self.unread is None and self.former is not None and self.lag.lag is None and bool(self.samples)
+
+    @property
+    def values_ms(self) -> int | None:
+        """When the sample began that has read what is shown, in ms since the epoch; None if it is the newest one."""
+        if self.unread is not None:
+            return self.history[-1].at_ms
+        return self.former.history[-1].at_ms if self._is_blind and self.former is not None else None
+
+    @property
+    def shown(self) -> GroupLag:
+        """The evaluation, with the lags of the last sample that could read them; for people, not for monitors."""
+        if not self._is_blind or self.former is None:
+            return self.lag
+        former = self.former.lag.outdated_throughout(self.lag.reason)
+        return dataclasses.replace(former, status=self.lag.status, reason=self.lag.reason, was=self.lag.was)
 
     @cached_property
     def line(self) -> Mapping[str, Any]:
         """The group in the list of the API.
 
-        ``severity`` orders states, 0 for the best; ``lag_s`` is the largest of the partitions whose lag is known, None
+        ``severity`` orders states, 0 for the best, by what it ``was`` if it is UNKNOWN since something cannot be read;
+        ``lag_s`` is the largest of the partitions whose lag is known, None
         if it is known of none, or the age of one is unknown; ``stale`` is true if the newest sample could not read the
         group, for the ``reason``.
         """
-        lag = self.lag
+        lag = self.shown
         ages = [evaluated.lag_s for evaluated in lag.partitions.values() if evaluated.lag]
         listing = group_listing(self.observed, lag)
         return {
             **dataclasses.asdict(listing),
             "status": listing.status.value,
-            "severity": listing.status.severity,
+            "was": None if lag.was is None else lag.was.value,
+            "severity": lag.severity,
             "is_problem": lag.is_problem,
-            "stale": self.unread is not None,
+            "stale": self.values_ms is not None,
             "lag_s": None if lag.lag is None or None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,
             "partitions": len(lag.partitions),
@@ -172,11 +202,13 @@ class RecordedGroup(NamedTuple):
         rows: a row for each sample, oldest first; at least one.
         rebalances: those within the rows, oldest first.
         observed: in the last sample; None if another process took it.
+        read: the last snapshot of which no offset or log end is missing; None if there is none.
     """
 
     rows: tuple[LagRow, ...]
     rebalances: tuple[Rebalance, ...]
     observed: ObservedGroup | None = None
+    read: GroupSnapshot | None = None
 
 
 class LagRecorder:
@@ -211,8 +243,11 @@ class LagRecorder:
             if unread is None or not rows:
                 rows = (*rows[-(self._kept - 1) :], _row(at_ms, samples, rows[-1].partitions if rows else ()))
             rebalances = () if recorded is None else _rebalances(recorded, observed, at_ms, rows[0].at_ms)
-            groups[name] = GroupSnapshot(observed, samples, self._window, rows, rebalances, unread)
-            self._recorded[name] = RecordedGroup(rows, rebalances, observed)
+            is_read = unread is None and not any(series[-1].is_unread for series in samples.values())
+            former = None if is_read or recorded is None else recorded.read
+            group = GroupSnapshot(observed, samples, self._window, rows, rebalances, unread, former)
+            groups[name] = group
+            self._recorded[name] = RecordedGroup(rows, rebalances, observed, group if is_read else former)
         oldest_ms = at_ms - round(1000 * self._kept * self._interval)
         self._recorded = {
             name: group for name, group in self._recorded.items() if name in groups or group.rows[-1].at_ms > oldest_ms

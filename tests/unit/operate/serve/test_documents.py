@@ -36,6 +36,17 @@ def test_a_group_in_the_list_that_could_not_be_read_has_the_time_of_its_values(o
     assert (line["stale"], line["sampled_ms"]) == (True, 100_000)
 
 
+def test_a_snapshot_that_is_stale_has_no_status_of_now(one_group):
+    """As ``/metrics``."""
+    found = groups_document(one_group, 200.0, failure="no ZooKeeper server answers")
+    (line,) = found["groups"]
+    assert (found["counts"], line["status"], line["was"]) == ({"UNKNOWN": 1}, "UNKNOWN", "STALL")
+    assert line["reason"].startswith("no ZooKeeper server answers; it was STALL: ")
+    group = group_document(one_group, one_group.groups["g"], 200.0)
+    assert (group["status"], group["was"]) == ("UNKNOWN", "STALL")
+    assert {one["status"] for one in group["partitions"]} == {"UNKNOWN"}
+
+
 def test_the_lag_of_a_group_over_time_has_few_points(one_group):
     (line,) = groups_document(one_group, 100.0)["groups"]
     assert line["trend"] == [3, 3], "unknown lag counts as none beside known lag"

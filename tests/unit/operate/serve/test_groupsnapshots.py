@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fixtures.groups import group_znodes
+from tests.fixtures.groups import followed, group_znodes
 from tests.unit.operate.serve.conftest import Sampled, group_snapshot, lag_sample, snapshot
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import sum_known
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder, LagRow, rebalance_between
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -127,4 +128,28 @@ def test_a_group_that_cannot_be_read_keeps_its_last_row(sampled):
     sampled.unread = {"g": "no broker answers"}
     group = record(recorder, sampled, 5)
     assert [row.lag(0) for row in group.history] == [0]
-    assert (group.line["status"], group.line["stale"], group.line["reason"]) == ("UNKNOWN", True, "no broker answers")
+    assert (group.line["status"], group.line["was"], group.line["stale"]) == ("UNKNOWN", "NO MEMBERS", True)
+    assert group.line["reason"] == "no broker answers; it was NO MEMBERS: no member is registered; known lag 0"
+    assert {one.status.value for one in group.lag.partitions.values()} == {"UNKNOWN"}
+
+
+def test_a_group_keeps_status_and_values_while_a_broker_is_silent(sampled):
+    """ZooKeeper answers: 1. a group has stopped; 2. the broker that has the ends of its logs is silent."""
+    recorder = LagRecorder(2, 9, 1.0)
+    stopped = [lag_sample(at, owner=None, owner_live=False) for at in (0.0, 70.0)]
+    silent = lag_sample(80.0, log_end=None, owner=None, owner_live=False)._replace(is_unread=True)
+
+    def recorded(at, *samples):
+        sampled.sample("g", group_znodes(topics={"t": 1}), {P0: followed(samples)})
+        return recorder.record(sampled, at=at, at_ms=round(1000 * at), seconds=0.1).groups["g"]
+
+    assert recorded(70.0, *stopped).line["status"] == "STOP"
+    for at in (80.0, 90.0):
+        group = recorded(at, *stopped, silent)
+        line = group.line
+        assert (line["status"], line["was"], line["lag"], line["stale"]) == ("UNKNOWN", "STOP", 3, True)
+        assert line["severity"] == LagStatus.STOP.severity, "it is sorted as before"
+        assert line["reason"].endswith("the log end is unknown; it was STOP: t-0: lag 3 and no live owner for 70 s")
+        assert (group.values_ms, group.shown.partitions[P0].lag, group.lag.lag) == (70_000, 3, None)
+    answered = recorded(100.0, *stopped, lag_sample(100.0, owner=None, owner_live=False))
+    assert (answered.line["status"], answered.line["was"], answered.line["stale"]) == ("STOP", None, False)

@@ -270,6 +270,7 @@ class GroupLag:
         partitions: each evaluation.
         is_uncommitted: True if it has this status since members have committed nothing for some partitions.
         absent: topics that members subscribe to and that do not exist, sorted.
+        was: the last status that could be judged, where it is UNKNOWN since something cannot be read; None otherwise.
     """
 
     status: LagStatus
@@ -281,6 +282,12 @@ class GroupLag:
     partitions: Mapping[TopicPartition, PartitionLag]
     is_uncommitted: bool = False
     absent: tuple[str, ...] = ()
+    was: LagStatus | None = None
+
+    @property
+    def severity(self) -> int:
+        """By which groups are sorted: that of the status, or of what it was."""
+        return (self.was or self.status).severity
 
     @property
     def is_problem(self) -> bool:
@@ -294,7 +301,20 @@ class GroupLag:
 
     def outdated(self, reason: str) -> GroupLag:
         """The same of a group that cannot be read now, which is therefore UNKNOWN."""
-        return replace(self, status=LagStatus.UNKNOWN, reason=reason)
+        if self.status is LagStatus.UNKNOWN:
+            return replace(self, reason=reason)
+        return replace(self, status=LagStatus.UNKNOWN, reason=_was(reason, self), was=self.status)
+
+    def outdated_throughout(self, reason: str) -> GroupLag:
+        """The same with partitions that are UNKNOWN, too."""
+        partitions = {
+            p: replace(one, status=LagStatus.UNKNOWN, reason=_was(reason, one)) for p, one in self.partitions.items()
+        }
+        return replace(self.outdated(reason), partitions=partitions)
+
+
+def _was(reason: str, former: GroupLag | PartitionLag) -> str:
+    return f"{reason}; it was {former.status.value}: {former.reason}"
 
 
 def evaluate_group(

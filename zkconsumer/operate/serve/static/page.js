@@ -141,7 +141,8 @@ function showOrder() {
 /** The status of a group in the list; if the last sample could not read it, also of when its other values are. */
 function listedStatus(one) {
   const status = document.createElement("span");
-  status.append(statusBadge(one.status, one.reason), one.stale ? ` values of ${time(one.sampled_ms)}` : "");
+  status.append(statusBadge(one.status, one.reason), one.was === null ? "" : `, was ${one.was}`);
+  status.append(one.stale ? `${one.was === null ? "" : ";"} values of ${time(one.sampled_ms)}` : "");
   return status;
 }
 
