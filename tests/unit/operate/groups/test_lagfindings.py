@@ -24,7 +24,11 @@ def offsets(committed, log_end):
 @pytest.mark.parametrize(
     ("last", "kind", "reason"),
     [
-        (offsets(5, 9), "stall", "status STALL; t-0: lag 4, and offset 5 is unchanged for 70 s; its owner is g_c-0"),
+        (
+            offsets(5, 9),
+            "stall",
+            "status STALL; t-0: lag 4, and offset 5 is unchanged for at least 70 s; its owner is g_c-0",
+        ),
         (offsets(6, 19), "warn", "status WARN; t-0: the offset advances, but lag never fell within 70 s: 3 to 13"),
     ],
 )
@@ -37,7 +41,7 @@ def test_what_a_status_shows_is_a_finding_that_points_at_the_process(last, kind,
 
 def test_since_when_there_is_no_owner_is_a_finding():
     (finding,) = findings(offsets(5, 8), offsets(5, 8), owner=None, owner_live=False)
-    assert (finding.kind, finding.evidence) == ("stop", "status STOP; t-0: lag 3 and no live owner for 70 s")
+    assert (finding.kind, finding.evidence) == ("stop", "status STOP; t-0: lag 3 and no live owner for at least 70 s")
 
 
 def test_a_migrated_group_has_no_findings():

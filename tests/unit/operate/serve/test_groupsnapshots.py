@@ -149,7 +149,9 @@ def test_a_group_keeps_status_and_values_while_a_broker_is_silent(sampled):
         line = group.line
         assert (line["status"], line["was"], line["lag"], line["stale"]) == ("UNKNOWN", "STOP", 3, True)
         assert line["severity"] == LagStatus.STOP.severity, "it is sorted as before"
-        assert line["reason"].endswith("the log end is unknown; it was STOP: t-0: lag 3 and no live owner for 70 s")
+        assert line["reason"].endswith(
+            "the log end is unknown; it was STOP: t-0: lag 3 and no live owner for at least 70 s"
+        )
         assert (group.values_ms, group.shown.partitions[P0].lag, group.lag.lag) == (70_000, 3, None)
     answered = recorded(100.0, *stopped, lag_sample(100.0, owner=None, owner_live=False))
     assert (answered.line["status"], answered.line["was"], answered.line["stale"]) == ("STOP", None, False)

@@ -475,9 +475,10 @@ def _status(newest: LagSample, known: Sequence[LagSample], window: int) -> tuple
         return LagStatus.OK, "everything is consumed"
     if reason := _rewound(known):
         return LagStatus.REWIND, reason
-    ownerless_s = _seconds(newest, newest.stretches.ownerless)
-    if ownerless_s is not None and ownerless_s > OWNERLESS_S:
-        return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s{_owner_changes(newest)}"
+    ownerless = newest.stretches.ownerless
+    if ownerless is not None and newest.at - ownerless.began > OWNERLESS_S:
+        lasted = _lasted(newest, ownerless)
+        return LagStatus.STOP, f"lag {newest.lag} and no live owner for {lasted}{_owner_changes(newest)}"
     if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
         return LagStatus.OK, f"lag {newest.lag}; it fell within these samples"
     return _judge_stretches(newest, window)
@@ -519,7 +520,7 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
     if unmoved is not None and unmoved.judges(now, window):
         return (
             LagStatus.STALL,
-            f"lag {lag}, and offset {committed} is unchanged for {now - unmoved.began:.0f} s{_owner_changes(newest)}",
+            f"lag {lag}, and offset {committed} is unchanged for {_lasted(newest, unmoved)}{_owner_changes(newest)}",
         )
     # A lag that stays the same is that of a member that commits as often as samples are taken, and keeps up.
     has_grown = unfallen is not None and lag > unfallen.first_lag
@@ -534,10 +535,17 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
         owned = "it has no live owner" if unmoved is None else f"it has had an owner for {now - unmoved.began:.0f} s"
         return (
             LagStatus.UNKNOWN,
-            f"lag {lag}, and offset {committed} is unchanged for {now - unwritten.began:.0f} s; {owned}, and a verdict "
+            f"lag {lag}, and offset {committed} is unchanged for {_lasted(newest, unwritten)}; {owned}, and a verdict "
             f"needs {window} samples that cover {JUDGED_S:.0f} s{_owner_changes(newest)}",
         )
     return LagStatus.OK, f"lag {lag}"
+
+
+def _lasted(newest: LagSample, stretch: Stretch) -> str:
+    """How long a stretch has lasted, in words: if it began with the first sample, nobody has seen its beginning."""
+    seen = newest.stretches.seen
+    least = "at least " if seen is not None and seen.began == stretch.began else ""
+    return f"{least}{newest.at - stretch.began:.0f} s"
 
 
 def _owner_changes(newest: LagSample) -> str:

@@ -113,14 +113,21 @@ def test_a_live_owner_in_between_starts_the_time_again():
     assert status([1] * 6, 5, live=live, window=6, every=15.0) is LagStatus.UNKNOWN
 
 
+def test_a_time_without_an_owner_that_began_before_the_first_sample_is_longer():
+    stopped = evaluate_partition(samples([1] * 4, 5, live=None), 4)
+    assert stopped.reason == "lag 4 and no live owner for at least 75 s"
+    since = evaluate_partition(samples([1] * 4, 5, live=[True, None, None, None]), 4)
+    assert since.reason == "lag 4 and no live owner for 50 s"
+
+
 def test_an_owner_that_comes_back_is_no_progress():
     """It was STOP: 1. a process is started; 2. it has a partition, and has committed nothing yet."""
     live = [None] * 10 + [True] * 3
     evaluated = evaluate_partition(samples([1] * 13, 5, mzxids=[3] * 13, live=live, every=20.0), 4)
     assert (evaluated.status, evaluated.reason) == (
         LagStatus.UNKNOWN,
-        "lag 4, and offset 1 is unchanged for 240 s; it has had an owner for 40 s, and a verdict needs 4 samples that "
-        "cover 65 s",
+        "lag 4, and offset 1 is unchanged for at least 240 s; it has had an owner for 40 s, and a verdict needs 4 samples "
+        "that cover 65 s",
     )
     assert status([1] * 12 + [3], 5, live=live, every=20.0) is LagStatus.OK, "it has committed"
     assert status([1] * 14, 5, mzxids=[3] * 14, live=[*live, True], every=25.0) is LagStatus.STALL
@@ -139,7 +146,7 @@ def test_a_member_that_is_started_again_and_again_is_stall():
     evaluated = evaluate_partition(series, 4)
     assert (evaluated.status, evaluated.unmoved_s, evaluated.ownerless_s) == (LagStatus.STALL, 110.0, 0.0)
     assert evaluated.reason == (
-        "lag 4, and offset 1 is unchanged for 110 s; its owner changed 5 times since an offset was written"
+        "lag 4, and offset 1 is unchanged for at least 110 s; its owner changed 5 times since an offset was written"
     )
     group = evaluate_group({TopicPartition("t", 0): series}, 4, members=0)
     assert group.status is LagStatus.STALL, "it does not become NO MEMBERS in between"
@@ -186,7 +193,7 @@ def test_the_default_window_can_judge(interval):
 def test_a_stall_that_is_longer_than_the_window_is_judged_by_its_whole_time():
     evaluated = evaluate_partition(samples([1] * 40, 5, mzxids=[3] * 40, every=2.0), 4)
     assert (evaluated.status, evaluated.unmoved_s, evaluated.ownerless_s) == (LagStatus.STALL, 78.0, None)
-    assert evaluated.reason == "lag 4, and offset 1 is unchanged for 78 s"
+    assert evaluated.reason == "lag 4, and offset 1 is unchanged for at least 78 s"
 
 
 def test_lag_that_grows_for_longer_than_the_window_is_warn():
@@ -253,7 +260,7 @@ def test_a_group_is_as_bad_as_its_worst_partition():
     }
     group = evaluate_group(partitions, 4, members=1)
     assert (group.status, group.lag, len(group.partitions)) == (LagStatus.STALL, 4, 3)
-    assert group.reason == "t-1: lag 4, and offset 1 is unchanged for 75 s"
+    assert group.reason == "t-1: lag 4, and offset 1 is unchanged for at least 75 s"
     assert group.complete == pytest.approx(2 / 3)
     empty = evaluate_group({}, 4, members=1)
     assert (empty.status, empty.complete, empty.reason) == (LagStatus.OK, 1.0, "there are no partitions")
