@@ -91,7 +91,7 @@ def test_every_query_of_the_dashboard_has_results_for_each_cluster(prometheus, g
     assert found["Lag by group"] == [6] * count
     assert found["Lag by partition"] == [3, 3] * count
     assert found["Members"] == [1] * count
-    assert found["Groups by status"] == [1] * count
+    assert found["Groups by status"] == found["Groups in trouble"] == [1] * count
     assert found["Lag by offsets in ZooKeeper"] == [6] * count
     assert found["Records above the log start"] == [COMMITTED] * count
 
@@ -133,6 +133,11 @@ def test_queries_of_dashboards_for_kafka_exporter_have_results(prometheus, group
 
         until_scraped(has_results)
         assert found, query
+
+
+def test_a_group_that_has_committed_nothing_can_be_chosen():
+    """As none of the metrics of offsets has it."""
+    assert "zkconsumer_consumergroup_status" in VARIABLES["consumergroup"]["query"]["query"]
 
 
 def test_panels_use_the_variable_of_the_data_source():

@@ -126,8 +126,8 @@ def test_an_owner_that_comes_back_is_no_progress():
     evaluated = evaluate_partition(samples([1] * 13, 5, mzxids=[3] * 13, live=live, every=20.0), 4)
     assert (evaluated.status, evaluated.reason) == (
         LagStatus.UNKNOWN,
-        "lag 4, and offset 1 is unchanged for at least 240 s; it has had an owner for 40 s, and a verdict needs 4 samples "
-        "that cover 65 s",
+        "lag 4, and offset 1 is unchanged for at least 240 s; it has had an owner for 40 s, and a verdict needs 4 "
+        "samples that cover 65 s",
     )
     assert status([1] * 12 + [3], 5, live=live, every=20.0) is LagStatus.OK, "it has committed"
     assert status([1] * 14, 5, mzxids=[3] * 14, live=[*live, True], every=25.0) is LagStatus.STALL
