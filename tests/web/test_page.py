@@ -334,7 +334,7 @@ def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_
             eventually(lambda: "UNKNOWN, was NO MEMBERS; values of 20" in rows(browser, "#groups")[0][1])
             assert browser.find_elements("css selector", "#groups tr.stale")
             reasons = browser.find_element("id", "problems")
-            eventually(lambda: "groups in ZooKeeper are missing" in reasons.text)
+            eventually(lambda: "groups in ZooKeeper cannot be listed now" in reasons.text)
             assert reasons.location["y"] < browser.find_element("id", "groups").location["y"]
             browser.get(f"{served.url}/#g")
             eventually(lambda: browser.find_elements("css selector", "#partitions.stale"))

@@ -94,7 +94,10 @@ def _with_fallback(read: ReadCluster, znodes: ClusterCatalog) -> ReadCluster:
                 return read(topics)
             except BrokerUnavailable as error:
                 has_failed = True
-                _log.warning("topics and partitions are read from ZooKeeper, where Kafka 4 has none: %s", error)
+                _log.warning(
+                    "no broker answers, so topics and partitions are read from ZooKeeper, where Kafka 4 has none: %s",
+                    error,
+                )
         return znodes
 
     return read_cluster

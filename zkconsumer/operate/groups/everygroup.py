@@ -292,7 +292,7 @@ class Home:
         )
 
     def _missing(self, error: ZkConsumerError) -> str:
-        return f"{self._described} are missing: {error}"
+        return f"{self._described} cannot be listed now: {error}"
 
 
 class EveryGroup:

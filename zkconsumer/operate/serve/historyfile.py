@@ -95,9 +95,13 @@ class HistoryFile:
                 self._database.close()
                 raise
         except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise ZkConsumerError(
+                    f"history {path} is in use by another process, such as another `serve` ({error}); name another file"
+                ) from error
             raise ZkConsumerError(
-                f"history {path} cannot be used: {error}; check that its directory exists, that no other `serve` uses "
-                "it and that the disk has space, or name another file"
+                f"history {path} cannot be used: {error}; check that its directory exists and that the disk has "
+                "space, or name another file"
             ) from error
 
     def _begin(self) -> None:

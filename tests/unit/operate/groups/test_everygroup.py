@@ -156,7 +156,7 @@ def test_brokers_are_asked_for_their_groups_only():
 def test_brokers_that_list_nothing_are_a_problem():
     every = EveryGroup(Source([group_znodes()]), Source(unavailable=SILENT))
     assert every.names() == ["g"]
-    assert every.unlisted == ("groups that brokers coordinate are missing: no broker answers",)
+    assert every.unlisted == ("groups that brokers coordinate cannot be listed now: no broker answers",)
     assert every.look(["g"], 0.0).problems == every.unlisted
 
 
@@ -165,7 +165,7 @@ def test_a_zookeeper_that_refuses_the_login_does_not_hide_groups_of_brokers():
     every = EveryGroup(Source(unavailable=refused), Source([at_brokers(T0)]))
     for _ in range(2):
         assert every.names() == ["g"]
-        assert every.unlisted == ("groups in ZooKeeper are missing: the login failed",)
+        assert every.unlisted == ("groups in ZooKeeper cannot be listed now: the login failed",)
     named = EveryGroup(Source(unavailable=refused), Source([at_brokers(T0)])).look(["g"], 0.0)
     assert (list(named.groups), named.partly_read) == (["g"], {"g": refused})
 
@@ -232,7 +232,7 @@ def test_only_a_group_that_is_live_at_brokers_needs_no_answer_of_a_silent_zookee
 
 def test_groups_of_two_silent_homes_cannot_be_listed():
     every = EveryGroup(Source(unavailable=SILENT), Source(unavailable=SILENT))
-    with pytest.raises(BrokerUnavailable, match=r"groups in ZooKeeper are missing.*coordinate are missing"):
+    with pytest.raises(BrokerUnavailable, match=r"in ZooKeeper cannot be listed now.*coordinate cannot be listed now"):
         every.names()
 
 

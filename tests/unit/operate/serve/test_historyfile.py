@@ -186,7 +186,7 @@ def test_a_name_that_is_no_text_comes_back(path):
 def test_a_second_process_is_refused(path):
     first = Process(path)
     first.sample((5, 9))
-    with pytest.raises(ZkConsumerError, match="locked; check that its directory exists, that no other `serve` uses it"):
+    with pytest.raises(ZkConsumerError, match="in use by another process, such as another `serve`"):
         Process(path)
     first.end()
 
