@@ -171,7 +171,7 @@ def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(pri
     with serving(box.zookeeper_connect, *named, "--interval", "500ms") as served:
 
         def stale():
-            return {line["group"]: line["stale"] for line in served.document("/api/groups").get("groups", ())}
+            return {name: line["stale"] for name, line in lines_of(served).items()}
 
         eventually(lambda: stale() == {"g": False, "k": False})
         box.brokers[0].pause()
@@ -181,6 +181,13 @@ def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(pri
             assert (found["status"], found["partitions"][0]["committed"]) == ("UNKNOWN", 0)
             assert found["failure"]
             assert found["reason"].startswith(f"{found['failure']}; it was NO MEMBERS")
+
+            def in_zookeeper():
+                line, group = lines_of(served)["g"], served.group("g")
+                shown = (line["was"], line["lag"], group["was"], group["lag"], group["partitions"][0]["lag"])
+                return line["status"], line["stale"], shown
+
+            eventually(lambda: in_zookeeper() == ("UNKNOWN", True, ("NO MEMBERS", 0, "NO MEMBERS", 0, 0)))
             eventually(lambda: any("that brokers coordinate cannot be listed now" in p for p in found_problems(served)))
         finally:
             box.brokers[0].resume()
@@ -188,6 +195,10 @@ def test_serve_keeps_groups_of_silent_brokers_until_they_answer_without_them(pri
         admin = AdminClient({"bootstrap.servers": box.bootstrap_servers})
         admin.delete_consumer_groups(["k"])["k"].result(30)
         eventually(lambda: stale() == {"g": False})
+
+
+def lines_of(served):
+    return {line["group"]: line for line in served.document("/api/groups").get("groups", ())}
 
 
 def found_problems(served):
