@@ -25,7 +25,7 @@ from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.wire.attempts import Attempts
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.wire.connection import BrokerConnection
-from zkconsumer.wire.describegroups import delete_group, describe_group
+from zkconsumer.wire.describegroups import describe_group
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
 from zkconsumer.wire.permissions import may_commit
@@ -245,26 +245,6 @@ class OffsetCoordinator:
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
             raise group_refused(self._group, DELETE, self._client.security)
         return refused
-
-    def delete_group(self) -> None:
-        """Delete the group, which has no members. Idempotent.
-
-        Raises:
-            CoordinatorMoved, BrokerUnavailable: try again.
-            GroupAuthorizationFailed: the permission is missing.
-            ProtocolError: the group has members, or the coordinator is a broker before 1.1.
-        """
-
-        def ask(connection: BrokerConnection) -> None:
-            code = delete_group(connection, self._group)
-            failure = f"group {self._group} cannot be deleted"
-            expect_coordinator(code, failure)
-            if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                raise group_refused(self._group, DELETE, self._client.security)
-            if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                raise ProtocolError(f"{failure}: {error_name(code)}")
-
-        self.coordinator.ask(ask)
 
     def refusal(self, topic: str, code: int) -> TopicUnreadable:
         """The exception for a topic whose offsets :meth:`fetch` could not read because of an error code."""

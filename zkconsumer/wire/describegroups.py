@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DescribeConfigs, DeleteGroups: groups of brokers, and what brokers report of themselves.
+"""DescribeGroups, ListGroups, DescribeConfigs: what brokers report about a group and about themselves.
 
 For requests of low rate, which tools send.
 """
@@ -23,8 +23,6 @@ _CONFIGS_VERSIONS: Final = (1, 2)  # version 0 is of brokers before 1.1, which k
 DESCRIBE_GROUPS: Final = 15
 _LIST_GROUPS: Final = 16
 _DESCRIBE_CONFIGS: Final = 32
-_DELETE_GROUPS: Final = 42
-_DELETE_VERSIONS: Final = (0, 2)
 _FIRST_COMMIT_OF_0_9: Final = 2
 _BROKER: Final = 4
 _GROUP: Final = 32
@@ -111,24 +109,6 @@ def list_groups(connection: BrokerConnection) -> dict[str, str]:
     answer = connection.call(ListGroupsRequest(version=version, states_filter=[], types_filter=[]))
     _expect_listed(connection, answer.error_code)
     return {listed.group_id: listed.protocol_type for listed in answer.groups or ()}
-
-
-def delete_group(connection: BrokerConnection, group: str) -> int:
-    """Delete a group without members, with its offsets (KIP-229); returns the error code.
-
-    Raises:
-        BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the broker is older than 1.1, or the answer is malformed.
-    """
-    load_kafka_python()
-    from kafka.protocol.admin import DeleteGroupsRequest
-
-    version = connection.version(_DELETE_GROUPS, "DeleteGroups", *_DELETE_VERSIONS)
-    answer = connection.call(DeleteGroupsRequest(version=version, groups_names=[group]))
-    for result in answer.results:
-        if result.group_id == group:
-            return int(result.error_code)
-    raise ProtocolError(f"{connection} sent a DeleteGroups response without group {group}")
 
 
 def _expect_listed(connection: BrokerConnection, code: int) -> None:

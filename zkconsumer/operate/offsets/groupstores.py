@@ -22,6 +22,7 @@ from zkconsumer.offsets.offsetcoordinator import OffsetCoordinator
 from zkconsumer.offsets.rules.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, BrokersAnswer, ExistingTopics
+from zkconsumer.operate.offsets.groupdeletion import delete_group
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
 from zkconsumer.wire.apiversions import LIST_OFFSETS
 from zkconsumer.wire.bootstrap import bootstrap_brokers
@@ -346,7 +347,7 @@ class Cluster:
         Raises:
             ZkConsumerError: it has members, no coordinator answers, or it is a broker before 1.1.
         """
-        self._coordinated(group, lambda coordinator: coordinator.delete_group())
+        self._coordinated(group, lambda coordinator: delete_group(coordinator.coordinator, group))
 
     def _has_offsets_topic(self) -> bool:
         return self._asked().has_offsets_topic(None if self._session is None else GroupReader(self._session))
