@@ -36,6 +36,8 @@ _INSIDE: Final = "ZKCONSUMER_BENCH_NETWORK"
 _RULES: Final = (
     "ip link set lo up",
     f"ip link set {_DEVICE} up mtu 1500",
+    # Without an address that is not loopback librdkafka resolves no name (AI_ADDRCONFIG). This one is of RFC 5737.
+    f"ip address add 192.0.2.1/32 dev {_DEVICE}",
     f"ip rule add pref 1 iif {_DEVICE} lookup local",
     "ip rule add pref 2 lookup 100",
     "ip rule add pref 3 lookup local",

@@ -4,13 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.groups import followed
-from zkconsumer.operate.groups.rules.lagstatus import (
-    JUDGED_S,
-    LagSample,
-    LagStatus,
-    evaluate_partition,
-    time_lag,
-)
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_partition, time_lag
+from zkconsumer.operate.groups.rules.lagstretches import JUDGED_S, LagSample
 
 NUMBERS = st.integers(0, 40)
 

@@ -99,7 +99,7 @@ def _require_verdict(interval: float, window: int) -> None:
     Raises:
         click.UsageError: the message has what to write.
     """
-    from zkconsumer.operate.groups.rules.lagstatus import JUDGED_S
+    from zkconsumer.operate.groups.rules.lagstretches import JUDGED_S
 
     covered = interval * (window - 1)
     if covered < JUDGED_S:

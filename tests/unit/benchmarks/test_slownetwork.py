@@ -33,16 +33,28 @@ print(min(times), max(times))
 """
 
 
-def measure(slow, packets):
-    """The shortest and the longest of some round trips, in seconds."""
+RESOLVE = """
+import socket
+
+print(socket.getaddrinfo("127.0.0.1", 9092, flags=socket.AI_ADDRCONFIG)[0][4])
+"""
+
+
+def printed(slow, program):
+    """What a program prints in a slow network."""
     run = (
         "import sys; from benchmarks.slownetwork import SlowNetwork, run_in; "
         f"sys.exit(run_in(SlowNetwork{tuple(slow)}, [sys.executable, '-c', sys.argv[1]]))"
     )
-    command = [sys.executable, "-c", run, ECHO % packets]
+    command = [sys.executable, "-c", run, program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    return tuple(map(float, done.stdout.split()))
+    return done.stdout
+
+
+def measure(slow, packets):
+    """The shortest and the longest of some round trips, in seconds."""
+    return tuple(map(float, printed(slow, ECHO % packets).split()))
 
 
 def test_a_packet_and_its_answer_take_the_round_trip():
@@ -53,6 +65,10 @@ def test_a_packet_and_its_answer_take_the_round_trip():
 def test_what_is_lost_is_sent_again():
     shortest, longest = measure(SlowNetwork(0.002, 0.1), 40)
     assert longest > shortest + 0.01
+
+
+def test_clients_that_resolve_only_what_the_machine_can_reach_resolve_loopback():
+    assert "127.0.0.1" in printed(SlowNetwork(0.002, 0.0), RESOLVE)
 
 
 def test_elsewhere_nothing_is_different():

@@ -14,15 +14,15 @@ from zkconsumer.cli import grouplag, groupsource
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.observedgroup import GroupsLook
-from zkconsumer.operate.groups.rules import lagstatus
+from zkconsumer.operate.groups.rules import lagstatus, lagstretches
 
 
 def test_the_help_names_the_times_by_which_lag_is_judged():
     text = " ".join(CliRunner().invoke(grouplag.status, ["--help"]).stdout.split())
-    assert f"no live owner for {lagstatus.OWNERLESS_S:.0f} s" in text
-    assert f"a window of less than {lagstatus.JUDGED_S:.0f} s cannot judge" in text
-    fewest, most = lagstatus.samples_for(lagstatus.JUDGED_S), lagstatus.samples_for(0.001)
-    assert f"as many as cover {lagstatus.JUDGED_S:.0f} s, at least {fewest}, at most {most}" in text
+    assert f"no live owner for {lagstretches.OWNERLESS_S:.0f} s" in text
+    assert f"a window of less than {lagstretches.JUDGED_S:.0f} s cannot judge" in text
+    fewest, most = lagstatus.samples_for(lagstretches.JUDGED_S), lagstatus.samples_for(0.001)
+    assert f"as many as cover {lagstretches.JUDGED_S:.0f} s, at least {fewest}, at most {most}" in text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from zkconsumer.operate.groups.everydescription import EveryDescription
 from zkconsumer.operate.groups.groupchanges import GroupMoment
 from zkconsumer.operate.groups.groupdescription import GroupDescription, PartitionDescription
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import evaluate_group
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 
 EVIL = "\x1b[2J\n"
 ESCAPED = r"\x1b[2J\n"

@@ -35,7 +35,7 @@ from zkconsumer.operate.groups.observedgroup import (
     may_exist,
     missing_topics,
 )
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.groups.zookeepergroups import patience_ms
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets, Logs, committed_answer, why_undescribed
 from zkconsumer.operate.offsets.recordtimes import RecordTimes

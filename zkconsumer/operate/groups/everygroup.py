@@ -28,7 +28,7 @@ from zkconsumer.operate.groups.observedgroup import (
     ObservedGroup,
     is_migrated,
 )
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.zookeeper.rules.znodes import MigrationMark

@@ -18,7 +18,7 @@ from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import describe_marked, misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.observedgroup import is_migrated
-from zkconsumer.operate.groups.rules.lagstatus import OWNERLESS_S
+from zkconsumer.operate.groups.rules.lagstretches import OWNERLESS_S
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
 
@@ -89,7 +89,7 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
 
 
 def _newest_commit(znodes: GroupZnodes) -> str:
-    """Since when nobody has committed, in words; one look does not know since when there is no member."""
+    """Since when there is no commit, in words; one look does not know since when there is no member."""
     if znodes.newest_commit_ms is None:
         return ""
     at = datetime.fromtimestamp(znodes.newest_commit_ms / 1000, UTC)

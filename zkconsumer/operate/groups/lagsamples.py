@@ -17,7 +17,8 @@ from zkconsumer.operate.groups.observedgroup import (
     unread_groups,
     why_unread,
 )
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, Stretches, evaluate_group, follow, time_lag
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, evaluate_group, time_lag
+from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretches, follow
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 

@@ -12,7 +12,7 @@ from zkconsumer.zookeeper.rules.znodes import mark_verdict
 
 if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
-    from zkconsumer.operate.groups.rules.lagstatus import LagSample
+    from zkconsumer.operate.groups.rules.lagstretches import LagSample
     from zkconsumer.operate.offsets.recordtimes import RecordTimes
     from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
     from zkconsumer.zookeeper.rules.znodes import MigrationMark

@@ -25,7 +25,7 @@ from zkconsumer.operate.groups.groupdescription import (
 )
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_groups
 from zkconsumer.operate.groups.observedgroup import GroupsLook
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer, ServerAnswers

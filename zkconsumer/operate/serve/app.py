@@ -126,7 +126,7 @@ def web_app(
         failure: returns why the last sample failed, None if it did not.
         explain: finds what keeps a group from consuming, on a thread of its own; None if that is not offered.
         fleet: reads how far the migration of many groups has come, likewise; None if that is not offered.
-        sampled: what is known of the last sample; None for one that has ended now, and has asked nobody.
+        sampled: what is known of the last sample; None for one that has ended now, and has asked no server.
 
     Raises:
         UsageError: plotly is not installed.

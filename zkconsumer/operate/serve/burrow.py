@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, LagStatus, worst
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus, worst
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot
 
 _STATUS: Final = {

@@ -17,7 +17,8 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.grouplist import group_listing
 from zkconsumer.operate.groups.lagsamples import LagSampler, evaluate_observed
 from zkconsumer.operate.groups.observedgroup import DescribedGroupMember, ObservedGroup
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagSample, LagStatus
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 
 STALE_INTERVALS: Final = 3
 """A snapshot whose sample ended longer ago than so many intervals is stale: it does not show the present any more."""

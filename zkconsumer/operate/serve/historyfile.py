@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.lag import lag
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, Stretch, Stretches
+from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretch, Stretches
 from zkconsumer.operate.serve.groupsnapshots import (
     GroupSnapshot,
     GroupsSnapshot,

@@ -19,7 +19,8 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.everygroup import GroupInBoth
 from zkconsumer.operate.groups.explanation import explain_group, explain_mark
 from zkconsumer.operate.groups.groupverification import explain_rebalance
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, Stretches, evaluate_group, follow
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_group
+from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretches, follow
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 NO_ZOOKEEPER, NO_BROKER, REFUSED = (

@@ -23,7 +23,8 @@ from zkconsumer.operate.groups.groupdescription import GroupDescription, Partiti
 from zkconsumer.operate.groups.groupdocuments import every_document
 from zkconsumer.operate.groups.lagsamples import evaluate_observed
 from zkconsumer.operate.groups.observedgroup import GroupsLook, unread_groups
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, Stretches, follow
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
+from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretches, follow
 from zkconsumer.operate.offsets.brokeroffsets import Logs
 from zkconsumer.wire.rules.describedgroup import DescribedGroup, DescribedMember
 from zkconsumer.zookeeper.rules.znodes import MigrationMark

@@ -3,12 +3,8 @@
 from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.groupchanges import GONE, Change, GroupMoment, group_began, group_changes
-from zkconsumer.operate.groups.rules.lagstatus import (
-    GroupLag,
-    LagSample,
-    LagStatus,
-    evaluate_group,
-)
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus, evaluate_group
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

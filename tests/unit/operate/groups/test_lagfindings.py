@@ -6,7 +6,8 @@ from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.lagfindings import explain_lag, with_lag_findings
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, evaluate_group
+from zkconsumer.operate.groups.rules.lagstatus import evaluate_group
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 

@@ -12,7 +12,8 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler, SampleSeries
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, evaluate_partition
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_partition
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.groups.zookeepergroups import ZooKeeperGroups
 from zkconsumer.wire.errorcodes import ErrorCode
 

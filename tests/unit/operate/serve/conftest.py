@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.groups import followed, group_znodes
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.rules.lagstatus import LagSample
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.operate.serve.groupsnapshots import GroupSnapshot, GroupsSnapshot, LagRow, Rebalance
 
 MEMBERS = {"g_c": Subscription.static({"t": 1})}

@@ -8,7 +8,8 @@ from tests.fixtures.groups import followed, group_znodes
 from tests.unit.operate.serve.conftest import Sampled, lag_sample
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_group, follow
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_group
+from zkconsumer.operate.groups.rules.lagstretches import follow
 from zkconsumer.operate.serve import historyfile
 from zkconsumer.operate.serve.groupsnapshots import LagRecorder
 from zkconsumer.operate.serve.historyfile import HistoryFile

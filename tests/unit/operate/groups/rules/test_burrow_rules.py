@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.fixtures.groups import followed
-from zkconsumer.operate.groups.rules.lagstatus import LagSample, LagStatus, evaluate_partition
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus, evaluate_partition
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 
 TRACES = json.loads(Path(__file__).parents[5].joinpath("tests", "golden", "lagtraces.json").read_text(encoding="utf-8"))
 INTERVALS = 10

@@ -5,7 +5,6 @@ import pytest
 from tests.fixtures.groups import followed
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.rules.lagstatus import (
-    LagSample,
     LagStatus,
     evaluate_group,
     evaluate_partition,
@@ -13,6 +12,7 @@ from zkconsumer.operate.groups.rules.lagstatus import (
     time_lag,
     worst,
 )
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
 
 
