@@ -52,7 +52,17 @@ def commands_in(page):
             for name, root in ROOTS.items():
                 count = len(name.split())
                 if words[:count] == name.split() and "..." not in words:
-                    yield root, words[count:]
+                    yield from split_nested(root, words[count:])
+
+
+def split_nested(root, words):
+    """The command, and the one that it runs: ``slow``, with its own options, runs a benchmark with its options."""
+    inner = [] if words[:1] != ["slow"] else [n for n, word in enumerate(words) if n and word in root.commands]
+    if not inner:
+        yield root, words
+        return
+    yield root, words[: inner[0]]
+    yield root, words[inner[0] :]
 
 
 def resolve(found, words):
