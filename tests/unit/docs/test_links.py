@@ -1,6 +1,7 @@
 """Links, citations and paths in documents and code lead somewhere."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -16,6 +17,34 @@ DIRECTORIES = {"benchmarks", "demo", "tests", "docs", "docker", "examples", "jvm
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_and_their_anchors_exist(page):
     assert [problem for target in links(page) if (problem := broken(page, target))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_table_has_a_line_for_each_row(page):
+    """Wrapped like a paragraph, it is one."""
+    assert badly_wrapped(prose(page)) == []
+
+
+def test_a_table_that_was_wrapped_is_found():
+    whole = "| a | b |\n| --- | ---: |\n| 1 | 2 |\n"
+    assert badly_wrapped(whole) == []
+    assert badly_wrapped(whole.replace("|\n|", "| |")) == ["| a | b | | --- | ---: | | 1 | 2 |"]
+    assert badly_wrapped(whole.replace("b |\n", "b\n| ")) != []
+
+
+def badly_wrapped(text):
+    """Lines that rule off the header of a table, and have something beside the rule, or no header of as many cells."""
+    lines = ["", *text.splitlines()]
+    ruled = [(header, line) for header, line in pairwise(lines) if re.search(r"\|\s*:?-{3,}:?\s*\|", line)]
+    return [
+        line
+        for header, line in ruled
+        if not re.fullmatch(r"\s*\|(\s*:?-{3,}:?\s*\|)+", line) or cells_of(header) != line.count("|") - 1
+    ]
+
+
+def cells_of(row):
+    return len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", row))) - 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
