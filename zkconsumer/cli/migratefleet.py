@@ -154,9 +154,8 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
         click.echo(status_csv(rows), nl=False)
     else:
         echo_lines(status_lines(rows))
-        if not chosen.groups and (step := next_step((row.group.wave, row.state) for row in rows)):
-            verb, wave = step
-            echo_next("", dataclasses.replace(chosen, wave=wave).command(verb))
+        if not chosen.groups and (step := next_step((row.group.wave, row.judged) for row in rows)):
+            echo_next(step.to_do, dataclasses.replace(chosen, wave=step.wave).command(step.verb))
         elif any(row.state is FleetState.WRITTEN for row in rows):
             echo_next("start the new consumers of the groups that are written, with the properties of `fleet config`")
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
@@ -174,7 +173,7 @@ def _rows(chosen: ChosenGroups) -> list[FleetRow]:
             with connected(connection) as (session, cluster):
                 rows += [
                     row._replace(judged=row.judged._replace(reason=connection.completed([row.reason])[0]))
-                    for row in read_status(session, cluster, jobs)
+                    for row in read_status(session, cluster, jobs, now=datetime.now(UTC))
                 ]
         except ZkConsumerError as error:
             rows += unknown_rows(jobs, str(error))
@@ -429,7 +428,8 @@ def _do(
         step: to do.
         done: what a group is then.
         as_json: print one document.
-        then: what is next, if no group is refused: what people do, and the command.
+        then: what is next, if no group is refused: what people do, and the command. Otherwise `fleet status` has what
+            each group waits for.
         execute: False for a dry run; None for a command that has none.
         reversed_: the step is about the way back.
         hints: the same of the groups that are done, also if others are refused: the same command then skips those that
@@ -446,8 +446,11 @@ def _do(
             echo_lines_of(outcome, done=done)
         click.echo(outcome_totals(outcomes, done))
     is_complete = all(outcome.outcome not in ("refused", "failed") for outcome in outcomes)
-    if is_complete and execute is False:
-        click.echo("dry run: nothing was written; give --execute to write", err=True)
+    if execute is False:
+        give = "; give --execute to write" if is_complete else ""
+        click.echo(f"dry run: nothing was written{give}", err=True)
+    elif not is_complete and not as_json:
+        echo_next("", chosen.command("status"))
     elif is_complete and then and not as_json and any(outcome.outcome == "done" for outcome in outcomes):
         echo_next(*then)
     for hint in () if as_json else hints(outcomes):

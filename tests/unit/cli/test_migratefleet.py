@@ -35,7 +35,8 @@ def fleet(servers, tmp_path, monkeypatch):
         with connected(None) as (session, _):
             yield session
 
-    monkeypatch.setattr(migratefleetgroups, "connected", connected)
+    for module in (migratefleetgroups, migratefleet):
+        monkeypatch.setattr(module, "connected", connected)
     monkeypatch.setattr(migratefleet, "tool_session", tool_session)
     servers.store(OFFSETS)
     directory = tmp_path / "fleet"
@@ -87,6 +88,27 @@ def test_what_stays_in_kafka_is_said_of_groups_that_came_back_though_another_one
     assert (done.exit_code, "1 of 2 groups written back, 1 failed" in done.stdout) == (EXIT_FAILED, True), done.output
     assert "groups delete --group g --store kafka" in done.stderr
     assert "to do: start" not in done.stderr
+
+
+def fleet_command(*words):
+    return CliRunner().invoke(command, ["migrate", "fleet", *map(str, words)])
+
+
+def test_what_is_next_is_what_the_groups_wait_for(servers, fleet):
+    """A run would be refused: first because offsets have moved, then because of a window."""
+    file_of(fleet, "g")
+    of_wave = (fleet, "--wave", 1)
+    assert "next: zkconsumer migrate fleet run" in fleet_command("plan", *of_wave).stderr
+    servers.store({next(iter(OFFSETS)): 99})
+    assert f"next: zkconsumer migrate fleet plan {fleet} --wave 1\n" in fleet_command("status", fleet).stderr
+    refused = fleet_command("run", *of_wave, "--execute")
+    assert f"next: zkconsumer migrate fleet status {fleet} --wave 1\n" in refused.stderr, refused.output
+    assert "dry run: nothing was written\n" in fleet_command("run", *of_wave).stderr
+    fleet_command("plan", *of_wave)
+    window = 'window = "2020-01-01T00:00Z/2020-01-02T00:00Z"\n'
+    (fleet / "c.toml").write_text((fleet / "c.toml").read_text() + window)
+    status = fleet_command("status", fleet)
+    assert ("its window ended 2020-01-02" in status.stdout, "next:" in status.stderr) == (True, False), status.output
 
 
 @pytest.mark.parametrize("exists", [True, False])

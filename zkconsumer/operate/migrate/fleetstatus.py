@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from zkconsumer.errors import GroupMissing, ZkConsumerError
@@ -13,7 +14,7 @@ from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import judge
+from zkconsumer.operate.migrate.rules.fleetstate import at_time, judge
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -66,13 +67,16 @@ class _Files(NamedTuple):
         return [row.partition for plan in plans for row in plan.partitions]
 
 
-def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> list[FleetRow]:
+def read_status(
+    session: ZkSession, cluster: Cluster, jobs: Sequence[Job], *, now: datetime | None = None
+) -> list[FleetRow]:
     """The rows of groups of one cluster, in the order given. Nothing is written.
 
     Args:
         session: an open session.
         cluster: its brokers.
         jobs: the groups.
+        now: with a zone: closed windows of planned groups are reasons; without it windows are not looked at.
 
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.
@@ -96,7 +100,8 @@ def read_status(session: ZkSession, cluster: Cluster, jobs: Sequence[Job]) -> li
     except ZkConsumerError as error:  # a further question would wait for silent brokers once more
         described, committed = dict.fromkeys(planned, error), {}
         existing = ExistingTopics(set(), {})
-    return [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
+    rows = [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
+    return rows if now is None else [row._replace(judged=at_time(row.judged, row.group.window, now)) for row in rows]
 
 
 def unknown_rows(jobs: Sequence[Job], reason: str) -> list[FleetRow]:

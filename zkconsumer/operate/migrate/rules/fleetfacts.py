@@ -56,18 +56,6 @@ Verb = Literal["plan", "run", "verify", "rollback", "reverse", "mirror"]
 """A command about the groups of a wave."""
 
 
-def next_step(groups: Iterable[tuple[int, FleetState]]) -> tuple[Literal["plan", "run"], int] | None:
-    """What to do next with a fleet, of whose groups these are the waves and states: a command, and for which wave.
-
-    Those of wave 0 wait for a decision. None if no group waits for a command; what others wait for is their state.
-    """
-    groups = [(wave, state) for wave, state in groups if wave]
-    to_plan = [wave for wave, state in groups if state is FleetState.NOT_STARTED]
-    to_run = [wave for wave, state in groups if state is FleetState.PLANNED]
-    wave = min((*to_plan, *to_run), default=None)
-    return None if wave is None else ("plan" if wave in to_plan else "run", wave)
-
-
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
     """What is known of one group.
@@ -116,13 +104,46 @@ class Judged(NamedTuple):
         state: how far it has come.
         reason: why it is that, in words; empty where nothing has to be said.
         only: the commands that are of use now, besides those that skip the group; None if all are.
+        waits_for: before a planned group can be run: that its members are stopped, another plan, or its window.
     """
 
     state: FleetState
     reason: str = ""
     only: frozenset[Verb] | None = None
+    waits_for: Literal["", "stop", "plan", "window"] = ""
 
 
 def wrong(reason: str, *only: Verb) -> Judged:
     """A group that has gone wrong: why, and the commands that are of use; all if none is named."""
     return Judged(FleetState.WRONG, reason, frozenset(only) if only else None)
+
+
+class NextStep(NamedTuple):
+    """What is next with a fleet: what people do first, in words, if anything; the command; and for which wave."""
+
+    to_do: str
+    verb: Literal["plan", "run"]
+    wave: int
+
+
+def next_step(groups: Iterable[tuple[int, Judged]]) -> NextStep | None:
+    """What is next with a fleet, of whose groups these are the waves and states: a command that its guards may accept.
+
+    Members that end commit once more, so their group is planned again. A wave of which each group waits for its window
+    holds up no other one. Groups of wave 0 wait for a decision. None if no group waits for a command; what others wait
+    for is their state.
+    """
+    waves: dict[int, list[Judged]] = {}
+    for wave, judged in groups:
+        if wave and judged.state in (FleetState.NOT_STARTED, FleetState.PLANNED):
+            waves.setdefault(wave, []).append(judged)
+    for wave, waiting in sorted(waves.items()):
+        to_do = _STOP if any(one.waits_for == "stop" for one in waiting) else ""
+        if any(one.state is FleetState.NOT_STARTED or one.waits_for in ("stop", "plan") for one in waiting):
+            return NextStep(to_do, "plan", wave)
+        if any(one.waits_for != "window" for one in waiting):
+            return NextStep("", "run", wave)
+    return None
+
+
+_STOP: Final = "stop the consumers of the groups whose reason names members"

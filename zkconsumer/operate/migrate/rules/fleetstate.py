@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -12,6 +13,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.offsets.rules.topicorigins import judge_offsets
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged, Verb, wrong
+from zkconsumer.operate.migrate.rules.fleetfile import Window
 from zkconsumer.operate.migrate.rules.fleetwritten import judge_written, moved_since_run
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, plan_of_existing, planning
@@ -171,7 +173,8 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     at_source, at_target = moved(plan, facts.in_zookeeper, facts.in_kafka, None)
     ends = _name_ends(plan, at_source, at_target)
     reason = f"; offsets have moved since the plan was made: {ends}; plan it again" if ends else ""
-    reason += _to_be_stopped(facts, plan.target)
+    stop = _to_be_stopped(facts, plan.target)
+    reason += stop
     if mark is not None:
         group = shlex.quote(plan.source.group)
         reason += (
@@ -179,7 +182,19 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
             f"ZooKeeper: run the plan, or remove the mark with `zkconsumer migrate unmark --group {group}` if it is to "
             "stay there"
         )
-    return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN)
+    waits_for: Literal["", "stop", "plan"] = "stop" if stop else "plan" if ends else ""
+    return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN, waits_for)
+
+
+def at_time(judged: Judged, window: Window | None, now: datetime) -> Judged:
+    """The same with what keeps a run of a planned group out at a time, which has a zone, if that is its window."""
+    if judged.state is not FleetState.PLANNED or window is None or window.has(now):
+        return judged
+    closed = f"its window opens {window.begin.isoformat()}"
+    if now >= window.end:
+        closed = f"its window ended {window.end.isoformat()}: set another one, or run it with --any-time"
+    reason = f"{judged.reason}; {closed}" if judged.reason else closed
+    return judged._replace(reason=reason, waits_for=judged.waits_for or "window")
 
 
 def _name_ends(plan: MigrationPlan, at_source: Sequence[TopicPartition], at_target: Sequence[TopicPartition]) -> str:

@@ -3,13 +3,15 @@
 import itertools
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState
-from zkconsumer.operate.migrate.rules.fleetstate import judge, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetfile import Window
+from zkconsumer.operate.migrate.rules.fleetstate import at_time, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
@@ -268,6 +270,34 @@ def test_states(known, state, reason):
     assert judged.state is state
     assert reason in judged.reason
     assert bool(reason) == bool(judged.reason)
+
+
+@pytest.mark.parametrize(
+    ("known", "what"),
+    [
+        (facts(None), ""),
+        (facts(None, in_zookeeper=LATER), "plan"),
+        (facts(None, in_zookeeper=LATER, members=("a",)), "stop"),
+        (facts(None, kafka=STABLE), "stop"),
+        (facts(), ""),
+    ],
+)
+def test_what_a_planned_group_waits_for(known, what):
+    assert judge(known).waits_for == what
+
+
+@pytest.mark.parametrize(
+    ("hour", "reason"), [(9, "its window opens 2026-12-01T10:00:00+00:00"), (10, ""), (12, "its window ended 2026-12")]
+)
+def test_a_closed_window_is_what_a_planned_group_waits_for(hour, reason):
+    window = Window(*(datetime(2026, 12, 1, hour, tzinfo=UTC) for hour in (10, 12)))
+    now = datetime(2026, 12, 1, hour, tzinfo=UTC)
+    judged = at_time(judge(facts(None)), window, now)
+    assert (reason in judged.reason, bool(judged.reason), judged.waits_for == "window") == (True, *[bool(reason)] * 2)
+    moved = judge(facts(None, in_zookeeper=LATER))
+    assert at_time(moved, window, now).waits_for == "plan"
+    assert at_time(moved, window, now).reason.startswith(moved.reason)
+    assert at_time(judge(facts()), window, now) == judge(facts())
 
 
 def test_members_that_a_run_accepts_are_not_to_be_stopped():
