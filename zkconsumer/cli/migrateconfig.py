@@ -61,12 +61,12 @@ def _text_lines(line: NextLine, target: ClientTarget) -> Iterator[str]:
             case "java" | "mm2":
                 yield javaproperties.join_key_value(name, value)
             case "confluent":
-                yield f"{_literal(name)}: {_literal(value)},"
+                yield f"{literal(name)}: {literal(value)},"
             case "spark":
-                yield f".option({_literal(name)}, {_literal(value)})"
+                yield f".option({literal(name)}, {literal(value)})"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """The text as a literal of Python; those whose characters can be printed are literals of Scala, too."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else _escaped(ord(letter)) for letter in quoted)

@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from zkconsumer.cli.fleettables import (
 from zkconsumer.cli.groupoptions import echo_lines, echo_next, end_reading, json_option, match_option, warn
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.migrateback import remove_from_kafka
+from zkconsumer.cli.migrateconfig import literal
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, MISSING, REWIND
 from zkconsumer.cli.progress import progress
@@ -239,7 +240,10 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
     config = chosen.command("config")
-    to_do = f"start the new consumers (`{config}`); while they run, the mirror keeps the way back short"
+    to_do = (
+        f"start the new consumers (`{config}`; other clients with --target java or confluent); while they run, the "
+        "mirror keeps the way back short"
+    )
     then = to_do, chosen.command("mirror", "--execute")
     _do(chosen, "verify", verify_step, "equal", as_json=as_json, then=then)
 
@@ -248,10 +252,10 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
 @fleet_options
 @click.option(
     "--target",
-    type=click.Choice(["zkconsumer", "java"]),
+    type=click.Choice(["zkconsumer", "java", "confluent"]),
     default="zkconsumer",
     show_default=True,
-    help="For which consumers: ours, or KafkaConsumer and confluent-kafka.",
+    help="For which consumers: ours, KafkaConsumer, or confluent-kafka (a dict of Python).",
 )
 @json_option
 def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
@@ -260,14 +264,12 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
     Those are the group, its protocol as in the file of the cluster, and the brokers, if the file or the command names
     them. `migrate config` converts what else a properties file of the old consumers has.
     """
-    import javaproperties
-
     from zkconsumer.operate.migrate.rules.fleetfile import new_properties
 
     documents: list[dict[str, Any]] = []
     for job in (job for jobs in chosen.jobs().values() for job in jobs):
         servers = chosen.connection_of(job.fleet).known_brokers()
-        properties = new_properties(job.group, servers, "java" if target == "java" else "zkconsumer")
+        properties = new_properties(job.group, servers, "zkconsumer" if target == "zkconsumer" else "java")
         named = {"cluster": job.fleet.name, "group": job.group.group, "owner": job.group.owner}
         documents.append({**named, "properties": properties})
     if as_json:
@@ -276,8 +278,19 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
     for document in documents:
         owner = f", owner {document['owner']}" if document["owner"] else ""
         click.echo(escaped(f"# {document['cluster']} {document['group']}{owner}"))
-        echo_lines(javaproperties.join_key_value(name, value) for name, value in document["properties"].items())
+        echo_lines(_property_lines(document["properties"], target))
         click.echo()
+
+
+def _property_lines(properties: Mapping[str, str], target: str) -> Iterator[str]:
+    import javaproperties
+
+    if target == "confluent":
+        yield from ("{", *(f"    {literal(name)}: {literal(value)}," for name, value in properties.items()), "}")
+        return
+    for name, value in properties.items():
+        # Readers that are not Java's take an escape for a part of the value, and a value needs none before a colon.
+        yield javaproperties.join_key_value(name, value).replace("\\:", ":")
 
 
 @fleet.command("rollback")

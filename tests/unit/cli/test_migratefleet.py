@@ -1,5 +1,6 @@
 """Commands of a fleet whose reader ends, or that another command overtakes."""
 
+import ast
 import os
 import sys
 from contextlib import contextmanager, suppress
@@ -109,6 +110,16 @@ def test_what_is_next_is_what_the_groups_wait_for(servers, fleet):
     (fleet / "c.toml").write_text((fleet / "c.toml").read_text() + window)
     status = fleet_command("status", fleet)
     assert ("its window ended 2020-01-02" in status.stdout, "next:" in status.stderr) == (True, False), status.output
+
+
+def test_properties_of_new_consumers_can_be_used_as_they_are_printed(fleet):
+    """librdkafka knows no escapes of Java."""
+    file_of(fleet, "g")
+    words = ("config", fleet, "--wave", 1, "--bootstrap-server", "b1:9092,b2:9092")
+    new = {"group.id": "g", "group.protocol": "classic", "bootstrap.servers": "b1:9092,b2:9092"}
+    heading, printed = fleet_command(*words, "--target", "confluent").stdout.split("\n", 1)
+    assert (heading, ast.literal_eval(printed)) == ("# c g, owner them", new)
+    assert fleet_command(*words, "--target", "java").stdout.splitlines()[1:4] == [f"{k}={v}" for k, v in new.items()]
 
 
 @pytest.mark.parametrize("exists", [True, False])
