@@ -63,15 +63,16 @@ def fleet() -> None:
 def init_command(connection: ToolConnection, directory: Path, pattern: str | None, name: str, wave_size: int) -> None:
     """Write DIR/NAME.toml with the groups of a cluster, from what is found; edit it, and keep it in git.
 
-    Groups that `migrate survey` reports as not ready are put into wave 0, with the reason in a comment; commands act on
-    them only if --group names them. Waves have the groups with the fewest partitions first. Groups that were migrated
-    are skipped. If the file exists, groups that it does not have are appended, in waves after the last one of the file;
-    what it has stays. If groups cannot be read, the others are written, and the exit code is 3; the same command
-    appends them later.
+    Groups that `migrate survey` reports as not ready, and those whose offsets are all in Kafka, are put into wave 0,
+    with the reason in a comment; commands act on them only if --group names them. Waves have the groups with the fewest
+    partitions first. Groups that were migrated are skipped. If the file exists, groups that it does not have are
+    appended, in waves after the last one of the file; what it has stays. If groups cannot be read, the others are
+    written, and the exit code is 3; the same command appends them later.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
     from zkconsumer.operate.migrate.rules.fleetfile import format_fleet, format_groups, parse_fleet
+    from zkconsumer.operate.migrate.rules.fleetfound import found_groups
     from zkconsumer.operate.migrate.rules.surveyverdict import survey
     from zkconsumer.operate.migrate.survey import read_survey_facts
     from zkconsumer.operate.offsets.wholefiles import write_whole
@@ -94,7 +95,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     directory.mkdir(parents=True, exist_ok=True)
     # The survey takes minutes, in which another command, or an editor, may have written the file.
     content, known = read_present()
-    found = [one for one in _found(map(survey, facts)) if one.group not in known]
+    found = [one for one in found_groups(map(survey, facts)) if one.group not in known]
     if content is not None:
         write_whole(file, content.decode().rstrip("\n") + "\n" + format_groups(found, wave_size, known.values()))
     else:
@@ -115,21 +116,6 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     ):
         click.echo(line)
     end_reading(unread_groups(facts, failures, ()))
-
-
-def _found(surveys: Iterable[Any]) -> list[Any]:
-    from zkconsumer.operate.migrate.rules.fleetfile import FoundGroup
-    from zkconsumer.operate.migrate.rules.surveyverdict import Level, SurveyVerdict
-
-    found = []
-    for one in sorted(surveys, key=lambda one: (len(one.facts.partitions), one.facts.group)):
-        if one.verdict is SurveyVerdict.MIGRATED:
-            continue
-        counts = f"{len(one.facts.members)} members, {len(one.facts.partitions)} partitions"
-        remarks = "; ".join(finding.text for finding in one.findings if finding.level is not Level.NOTE)
-        note = f"{one.verdict.value}, {counts}{f': {remarks}' if remarks else ''}"
-        found.append(FoundGroup(one.facts.group, note, one.verdict is not SurveyVerdict.NOT_READY))
-    return found
 
 
 @fleet.command("status")
