@@ -97,7 +97,7 @@ def test_waves_there_and_back(fleet, tmp_path):
     assert "to do: start the new consumers" in fleet.run("status", "--wave", "1").stderr
     fleet.consume(0, 3)
     assert fleet.states() == ["consumed"] + ["written"] * 2 + ["not started"] * 2
-    assert "2 of 3 groups equal, 1 refused" in fleet.run("verify", "--wave", "1", code=3).stdout
+    assert "2 of 3 groups equal, 1 skipped" in fleet.run("verify", "--wave", "1").stdout
     refused = fleet.run("rollback", "--wave", "1", "--execute", code=3)
     assert "2 of 3 groups rolled back, 1 refused" in refused.stdout
     assert "have moved since the migration" in refused.stderr

@@ -207,9 +207,9 @@ def plan_command(chosen: ChosenGroups, as_json: bool) -> None:
 def run_command(chosen: ChosenGroups, execute: bool, long_hold: bool, any_time: bool, as_json: bool) -> None:
     """Execute the plans of a wave, as `migrate run` does for one.
 
-    A group that a guard refuses is reported, and the others are written. Groups that consumers have continued in Kafka
-    are skipped; one that was rolled back needs a new plan. If the command fails or is killed, the same command resumes
-    each group. Without --execute every guard is checked all the same.
+    A group that a guard refuses is reported, and the others are written. Groups that are written already, or that
+    consumers have continued in Kafka, are skipped; one that was rolled back needs a new plan. If the command fails or
+    is killed, the same command resumes each group. Without --execute every guard is checked all the same.
     """
     from zkconsumer.operate.migrate.fleetsteps import run_step
 
@@ -222,7 +222,10 @@ def run_command(chosen: ChosenGroups, execute: bool, long_hold: bool, any_time: 
 @fleet_options
 @json_option
 def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
-    """Compare both stores with the plans of a wave; the exit code is 3 unless all were run and are equal."""
+    """Compare both stores with the plans of a wave.
+
+    Groups that new consumers have continued are skipped. The exit code is 3 unless all others were run and are equal.
+    """
     from zkconsumer.operate.migrate.fleetsteps import verify_step
 
     config = chosen.command("config")

@@ -112,6 +112,21 @@ def test_what_is_next_is_what_the_groups_wait_for(servers, fleet):
     assert ("its window ended 2020-01-02" in status.stdout, "next:" in status.stderr) == (True, False), status.output
 
 
+def test_commands_that_are_repeated_skip_what_is_done(servers, fleet):
+    """Neither a window nor new consumers make a healthy group one that is refused."""
+    file_of(fleet, "g")
+    of_wave = (fleet, "--wave", 1)
+    fleet_command("plan", *of_wave)
+    assert fleet_command("run", *of_wave, "--execute").exit_code == 0
+    window = 'window = "2020-01-01T00:00Z/2020-01-02T00:00Z"\n'
+    (fleet / "c.toml").write_text((fleet / "c.toml").read_text() + window)
+    again = fleet_command("run", *of_wave, "--execute")
+    assert (again.exit_code, "0 of 1 groups written, 1 skipped" in again.stdout) == (0, True), again.output
+    servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
+    verified = fleet_command("verify", *of_wave)
+    assert (verified.exit_code, "g: skipped: it is consumed" in verified.stdout) == (0, True), verified.output
+
+
 def test_properties_of_new_consumers_can_be_used_as_they_are_printed(fleet):
     """librdkafka knows no escapes of Java."""
     file_of(fleet, "g")

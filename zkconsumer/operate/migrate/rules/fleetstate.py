@@ -270,7 +270,7 @@ _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
     {
         "plan": _MIGRATED | {FleetState.WRITTEN},
         "run": _MIGRATED,
-        "verify": _IS_BACK | {FleetState.DONE},
+        "verify": _IS_BACK | _MIGRATED,
         "rollback": _NOT_WRITTEN | _IS_BACK,
         "reverse": _NOT_WRITTEN | _IS_BACK,
         "mirror": _NOT_WRITTEN | _IS_BACK | {FleetState.DONE},
@@ -288,9 +288,10 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     """Why a command leaves a group as it is; None if it begins, and its own guards decide.
 
     A group that was rolled back on purpose is not migrated by repeating the command for its wave: that takes a new
-    plan.
+    plan. A run is repeated for a group that is written and has no mark, since it sets that.
     """
-    if judged.state in _SETTLED[verb]:
+    is_in_order = verb == "run" and judged.state is FleetState.WRITTEN and not judged.reason
+    if is_in_order or judged.state in _SETTLED[verb]:
         return NotBegun(judged.state.of_group, True)
     if judged.only is not None and verb not in judged.only:
         if judged.state is FleetState.PLANNED:
