@@ -42,7 +42,7 @@ def why_held(session: ZkSession, paths: GroupPaths, mine: str = "") -> str:
     nodes = session.get_many(f"{paths.ours}/{name}" for name in others)
     if lasting := [path for path, node in nodes.items() if node is not None and not node.owner_session]:
         return f"{held}; {_without_end(lasting)}"
-    return HoldReason(f"{held}; try again when it has ended")
+    return HoldReason(f"{held}; try again when it has ended, or if it was killed, when its session has expired")
 
 
 def holder_name(group: str, session_id: int) -> str:

@@ -296,6 +296,7 @@ def test_a_hold_of_a_copy_whose_servers_were_away_is_waited_for(migrated):
     assert course.run() == ""
     refused, copied, *_ = course.seen
     assert "another tool is writing offsets of group g" in str(refused)
+    assert "when its session has expired" in str(refused)
     assert (copied.faults, migrated.stored()) == ([], MOVED)
 
 

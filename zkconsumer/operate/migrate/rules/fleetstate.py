@@ -132,12 +132,15 @@ def _begun(facts: FleetFacts, plan: MigrationPlan, state: WriteState, verb: Lite
     return wrong(f"{begun}, and other clients have written offsets: {ends}; plan it again{stop}", "plan")
 
 
+_HELD: Final = " (if it was killed, wait some seconds first: it holds the group until its session has expired)"
+
+
 def _name_begun(facts: FleetFacts, state: WriteState, *, is_back: bool) -> str:
     match state:
         case WriteState.WRITING:
-            return f"a {'way back' if is_back else 'run'} has begun and is not complete"
+            return f"a {'way back' if is_back else 'run'} has begun and is not complete{_HELD}"
         case WriteState.UNDOING:
-            return f"a rollback{' of the way back' if is_back else ''} has begun and is not complete"
+            return f"a rollback{' of the way back' if is_back else ''} has begun and is not complete{_HELD}"
     # 1. All is written back, and the file shows that; 2. the command is killed; 3. the mark still keeps members out.
     mark = "" if facts.mark is None else facts.mark.state
     return f"it was {'reversed' if is_back else 'rolled back'}, and its mark is {mark}, so the command was killed"

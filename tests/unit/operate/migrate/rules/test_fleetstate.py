@@ -109,6 +109,7 @@ STATES = [
     (facts(added=[T5], in_kafka={**OFFSETS, T5: 1}), FleetState.CONSUMED, ""),
     (facts(None, mark=MARK), FleetState.PLANNED, "remove the mark with `zkconsumer migrate unmark --group g`"),
     (facts(WriteState.WRITING), FleetState.WRONG, "run it again; if that is refused, roll it back, and plan it then"),
+    (facts(WriteState.WRITING), FleetState.WRONG, "wait some seconds first: it holds the group until its session has"),
     (
         facts(WriteState.WRITING, in_kafka={}),
         FleetState.WRONG,
@@ -123,7 +124,7 @@ STATES = [
     (facts(WriteState.WRITING, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it again"),
     (facts(WriteState.WRITING, in_zookeeper=LATER, in_kafka=LATER), FleetState.WRONG, "plan it again"),
     (facts(WriteState.WRITING, exists=False, in_zookeeper={}), FleetState.WRONG, "--from kafka:g --to zookeeper:g"),
-    (facts(WriteState.WRITING, in_kafka={T0: 4}, in_zookeeper={T0: 4}, gone={T1}), FleetState.WRONG, "complete: roll"),
+    (facts(WriteState.WRITING, in_kafka={T0: 4}, in_zookeeper={T0: 4}, gone={T1}), FleetState.WRONG, "expired): roll"),
     (facts(WriteState.UNDOING), FleetState.WRONG, "roll it back again"),
     (facts(WriteState.UNDOING, in_kafka=LATER), FleetState.WRONG, "run it again to complete"),
     (facts(WriteState.UNDOING, in_kafka={}, in_zookeeper={T0: 4}), FleetState.WRONG, "t-1 in zookeeper:g; plan it"),
