@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,11 +17,15 @@ from zkconsumer.cli.terminaltext import escaped, printable
 if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleet import GroupOutcome
     from zkconsumer.operate.migrate.fleetstatus import FleetRow
+    from zkconsumer.operate.migrate.rules.fleetfacts import Whereabouts
 
 
 def status_document(rows: Sequence[FleetRow]) -> dict[str, Any]:
     """The groups of a fleet, and how many there are in each state, for ``--json``."""
-    return {"groups": [_row_document(row) for row in rows], "totals": _totals(rows)}
+    from zkconsumer.operate.migrate.rules.fleetfacts import progress
+
+    known = progress([row.state for row in rows])
+    return {"groups": [_row_document(row) for row in rows], "totals": _totals(rows), "progress": known}
 
 
 def _row_document(row: FleetRow) -> dict[str, Any]:
@@ -46,6 +51,16 @@ def _totals(rows: Iterable[FleetRow]) -> dict[str, int]:
     return {state.value: counts[state] for state in ORDER if counts[state]}
 
 
+_IN_WORDS: Final[Mapping[Whereabouts, str]] = MappingProxyType(
+    {
+        "in_kafka": "continue in Kafka",
+        "waiting": "wait for their new consumers",
+        "in_zookeeper": "are in ZooKeeper",
+        "unclear": "have gone wrong or are unknown",
+    }
+)
+
+
 def status_csv(rows: Sequence[FleetRow]) -> str:
     """The same as CSV, with a heading."""
     text = io.StringIO()
@@ -59,8 +74,9 @@ def status_csv(rows: Sequence[FleetRow]) -> str:
 def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
     """The table of a fleet, and its totals."""
     from zkconsumer.cli.grouptables import columns
+    from zkconsumer.operate.migrate.rules.fleetfacts import progress
 
-    heading = ("CLUSTER", "GROUP", "WAVE", "OWNER", "STATE", "#MEMBERS", "#PARTITIONS", "REASON")
+    heading = ("CLUSTER", "GROUP", "WAVE", "OWNER", "STATE", "#OLD-MEMBERS", "#PARTITIONS", "REASON")
     yield from columns(
         heading,
         [
@@ -79,6 +95,10 @@ def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
     )
     yield ""
     yield ", ".join(f"{count} {state}" for state, count in _totals(rows).items()) or "no groups"
+    if rows:
+        known = progress([row.state for row in rows])
+        parts = [f"{count} {_IN_WORDS[place]}" for place, count in known.items() if count]
+        yield f"{len(rows)} groups: {', '.join(parts)}"
 
 
 def echo_lines_of(outcome: GroupOutcome, *, done: str) -> None:

@@ -123,6 +123,7 @@ def test_commands_that_are_repeated_skip_what_is_done(servers, fleet):
     again = fleet_command("run", *of_wave, "--execute")
     assert (again.exit_code, "0 of 1 groups written, 1 skipped" in again.stdout) == (0, True), again.output
     servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
+    assert "1 groups: 1 continue in Kafka\n" in fleet_command("status", fleet).stdout
     verified = fleet_command("verify", *of_wave)
     assert (verified.exit_code, "g: skipped: it is consumed" in verified.stdout) == (0, True), verified.output
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, get_args
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
@@ -51,6 +53,25 @@ class FleetState(StrEnum):
 
 
 ORDER: Final = tuple(FleetState)
+
+Whereabouts = Literal["in_kafka", "waiting", "in_zookeeper", "unclear"]
+"""Where consumers of a group are: they continue in Kafka; its offsets wait there for them; they are the old ones, or
+are to be; it has gone wrong, or is unknown."""
+
+_PLACES: Final[Mapping[FleetState, Whereabouts]] = MappingProxyType(
+    {
+        **dict.fromkeys((FleetState.CONSUMED, FleetState.MIRRORED, FleetState.DONE), "in_kafka"),
+        FleetState.WRITTEN: "waiting",
+        **dict.fromkeys((FleetState.WRONG, FleetState.UNKNOWN), "unclear"),
+    }
+)
+
+
+def progress(states: Collection[FleetState]) -> dict[Whereabouts, int]:
+    """How many groups are where."""
+    counts = Counter(_PLACES.get(state, "in_zookeeper") for state in states)
+    return {place: counts[place] for place in get_args(Whereabouts)}
+
 
 Verb = Literal["plan", "run", "verify", "rollback", "reverse", "mirror"]
 """A command about the groups of a wave."""

@@ -1,8 +1,8 @@
-"""What to do next with a fleet."""
+"""What to do next with a fleet, and where its groups are."""
 
 import pytest
 
-from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged, next_step
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged, next_step, progress
 
 NEW, READY, REFUSED, WRITTEN = map(
     Judged, (FleetState.NOT_STARTED, FleetState.PLANNED, FleetState.REFUSED, FleetState.WRITTEN)
@@ -28,3 +28,8 @@ STOP = "stop the consumers of the groups whose reason names members"
 )
 def test_the_first_wave_with_groups_that_wait_for_a_command_is_next(groups, step):
     assert next_step(groups) == step
+
+
+def test_a_group_is_in_kafka_though_its_znodes_are_there():
+    states = [FleetState.CONSUMED, FleetState.DONE, FleetState.WRITTEN, FleetState.CAME_BACK, FleetState.UNKNOWN]
+    assert progress(states) == {"in_kafka": 2, "waiting": 1, "in_zookeeper": 1, "unclear": 1}
