@@ -145,8 +145,29 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
             echo_next(step.to_do, dataclasses.replace(chosen, wave=step.wave).command(step.verb))
         elif any(row.state is FleetState.WRITTEN for row in rows):
             echo_next("start the new consumers of the groups that are written, with the properties of `fleet config`")
+        else:
+            for to_do, command in _last_steps(chosen, rows):
+                echo_next(to_do, command)
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _last_steps(chosen: ChosenGroups, rows: Sequence[FleetRow]) -> Iterator[tuple[str, str]]:
+    """How znodes are deleted, by cluster, if all groups that are shown continue in Kafka."""
+    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, progress
+
+    if progress([row.state for row in rows])["in_kafka"] < len(rows):
+        return
+    to_do = (
+        "when the way back is no longer needed, and no old consumer can start (the mark that keeps it out is deleted, "
+        "too), end the mirror and delete the znodes"
+    )
+    for file in chosen.fleets():
+        left = [row for row in rows if row.cluster == file.name and row.state is not FleetState.DONE]
+        if left:
+            names = [word for row in left for word in ("--group", row.group.group)]
+            words = ["zkconsumer", "groups", "delete", *names, "--store", "zookeeper"]
+            yield to_do, chosen.connection_of(file).complete(shlex.join(words))
 
 
 def _rows(chosen: ChosenGroups) -> list[FleetRow]:

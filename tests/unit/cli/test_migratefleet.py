@@ -123,7 +123,9 @@ def test_commands_that_are_repeated_skip_what_is_done(servers, fleet):
     again = fleet_command("run", *of_wave, "--execute")
     assert (again.exit_code, "0 of 1 groups written, 1 skipped" in again.stdout) == (0, True), again.output
     servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
-    assert "1 groups: 1 continue in Kafka\n" in fleet_command("status", fleet).stdout
+    status = fleet_command("status", fleet)
+    assert "1 groups: 1 continue in Kafka\n" in status.stdout
+    assert "next: zkconsumer groups delete --group g --store zookeeper --zookeeper h:2181\n" in status.stderr
     verified = fleet_command("verify", *of_wave)
     assert (verified.exit_code, "g: skipped: it is consumed" in verified.stdout) == (0, True), verified.output
 
