@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from zkconsumer.cli.migrateunmark import unmark_command
 from zkconsumer.cli.migrationoptions import may_be_written
 from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable, step_lines, utc_time
+from zkconsumer.errors import name_some
 
 if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
@@ -74,6 +75,8 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
         click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
     else:
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
+        if len(surveys) > 1:
+            echo_lines(total_lines(surveys, connection.complete("zkconsumer migrate fleet init fleet")))
     end_reading(unread, found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys))
 
 
@@ -99,6 +102,19 @@ def _survey_lines(survey: Survey) -> Iterator[str]:
     for finding in survey.findings:
         yield printable(f"  {finding.level.value}: {finding.text}")
     yield from step_lines(survey.to_do, survey.next, indent="  ")
+
+
+def total_lines(surveys: Sequence[Survey], init: str) -> Iterator[str]:
+    """How many groups have which verdict, which are not ready, and the command that begins with the others."""
+    from zkconsumer.operate.migrate.rules.surveyverdict import SurveyVerdict
+
+    named = {verdict: [one.facts.group for one in surveys if one.verdict is verdict] for verdict in SurveyVerdict}
+    not_ready = named.pop(SurveyVerdict.NOT_READY)
+    counts = [f"{len(groups)} {verdict.value}" for verdict, groups in named.items() if groups]
+    counts += [f"{len(not_ready)} not ready: {name_some(not_ready)}"] if not_ready else []
+    yield printable(f"{len(surveys)} groups: {', '.join(counts)}")
+    if named[SurveyVerdict.READY] or named[SurveyVerdict.RUNNING]:
+        yield from step_lines("", init)
 
 
 def survey_document(survey: Survey) -> dict[str, Any]:
