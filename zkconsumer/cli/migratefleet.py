@@ -277,11 +277,16 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
     from zkconsumer.operate.migrate.rules.fleetfile import new_properties
 
     documents: list[dict[str, Any]] = []
+    without_brokers: list[str] = []
     for job in (job for jobs in chosen.jobs().values() for job in jobs):
         servers = chosen.connection_of(job.fleet).known_brokers()
+        if not servers:
+            file = chosen.directory / f"{job.fleet.name}.toml"
+            without_brokers.append(f"no brokers are known: set bootstrap_servers in {file}, or give --bootstrap-server")
         properties = new_properties(job.group, servers, "zkconsumer" if target == "zkconsumer" else "java")
         named = {"cluster": job.fleet.name, "group": job.group.group, "owner": job.group.owner}
         documents.append({**named, "properties": properties})
+    warn(without_brokers)
     if as_json:
         click.echo(json.dumps(documents))
         return
