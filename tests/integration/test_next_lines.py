@@ -131,7 +131,7 @@ def test_a_fleet_there_and_back(shell, group, sandbox):
     properties = shell.run(*shlex.split(config)[1:])
     assert f"group.id={group.name}" in properties.replace("\\ ", " ")
     assert "group.protocol=kafka" in properties
-    assert f"bootstrap.servers={sandbox.bootstrap_servers}".replace(":", "\\:") in properties
+    assert f"bootstrap.servers={sandbox.bootstrap_servers}" in properties
     rolled_back = shell.run("migrate", "fleet", "rollback", directory, "--wave", "1", "--execute")
     assert "to do: start the old consumers" in rolled_back
     shell.pasted.clear()

@@ -33,7 +33,7 @@ from zkconsumer.cli.migrateconfig import literal
 from zkconsumer.cli.migratefleetgroups import DIRECTORY, ChosenGroups, fleet_options
 from zkconsumer.cli.migrationoptions import COPY_FOR, COPY_INTERVAL, EXECUTE, MISSING, REWIND
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import escaped, step_lines
+from zkconsumer.cli.terminaltext import escaped
 from zkconsumer.cli.unreadoutput import need_no_reader
 from zkconsumer.cli.writing import LONG_HOLD, connected
 from zkconsumer.errors import ZkConsumerError
@@ -111,10 +111,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     click.echo(escaped(f"{file}: {counts}"))
     # The file has the servers, and no other property.
     others = dataclasses.replace(connection.at(zookeeper=None, bootstrap_servers=None), config_file=None)
-    for line in step_lines(
-        "", others.complete(shlex.join(["zkconsumer", "migrate", "fleet", "status", str(directory)]))
-    ):
-        click.echo(line)
+    echo_next("", others.complete(shlex.join(["zkconsumer", "migrate", "fleet", "status", str(directory)])))
     end_reading(unread_groups(facts, failures, ()))
 
 
@@ -251,8 +248,8 @@ def verify_command(chosen: ChosenGroups, as_json: bool) -> None:
 
     config = chosen.command("config")
     to_do = (
-        f"start the new consumers (`{config}`; other clients with --target java or confluent); while they run, the "
-        "mirror keeps the way back short"
+        f"start the new consumers (`{config}`), with --target java or confluent for other clients; while they run, "
+        "the mirror keeps the way back short"
     )
     then = to_do, chosen.command("mirror", "--execute")
     _do(chosen, "verify", verify_step, "equal", as_json=as_json, then=then)

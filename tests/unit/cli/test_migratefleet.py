@@ -162,6 +162,7 @@ def test_groups_that_another_command_has_added_meanwhile_are_not_added_again(fle
     words = ["migrate", "fleet", "init", str(fleet), "--name", "c", "--zookeeper", "h:2181"]
     done = CliRunner().invoke(command, words)
     assert (done.exit_code, "no new groups" in done.stdout) == (0, True), (done.output, done.exception)
+    assert ("next:" in done.stdout, done.stderr.count("next: zkconsumer migrate fleet status")) == (False, 1)
     (read_again,) = read_fleets(fleet)
     assert [group.group for group in read_again.groups] == (["h", "g"] if exists else ["g"])
     assert (fleet / "c.toml").read_text().strip() == edited[0].strip()

@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -309,7 +310,8 @@ def exclusive(plan_file: Path, plan: MigrationPlan | None = None) -> Iterator[No
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise WriteRefused(
-                f"another run of {plan_file}, or its mirror, is under way; wait until it has ended, or end it"
+                f"another run of {plan_file}, or its mirror (of a fleet, one process for all groups of its wave), is "
+                f"under way; wait until it has ended, or end it: `fuser {shlex.quote(str(plan_file))}` names its pid"
             ) from None
         is_replaced = not os.path.samestat(os.fstat(file.fileno()), plan_file.stat())
         if is_replaced or (plan is not None and decode_plan(str(plan_file), file.read()) != plan):
