@@ -149,6 +149,8 @@ class Model:
         seen = judged, refused
         if judged.state is FleetState.WRONG and judged.only:
             assert not all(refused[verb] for verb in judged.only), seen
+        if judged.state is FleetState.PLANNED:
+            assert bool(refused["run"]) is (judged.waits_for != ""), seen
         if judged.state in (FleetState.WRITTEN, FleetState.CONSUMED, FleetState.MIRRORED):
             assert not refused["reverse"], seen
             assert bool(refused["rollback"]) is (judged.state is not FleetState.WRITTEN), seen
