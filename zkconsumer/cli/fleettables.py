@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def status_document(rows: Sequence[FleetRow]) -> dict[str, Any]:
     """The groups of a fleet, and how many there are in each state, for ``--json``."""
-    from zkconsumer.operate.migrate.rules.fleetfacts import progress
+    from zkconsumer.operate.migrate.rules.fleetfacts import whereabouts
 
-    known = progress([row.state for row in rows])
+    known = whereabouts([row.state for row in rows])
     return {"groups": [_row_document(row) for row in rows], "totals": _totals(rows), "progress": known}
 
 
@@ -74,7 +74,7 @@ def status_csv(rows: Sequence[FleetRow]) -> str:
 def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
     """The table of a fleet, and its totals."""
     from zkconsumer.cli.grouptables import columns
-    from zkconsumer.operate.migrate.rules.fleetfacts import progress
+    from zkconsumer.operate.migrate.rules.fleetfacts import whereabouts
 
     heading = ("CLUSTER", "GROUP", "WAVE", "OWNER", "STATE", "#OLD-MEMBERS", "#PARTITIONS", "REASON")
     yield from columns(
@@ -96,7 +96,7 @@ def status_lines(rows: Sequence[FleetRow]) -> Iterator[str]:
     yield ""
     yield ", ".join(f"{count} {state}" for state, count in _totals(rows).items()) or "no groups"
     if rows:
-        known = progress([row.state for row in rows])
+        known = whereabouts([row.state for row in rows])
         parts = [f"{count} {_IN_WORDS[place]}" for place, count in known.items() if count]
         yield f"{len(rows)} groups: {', '.join(parts)}"
 

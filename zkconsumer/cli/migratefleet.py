@@ -151,9 +151,9 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
 
 def _last_steps(chosen: ChosenGroups, rows: Sequence[FleetRow]) -> Iterator[tuple[str, str]]:
     """How znodes are deleted, by cluster, if all groups that are shown continue in Kafka."""
-    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, progress
+    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, whereabouts
 
-    if progress([row.state for row in rows])["in_kafka"] < len(rows):
+    if whereabouts([row.state for row in rows])["in_kafka"] < len(rows):
         return
     to_do = (
         "when the way back is no longer needed, and no old consumer can start (the mark that keeps it out is deleted, "

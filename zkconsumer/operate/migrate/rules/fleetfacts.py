@@ -67,7 +67,7 @@ _PLACES: Final[Mapping[FleetState, Whereabouts]] = MappingProxyType(
 )
 
 
-def progress(states: Collection[FleetState]) -> dict[Whereabouts, int]:
+def whereabouts(states: Collection[FleetState]) -> dict[Whereabouts, int]:
     """How many groups are where."""
     counts = Counter(_PLACES.get(state, "in_zookeeper") for state in states)
     return {place: counts[place] for place in get_args(Whereabouts)}

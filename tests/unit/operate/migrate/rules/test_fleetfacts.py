@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged, next_step, progress
+from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged, next_step, whereabouts
 
 NEW, READY, REFUSED, WRITTEN = map(
     Judged, (FleetState.NOT_STARTED, FleetState.PLANNED, FleetState.REFUSED, FleetState.WRITTEN)
@@ -32,4 +32,4 @@ def test_the_first_wave_with_groups_that_wait_for_a_command_is_next(groups, step
 
 def test_a_group_is_in_kafka_though_its_znodes_are_there():
     states = [FleetState.CONSUMED, FleetState.DONE, FleetState.WRITTEN, FleetState.CAME_BACK, FleetState.UNKNOWN]
-    assert progress(states) == {"in_kafka": 2, "waiting": 1, "in_zookeeper": 1, "unclear": 1}
+    assert whereabouts(states) == {"in_kafka": 2, "waiting": 1, "in_zookeeper": 1, "unclear": 1}
