@@ -76,18 +76,22 @@ def sandbox(
     what happens when a server fails, stop its java process with SIGSTOP, and let it continue with SIGCONT;
     it is the child of a Python process that has the same arguments.
     """
+    from zkconsumer.errors import UsageError
     from zkconsumer.sandbox import JarSource, Sandbox
     from zkconsumer.sandbox.progress import Progress
 
-    box = Sandbox(
-        kafka_version=require_kafka_version(kafka_version),
-        zookeepers=zookeepers,
-        brokers=brokers,
-        zookeeper_port=zookeeper_port,
-        kafka_port=kafka_port,
-        jars=JarSource.from_environment(maven_url, jars_dir),
-        progress=Progress(),
-    )
+    try:
+        box = Sandbox(
+            kafka_version=require_kafka_version(kafka_version),
+            zookeepers=zookeepers,
+            brokers=brokers,
+            zookeeper_port=zookeeper_port,
+            kafka_port=kafka_port,
+            jars=JarSource.from_environment(maven_url, jars_dir),
+            progress=Progress(),
+        )
+    except UsageError as error:
+        raise click.BadParameter(str(error), param_hint="'--zookeepers'") from None
     _run(box, as_json)
 
 

@@ -61,7 +61,7 @@ def test_a_topic_that_brokers_do_not_describe_is_not_one_that_does_not_exist(ser
     servers.brokers.logs[secret] = log()
     servers.store({secret: 20})
     servers.brokers.undescribed = {"secret"}
-    file = parse_offsets("f", b"/consumers/h/offsets/t/0:7\n/consumers/h/offsets/secret/0:8\n", None)
+    file = parse_offsets("f", b"/consumers/h/offsets/t/0:7\n/consumers/h/offsets/secret/0:8\n")
     for plan in (
         lambda: plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper"),
         lambda: plan_reset(session, servers.brokers, "g", {"secret": None}, ResetSpec("earliest"), store="zookeeper"),
@@ -86,7 +86,7 @@ def test_an_import_warns_of_a_topic_of_which_the_brokers_have_no_offset(servers,
 
 @pytest.mark.usefixtures("unreadable")
 def test_an_import_replaces_it_with_a_warning(servers, session):
-    file = parse_offsets("f", b"/consumers/g/offsets/t/1:7\n", None)
+    file = parse_offsets("f", b"/consumers/g/offsets/t/1:7\n")
     plan = plan_import(session, servers.brokers, file)
     assert (plan.refusals, [row.new for row in plan.groups[0].rows]) == ((), [7])
     assert "znode /consumers/g/offsets/t/1" in plan.warnings[0]
@@ -94,7 +94,7 @@ def test_an_import_replaces_it_with_a_warning(servers, session):
 
 def test_a_group_that_a_typo_would_create_is_named(servers, session):
     servers.store(OFFSETS)
-    file = parse_offsets("f", b"/consumers/gg/offsets/t/1:7\n", None)
+    file = parse_offsets("f", b"/consumers/gg/offsets/t/1:7\n")
     for plan in (plan_import(session, servers.brokers, file), plan_copy(session, servers.brokers, "g", "gg")):
         assert plan.warnings == ("group gg does not exist, and is created",)
     assert plan_copy(session, servers.brokers, "g", "gg", store="kafka").warnings != ()
@@ -138,7 +138,7 @@ def test_an_offset_of_an_earlier_topic_is_written_again_though_it_is_equal(serve
     """Members ignore it, and begin at the log start."""
     servers.create_topic_again()
     reset = plan_reset(session, servers.brokers, "g", {"t": [0]}, ResetSpec("offset", 10), store="zookeeper")
-    imported = plan_import(session, servers.brokers, parse_offsets("f", b"/consumers/g/offsets/t/0:10\n", None))
+    imported = plan_import(session, servers.brokers, parse_offsets("f", b"/consumers/g/offsets/t/0:10\n"))
     for plan in (reset, imported):
         assert [(row.old, row.new, row.skipped) for row in plan.groups[0].rows] == [(None, 10, None)]
         assert [(node.path, node.after.data) for node in plan.groups[0].change.nodes] == [

@@ -84,7 +84,7 @@ def test_a_group_that_a_coordinator_refuses_is_not_said_to_be_overwritten(server
         return dict.fromkeys(offsets, "refused") if group == "h" else commit(brokers, group, offsets, **options)
 
     monkeypatch.setattr(type(brokers), "commit", refuse)
-    file = parse_offsets("f", b"/consumers/g/offsets/t/0:5\n/consumers/h/offsets/t/0:5\n", None)
+    file = parse_offsets("f", b"/consumers/g/offsets/t/0:5\n/consumers/h/offsets/t/0:5\n")
     plan = plan_import(session, brokers, file, store="kafka")
     report = execute(session, brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
     assert report.faults == ["t-0 of group h in Kafka was not written: refused"]

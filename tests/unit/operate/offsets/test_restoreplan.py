@@ -335,7 +335,7 @@ def test_members_of_a_group_of_which_nothing_is_written_refuse_nothing(servers, 
 def test_an_import_is_not_refused_by_members_of_a_group_that_has_the_offsets_already(servers, session):
     servers.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
     servers.register("g")
-    file = parse_offsets("f", b"/consumers/g/offsets/t/0:10\n/consumers/h/offsets/t/0:7\n", None)
+    file = parse_offsets("f", b"/consumers/g/offsets/t/0:10\n/consumers/h/offsets/t/0:7\n")
     assert plan_import(session, servers.brokers, file).refusals == ()
 
 
