@@ -126,7 +126,7 @@ def test_a_rebalance_keeps_the_pause_of_what_stays_and_forgets_what_leaves(conne
     second = connect(consumer_id="b")
     (other,) = second.create_message_streams({topic: 1})[topic]
     eventually(lambda: [state.partition for state in first.partition_states()] == [0])
-    assert first.paused() == {staying}
+    eventually(lambda: first.paused() == {staying})  # what has left is forgotten at the end of the rebalance
     assert [next(other).offset for _ in range(50)] == list(range(50))
     assert read_to_timeout(stream) == []
     second.commit_offsets()
