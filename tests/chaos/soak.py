@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -190,35 +190,39 @@ def write_report(result: Soak, samples: Sequence[Usage], faults: Sequence[float]
     file = directory / f"soak-{result.protocol}-{result.seed}.json"
     document = {**asdict(result), "samples": [one._asdict() for one in samples], "fault_times": list(faults)}
     file.write_text(json.dumps(document), encoding="utf-8")
-    _draw(samples, faults, file.with_suffix(".png"), f"{result.protocol}, seed {result.seed}, {result.hours:g} h")
+    title = f"The member that is never ended; grey: faults (seed {result.seed}, {result.hours:g} h)"
+    draw_usage({result.protocol: samples}, faults, file.with_suffix(".png"), title)
     return file
 
 
-def _draw(samples: Sequence[Usage], faults: Sequence[float], picture: Path, title: str) -> None:
+def draw_usage(samples: Mapping[str, Sequence[Usage]], faults: Sequence[float], picture: Path, title: str) -> None:
+    """Draw the usage of a member over time, a line for each name; faults, in seconds, are grey lines."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    times = [one.at / 60 for one in samples]
-    series = {
-        "memory (MiB)": [one.memory / 2**20 for one in samples],
-        "threads": [one.threads for one in samples],
-        "descriptors": [one.descriptors for one in samples],
-        "watches": [one.watches for one in samples],
-        "log (KiB)": [one.log / 1024 for one in samples],
+    series: Mapping[str, Callable[[Usage], float]] = {
+        "memory (MiB)": lambda one: one.memory / 2**20,
+        "threads": lambda one: one.threads,
+        "descriptors": lambda one: one.descriptors,
+        "watches": lambda one: one.watches,
+        "log (KiB)": lambda one: one.log / 1024,
     }
     figure, axes = pyplot.subplots(len(series), 1, sharex=True, figsize=(9, 10))
-    for axis, (name, values) in zip(axes, series.items(), strict=True):
-        axis.plot(times, values, linewidth=1)
+    for axis, (name, value) in zip(axes, series.items(), strict=True):
+        for label, usages in samples.items():
+            axis.plot([one.at / 60 for one in usages], [value(one) for one in usages], linewidth=1, label=label)
         axis.set_ylabel(name)
         axis.set_ylim(bottom=0)
         for at in faults:
             axis.axvline(at / 60, color="0.9", linewidth=0.6, zorder=0)
-    axes[0].set_title(f"The member that is never ended; grey: faults ({title})")
+    axes[0].legend(loc="lower right", ncols=len(samples), fontsize="small")
+    axes[0].set_title(title)
     axes[-1].set_xlabel("minutes")
     figure.tight_layout()
     figure.savefig(picture)
+    pyplot.close(figure)
 
 
 def soak_lines(result: Soak) -> Iterator[str]:

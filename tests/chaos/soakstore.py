@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.growth import Usage
-from tests.chaos.soak import Soak
+from tests.chaos.soak import Soak, draw_usage
 from tests.chaos.store import PAGE, PUBLISHED, write_page
 
 SOAKS: Final = PUBLISHED.with_name("soaks.jsonl")
@@ -36,7 +36,8 @@ def publish(reports: Iterable[Path], file: Path = SOAKS, page: Path = PAGE, pict
     soaks = [_soak(document) for document in documents]
     file.write_text("".join(json.dumps(asdict(soak)) + "\n" for soak in soaks), encoding="utf-8")
     write_page(table(soaks), page, BEGIN, END)
-    _draw({one["protocol"]: [Usage(**sample) for sample in one["samples"]] for one in documents}, picture)
+    samples = {one["protocol"]: [Usage(**sample) for sample in one["samples"]] for one in documents}
+    draw_usage(samples, (), picture, "The member that is never ended, by group.protocol; a fault each minute")
 
 
 def _soak(document: Mapping[str, Any]) -> Soak:
@@ -60,29 +61,3 @@ def _line(soak: Soak) -> str:
     passed = "no" if soak.failures else "yes"
     cells = [soak.protocol, f"{soak.hours:.2f}", soak.seed, soak.faults, passed, *figures, *growth, soak.product[:7]]
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def _draw(samples: Mapping[str, Sequence[Usage]], picture: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    series: Mapping[str, Callable[[Usage], float]] = {
-        "memory (MiB)": lambda one: one.memory / 2**20,
-        "threads": lambda one: one.threads,
-        "descriptors": lambda one: one.descriptors,
-        "log (KiB)": lambda one: one.log / 1024,
-    }
-    figure, axes = pyplot.subplots(len(series), 1, sharex=True, figsize=(9, 8))
-    for axis, (name, value) in zip(axes, series.items(), strict=True):
-        for protocol, usages in samples.items():
-            axis.plot([one.at / 60 for one in usages], [value(one) for one in usages], linewidth=1, label=protocol)
-        axis.set_ylabel(name)
-        axis.set_ylim(bottom=0)
-    axes[0].legend(loc="lower right", ncols=len(samples), fontsize="small")
-    axes[0].set_title("The member that is never ended, by group.protocol; a fault each minute")
-    axes[-1].set_xlabel("minutes")
-    figure.tight_layout()
-    figure.savefig(picture)
-    pyplot.close(figure)

@@ -19,7 +19,7 @@ A given figure is a setting, a size of a workload, a result of arithmetic, or a 
 in the page, names those of the page: ``<!-- given: 60 s, 16 KiB -->``. A figure that no comment names is a problem, so
 a wrong one is found.
 
-``python -m tests.reference.figures`` makes the tables of docs/measurements.md anew, and prints the problems of all
+``python -m tests.reference.figures`` renews the tables of docs/measurements.md, and prints the problems of all
 pages; with ``--renew`` it first writes the stored values into the pages, whose sentences have to be read again.
 """
 
@@ -318,7 +318,7 @@ RESULT: Final = re.compile(r"<!-- result: ([\w-]+) -->\n.*?<!-- end of result --
 
 
 def with_tables(text: str) -> str:
-    """A page with its tables made anew of the stored results."""
+    """A page with its tables renewed from the stored results."""
     return RESULT.sub(lambda found: f"<!-- result: {found[1]} -->\n{_section(found[1])}\n<!-- end of result -->", text)
 
 

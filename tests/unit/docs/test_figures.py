@@ -22,7 +22,7 @@ A record comes in 4.37 times the time, `9.9 s` apart, in batches of 16 KiB: 2.0 
 4.37 times: fetch-asyncio | asyncio | zkconsumer, asyncio, records / aiokafka
 2.0 s: start | Start to first record, s | zkconsumer, records | highest max
 3.0 s: tools | Restore | zkconsumer
-33 %: fetch | batches-75 | zkconsumer, Arrow batches / nobody
+33 %: fetch | batches-75 | zkconsumer, Arrow batches / no contestant
 -->
 <!-- given: 16 KiB, 9 s -->
 """
@@ -77,7 +77,9 @@ def test_what_is_wrong_with_a_figure_is_named():
     first, second, third, last = problems(PAGE)
     assert first == "Speed: 2.0 s: start | Start to first record, s | zkconsumer, records | highest max is 0.317"
     assert second == "Speed: 3.0 s: tools | Restore | zkconsumer is 1.216"
-    assert third.startswith("Speed: 33 %: fetch | batches-75 | zkconsumer, Arrow batches / nobody names no stored")
+    assert third.startswith(
+        "Speed: 33 %: fetch | batches-75 | zkconsumer, Arrow batches / no contestant names no stored"
+    )
     assert last == "no figure is 9 s, which is named as given"
 
 
