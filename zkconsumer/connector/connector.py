@@ -480,13 +480,8 @@ class ConsumerConnector:
         limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
         give_up = self._give_up if leaves else None
         watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
-
-        def look() -> None:
-            if not self._ended:  # no thread reads what is left in streams that were ended
-                watch.look()
-
         try:
-            self._member.repeat(seconds_between_looks(limit_ms), look)
+            self._member.repeat(seconds_between_looks(limit_ms), watch.look)
         except ConsumerClosed:  # another thread has shut it down meanwhile, which ends the streams
             pass
         except BaseException:  # an interrupt: the caller gets no streams, so no thread would read the partitions
