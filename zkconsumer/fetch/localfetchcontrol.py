@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import NotOwner
+from zkconsumer.errors import NotOwner, ThreadLimit
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.leaderfinder import LeaderFinder
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
@@ -97,7 +97,11 @@ class LocalFetchControl:
         }
         if gained and self._finder is None:
             finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs, self._pool)
-            start_thread(finder)
+            try:
+                start_thread(finder)
+            except ThreadLimit:
+                finder.close()  # otherwise it would count as a client of the pool, whose connections then stay open
+                raise
             self._finder = finder
         self._discard({**kept, **gained})
         for queue, infos in by_queue(gained.values()).items():
