@@ -352,7 +352,7 @@ class ChunkQueue:
         return None if self.unfinished is None else self.unfinished.room(info)
 
     def reading(self) -> Reading:
-        """The reader's progress, and the partitions of which records could be handed out now: none once it is closed."""
+        """The reader's progress, and the partitions of which records could be handed out now; none after the end."""
         with self._lock:
             current = self._handed_out.current
             unread = {chunk.info.partition for chunk in self._waiting if chunk.has_records}

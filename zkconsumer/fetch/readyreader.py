@@ -51,8 +51,8 @@ class ReadyReader(ChunkReader):
     def request(self, timeout: float | None) -> Item:
         """See :meth:`ChunkQueue.request`; what was handed out before is released also where the turn is over.
 
-        Otherwise: 1. a task asks for the next record after its turn; 2. it yields, and is cancelled there: a request was
-        made, and the record before it would not be released.
+        Otherwise: 1. a task asks for the next record after its turn; 2. it yields, and is cancelled there: it made a
+        request, which would not have released the record before.
         """
         item = super().request(timeout)
         if self.has_turn_ended:

@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     NotOwner,
     OffsetsNotStored,
     OwnershipAwaited,
+    ZkConsumerError,
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl, StreamPartitions
@@ -347,6 +348,13 @@ def _expect_all(missing: Collection[TopicPartition]) -> None:
         raise OffsetsNotStored(
             f"offsets not stored: {', '.join(map(str, sorted(missing)))}; the log has the reason. Any others are stored"
         )
+
+
+def warn_of_release_without_commit(group: str, error: ZkConsumerError) -> None:
+    """The commit before a release failed, which is no reason to keep the partitions."""
+    _log.warning(
+        "group %s: releasing without a commit; the next owners read uncommitted records again: %s", group, error
+    )
 
 
 def describe_uncommitted(uncommitted: Mapping[TopicPartition, tuple[int | None, int]]) -> str:

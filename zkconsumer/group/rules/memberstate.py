@@ -18,7 +18,7 @@ class MemberState(Enum):
     Attributes:
         LATENT: Constructed. The group does not know it.
         REGISTERING: Registers in the group; it may have to wait for its former session to expire.
-        SETTLING: Registered. Waits until other members have stopped joining and leaving (adr/0005).
+        SETTLING: Registered. Waits until other members have stopped joining and leaving.
         READING_GROUP: Reads members, topics and brokers, and decides whether a rebalance is needed. Ownership does not
             change.
         STOPPING: Step 1 of a rebalance: nothing more is handed out; what was released by the user is committed.
