@@ -14,12 +14,13 @@ CREATED_AGAIN = {"t": TopicOrigin(TopicIdentity("new", 100), 100)}
 
 
 class StoreInMemory:
-    """Offsets in a dictionary; the mark of each is the store's name."""
+    """Offsets in a dictionary; the mark of each is the store's name, and ``new_mark`` once it is committed."""
 
     def __init__(self, name, offsets):
         self.name = name
         self.offsets = dict(offsets)
         self.marks = {}
+        self.new_mark = name
         self.topics = {}
         self.unreadable = set()
         self.refuses = set()
@@ -36,6 +37,7 @@ class StoreInMemory:
         done = {p: offset for p, offset in offsets.items() if p not in self.refuses}
         self.commits_made.append((dict(offsets), may_send(), retry))
         self.offsets.update(done)
+        self.marks.update(dict.fromkeys(done, self.new_mark))
         return set(done)
 
     def sends(self, offsets):
@@ -216,7 +218,7 @@ def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count(rule
 def test_what_may_be_a_copy_in_kafka_is_replaced_first():
     """1. The znode, which shows it, would be replaced; 2. the member is killed; 3. the next one continues at 60."""
     both = Both({T0: 50, T1: 50}, {T0: 60}, "max")
-    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 99}, {T0: ""}
+    both.zookeeper.marks, both.kafka.marks, both.kafka.new_mark = {T0: 99, T1: 99}, {T0: ""}, NEW
     both.dual.fetch([T0, T1])
     both.dual.consume(CREATED_AGAIN)
     both.kafka.refuses = {T0}
