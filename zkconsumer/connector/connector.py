@@ -284,13 +284,14 @@ class ConsumerConnector:
         """Stop fetching and handing out these partitions until :meth:`resume`; the others continue.
 
         Positions stay, and commits cover these partitions as before. A partition that this consumer loses in a
-        rebalance is not paused any more, even if it is assigned again later; one that it keeps remains paused.
+        rebalance is not paused any more, even if it is assigned again later; one that it keeps remains paused. A
+        rebalance listener may pause partitions in ``before_starting_fetchers``: then none of their records is fetched.
 
         Raises:
             NotOwner: this consumer does not own one of them; then none is paused.
         """
         self._owner.require(self._name())
-        self._fetch.pause(partitions)
+        self._fetch.pause(partitions, self._member.ownership())
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Continue paused partitions, each with the record after the last one; others are ignored."""
