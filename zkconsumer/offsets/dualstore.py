@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.errors import TopicUnreadable
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, choose_stored, usable_offset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin, judge_offsets, may_be_copy, without_copies
@@ -39,7 +39,12 @@ class DualOffsetStore:
         return {p: chosen.offset for p, chosen in self.stored(readable).items()}
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        stamp: Stamp | None = None,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`.
 
@@ -48,11 +53,11 @@ class DualOffsetStore:
         """
         shown = {p: offsets[p] for p in self._shown_by_znode(offsets)}
         if not shown:
-            return self._commit_in_order(offsets, may_send=may_send, retry=retry)
+            return self._commit_in_order(offsets, stamp, may_send=may_send, retry=retry)
         others = {p: offset for p, offset in offsets.items() if p not in shown}
-        done = self._commit_in_order(others, may_send=may_send, retry=retry) if others else set()
-        accepted = self._kafka.commit(shown, may_send=may_send, retry=retry)
-        return done | self._commit_in_order({p: shown[p] for p in accepted}, may_send=may_send, retry=retry)
+        done = self._commit_in_order(others, stamp, may_send=may_send, retry=retry) if others else set()
+        accepted = self._kafka.commit(shown, stamp=stamp, may_send=may_send, retry=retry)
+        return done | self._commit_in_order({p: shown[p] for p in accepted}, stamp, may_send=may_send, retry=retry)
 
     def _shown_by_znode(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """The partitions whose znode alone shows that Kafka's offset may be of an earlier topic.
@@ -68,12 +73,12 @@ class DualOffsetStore:
         return [p for p in suspect if may_be_copy(in_zookeeper[p], in_kafka[p])]
 
     def _commit_in_order(
-        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool], retry: bool
+        self, offsets: Mapping[TopicPartition, int], stamp: Stamp | None, *, may_send: Callable[[], bool], retry: bool
     ) -> set[TopicPartition]:
         """ZooKeeper first, whose transaction is fenced; Kafka gets what it has accepted."""
-        accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
+        accepted = self._zookeeper.commit(offsets, stamp=stamp, may_send=may_send, retry=retry)
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
-        return self._kafka.commit(left, may_send=may_send, retry=retry)
+        return self._kafka.commit(left, stamp=stamp, may_send=may_send, retry=retry)
 
     def sends(self, offsets: Mapping[TopicPartition, int]) -> Collection[TopicPartition]:
         """See :meth:`.OffsetStore.sends`."""

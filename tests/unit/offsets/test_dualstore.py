@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.errors import TopicAuthorizationFailed, ZooKeeperUnavailable
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Stamp, TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -26,6 +26,7 @@ class StoreInMemory:
         self.refuses = set()
         self.again = []
         self.commits_made = []
+        self.stamps = []
         self.invalidated = []
         self.closed = False
 
@@ -33,9 +34,10 @@ class StoreInMemory:
         self.again.append(again)
         return {p: self.offsets.get(p) for p in partitions if p not in self.unreadable}
 
-    def commit(self, offsets, *, may_send=lambda: True, retry=True):
+    def commit(self, offsets, *, stamp=None, may_send=lambda: True, retry=True):
         done = {p: offset for p, offset in offsets.items() if p not in self.refuses}
         self.commits_made.append((dict(offsets), may_send(), retry))
+        self.stamps.append(stamp)
         self.offsets.update(done)
         self.marks.update(dict.fromkeys(done, self.new_mark))
         return set(done)
@@ -122,9 +124,10 @@ def test_a_commit_is_done_once_both_stores_have_it():
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_both_stores_get_the_lease_and_the_patience(retry):
-    both = Both({}, {})
-    both.dual.commit({T0: 5}, may_send=lambda: "asked", retry=retry)
+def test_both_stores_get_the_stamp_the_lease_and_the_patience(retry):
+    both, stamp = Both({}, {}), Stamp("q", 1)
+    both.dual.commit({T0: 5}, stamp=stamp, may_send=lambda: "asked", retry=retry)
+    assert both.zookeeper.stamps == both.kafka.stamps == [stamp]
     assert both.zookeeper.commits_made == both.kafka.commits_made == [({T0: 5}, "asked", retry)]
 
 
