@@ -25,6 +25,7 @@ from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, ReportedVersions
 from zkconsumer.wire.response import Memory, ResponseStream, new_memory
+from zkconsumer.wire.throttletimes import THROTTLE_TIMES
 from zkconsumer.wire.transport import Transport
 from zkconsumer.wire.versionquestion import learn_versions
 
@@ -349,6 +350,7 @@ class BrokerConnection:
         """
         if throttle_ms > 0 and mutes(api_key, api_version):
             self._muted_until = self._clock() + throttle_ms / 1000
+            THROTTLE_TIMES.add(self._client_id.decode(), throttle_ms)
 
     @property
     def muted(self) -> bool:
