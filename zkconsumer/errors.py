@@ -276,16 +276,27 @@ class GroupMigrated(ZkConsumerError):
 
 
 class RebalanceFailed(ZkConsumerError):
-    """Every attempt of a rebalance failed; ``attempts`` holds the reason of each, in order."""
+    """Every attempt of a rebalance failed; ``attempts`` holds the reason of each, in order.
 
-    def __init__(self, group: str, consumer: str, attempts: Sequence[str]) -> None:
+    ``in_zookeeper`` is False for a group that brokers coordinate.
+    """
+
+    def __init__(self, group: str, consumer: str, attempts: Sequence[str], *, in_zookeeper: bool = True) -> None:
         self.attempts = tuple(attempts)
-        story = "; ".join(f"attempt {number}: {reason}" for number, reason in enumerate(self.attempts, 1))
-        super().__init__(
-            f"consumer {consumer} of group {group} can't rebalance after {len(self.attempts)} attempts ({story}); "
-            "check that rebalance.max.retries x rebalance.backoff.ms exceeds zookeeper.session.timeout.ms and that "
+        numbers: dict[str, list[int]] = {}
+        for number, reason in enumerate(self.attempts, 1):
+            numbers.setdefault(reason, []).append(number)
+        story = "; ".join(
+            f"attempt{'s' if len(which) > 1 else ''} {', '.join(map(str, which))}: {reason}"
+            for reason, which in numbers.items()
+        )
+        count = f"{len(self.attempts)} attempt{'' if len(self.attempts) == 1 else 's'}"
+        hint = (
+            "; check that rebalance.max.retries x rebalance.backoff.ms exceeds zookeeper.session.timeout.ms and that "
             "all members use one partition.assignment.strategy"
         )
+        failed = f"consumer {consumer} of group {group} can't rebalance after {count} ({story})"
+        super().__init__(f"{failed}{hint if in_zookeeper else ''}")
 
 
 class NotOwner(ZkConsumerError):

@@ -1,6 +1,8 @@
 """TLS and SASL towards a real broker: which clients are accepted, which are refused, and with which error."""
 
 import contextlib
+import ssl
+from pathlib import Path
 
 import pytest
 
@@ -8,17 +10,24 @@ from tests.fixtures.fetch import Reader
 from tests.fixtures.groups import describe_until
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.secured import LOGINS, PLAIN, PROTOCOLS, Secured, add_scram_user, unsecured_token
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST
+from zkconsumer.wire.apiversions import API_VERSIONS
+from zkconsumer.wire.brokersecurity import BrokerSecurity
+from zkconsumer.wire.tlsstream import TlsStream
 
 pytestmark = pytest.mark.integration
+
+NETWORK_THREADS = 3
+"""Kafka's default."""
 
 
 @pytest.fixture(scope="module", params=["3.9.1", pytest.param("4.2.0", marks=pytest.mark.slow)])
 def secured(request, tmp_path_factory):
-    made = Secured(tmp_path_factory.mktemp("certificates"))
+    made = Secured(tmp_path_factory.mktemp("certificates"), **{"num.network.threads": str(NETWORK_THREADS)})
     patience = {**PATIENT, "kafka_properties": made.properties}
     with Sandbox(kafka_version=request.param, brokers=0, **patience) as box:
         box.add_brokers(port=made.ports["PLAINTEXT"])
@@ -112,3 +121,42 @@ def test_a_file_that_is_no_certificate(secured, tmp_path):
     (tmp_path / "x.pem").write_text("no certificate")
     with pytest.raises(ConfigError, match=r"ssl\.ca\.location .*x\.pem cannot be used"):
         secured.connect("SSL", ssl_ca_location=str(tmp_path / "x.pem"))
+
+
+@pytest.fixture(params=["TLSv1_2", "TLSv1_3"])
+def resumed(request, monkeypatch):
+    """Of each handshake with this version of TLS, whether the broker has resumed a session."""
+    load_context, do_handshake = BrokerSecurity.load_context, TlsStream.do_handshake
+    seen = []
+
+    def load_limited(security):
+        context = load_context(security)
+        context.maximum_version = ssl.TLSVersion[request.param]
+        return context
+
+    def note(stream):
+        do_handshake(stream)
+        seen.append(stream.is_resumed)
+
+    monkeypatch.setattr(BrokerSecurity, "load_context", load_limited)
+    monkeypatch.setattr(TlsStream, "do_handshake", note)
+    return seen
+
+
+def test_a_later_connection_resumes_a_session_until_the_certificate_is_renewed(secured, resumed, tmp_path):
+    # A context of its own, which knows no session of another test.
+    trusted = tmp_path / "ca.pem"
+    trusted.write_bytes(Path(secured.ca).read_bytes())
+
+    def resumes():
+        connection = secured.new_connection("SSL", ssl_ca_location=str(trusted))
+        connection.connect()
+        connection.receive(connection.send(API_VERSIONS, 0, b""))
+        connection.close()
+        return resumed.pop()
+
+    assert not any(resumes() for _ in range(NETWORK_THREADS))
+    assert [resumes() for _ in range(3 * NETWORK_THREADS)][NETWORK_THREADS:] == [True] * 2 * NETWORK_THREADS
+    secured.renew_certificate()
+    eventually(lambda: not resumes())
+    eventually(resumes)

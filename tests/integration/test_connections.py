@@ -2,13 +2,16 @@
 
 import contextlib
 import time
+from collections import Counter
 
 import pytest
 
 from tests.fixtures.consumers import FIRST_OF_BROKER, IN_BROKER_GROUP, consumers, owned, parts
 from tests.fixtures.quotas import set_quota
-from tests.fixtures.sandbox import produce_records, values
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
 from tests.fixtures.waiting import eventually
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
 from zkconsumer.wire.apiversions import API_VERSIONS, FETCH, METADATA
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.transport import Transport
@@ -56,6 +59,10 @@ class Wire:
         """Number of open connections."""
         return sum(transport._socket is not None for transport in self._made)
 
+    def open_by_broker(self):
+        """Number of open connections to each port that has any."""
+        return Counter(transport.port for transport in self._made if transport._socket is not None)
+
     def requests(self):
         """Those since the last call."""
         asked, self.asked = self.asked, []
@@ -65,6 +72,12 @@ class Wire:
 @pytest.fixture
 def wire(monkeypatch):
     return Wire(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def three_brokers():
+    with Sandbox(brokers=3, progress=Progress(), **PATIENT) as box:
+        yield box
 
 
 @pytest.mark.parametrize("config", [IN_BROKER_GROUP, IN_ZOOKEEPER], ids=["kafka", "zookeeper"])
@@ -83,6 +96,28 @@ def test_a_member_has_one_connection_for_fetches_and_one_for_all_else(sandbox, w
         eventually(lambda: wire.open == 2)
         asked = wire.requests()
         assert asked.count(API_VERSIONS) <= 2, "one at most for each connection"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [IN_BROKER_GROUP, IN_ZOOKEEPER], ids=["kafka", "zookeeper"])
+def test_a_member_has_at_most_two_connections_to_each_of_three_brokers(three_brokers, wire, unique_name, config):
+    servers = three_brokers.bootstrap_servers
+    topic = Topics(servers).create(unique_name, 6)
+    where = {"bootstrap.servers": servers, **three_brokers.connection}
+    if config is IN_BROKER_GROUP:
+        where.pop("zookeeper.connect", None)
+    with consumers(where, unique_name, consumer_timeout_ms=60_000, **config) as make:
+        member = make()
+        (stream,) = member.create_message_streams({topic: 1})[topic]
+        for start in (0, 60):
+            produce_records(
+                servers, topic, [{"value": value, "partition": int(value) % 6} for value in values(60, start=start)]
+            )
+            assert len({next(stream).value for _ in range(60)}) == 60
+            member.commit_offsets()
+        brokers = {broker.port for broker in three_brokers.brokers}
+        # One for fetches to each, and one for all else to those that were asked.
+        eventually(lambda: wire.open_by_broker().keys() == brokers and max(wire.open_by_broker().values()) == 2)
 
 
 def test_a_rebalance_repeats_no_question(sandbox, wire, unique_name, topics):

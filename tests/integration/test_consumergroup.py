@@ -1,4 +1,4 @@
-"""group.protocol=consumer on a real broker of Kafka 4.2, which assigns (KIP-848)."""
+"""group.protocol=consumer on real brokers of each release from 4.0, which assign (KIP-848)."""
 
 import asyncio
 from contextlib import closing, suppress
@@ -74,15 +74,15 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def box():
-    with Sandbox(kafka_version="4.2.0", zookeepers=0, kafka_properties=BROKER, progress=Progress()) as started:
+@pytest.fixture(scope="module", params=["4.2.0", "4.1.1", "4.0.1"])
+def box(request):
+    with Sandbox(kafka_version=request.param, zookeepers=0, kafka_properties=BROKER, progress=Progress()) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory):
-    """A JVM with KafkaConsumers of the broker's version."""
+    """A JVM with KafkaConsumers of 4.2."""
     jvm = KafkaConsumerJvm(tmp_path_factory.mktemp("jvm"), version="4.2.0", progress=Progress())
     jvm.start()
     yield jvm

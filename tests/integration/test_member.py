@@ -718,9 +718,9 @@ class RecordingStore:
         self._store = store
         self.commits: list[tuple[bool, bool]] = []
 
-    def commit(self, offsets, *, may_send, retry):
+    def commit(self, offsets, *, stamp, may_send, retry):
         self.commits.append((retry, may_send()))
-        return self._store.commit(offsets, may_send=may_send, retry=retry)
+        return self._store.commit(offsets, stamp=stamp, may_send=may_send, retry=retry)
 
     def __getattr__(self, name):
         return getattr(self._store, name)

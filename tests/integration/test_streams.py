@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures import fetch as fetch_fixtures
 from tests.fixtures.waiting import eventually
-from zkconsumer import ConsumerTimeout, NotOwner, TopicPartition, Whitelist
+from zkconsumer import ConsumerRebalanceListener, ConsumerTimeout, NotOwner, TopicPartition, Whitelist
 
 pytestmark = pytest.mark.integration
 reader = fetch_fixtures.reader
@@ -114,6 +114,26 @@ def test_only_what_is_owned_can_be_paused(connect, topic_factory):
     connector.pause(owned)
     connector.resume(foreign)
     assert connector.paused() == {owned}
+
+
+def test_a_listener_pauses_what_it_has_gained_before_it_is_fetched(connect, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, spread(20, 2))
+    connector = connect(consumer_timeout_ms=1000)
+
+    class PausesTheFirst(ConsumerRebalanceListener):
+        def before_starting_fetchers(self, consumer_id, assignment):
+            connector.pause(TopicPartition(topic, 0))
+
+    connector.set_rebalance_listener(PausesTheFirst())
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    places = []
+    read_until(stream, places, lambda: len(places) >= 10)
+    assert read_to_timeout(stream) == []
+    assert {partition for partition, _ in places} == {1}
+    connector.resume(TopicPartition(topic, 0))
+    read_until(stream, places, lambda: len(places) >= 20)
+    assert places[10:] == [(0, offset) for offset in range(10)]
 
 
 def test_a_rebalance_keeps_the_pause_of_what_stays_and_forgets_what_leaves(connect, topic_factory, produce):

@@ -158,14 +158,12 @@ def test_an_offset_beyond_the_log_is_reported_with_its_path(
 def test_an_offset_is_written_in_one_transaction_with_its_stamp(session, unique_name, zookeeper, path):
     """Also where many transactions are needed."""
     many = [TopicPartition("t", number) for number in range(600)]
-    plan = [Stamp("q", 1)]
-    store = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: plan[0])
-    for offset in (5, 6):
+    store = ZooKeeperOffsetStore(session, unique_name, is_stamping=True)
+    for offset, stamp in ((5, Stamp("q", 1)), (6, Stamp("q", 2))):
         store.fetch(many)
-        assert store.commit(dict.fromkeys(many, offset)) == set(many)
-        again = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: None)
-        assert {one.stamp for one in again.stored(again.fetch(many)).values()} == {plan[0]}
-        plan[0] = Stamp("q", 2)
+        assert store.commit(dict.fromkeys(many, offset), stamp=stamp) == set(many)
+        again = ZooKeeperOffsetStore(session, unique_name, is_stamping=True)
+        assert {one.stamp for one in again.stored(again.fetch(many)).values()} == {stamp}
     zookeeper.set(f"{path}/7", b"6")
     stored = again.stored(again.fetch(many[7:9]))
     assert [stored[partition].stamp for partition in many[7:9]] == [None, Stamp("q", 2)]
@@ -175,8 +173,8 @@ def test_offsets_are_stored_where_stamps_are_refused(session, unique_name, zooke
     parent = f"/consumers/{unique_name}/zkconsumer/commits"
     zookeeper.ensure_path(parent)
     zookeeper.set_acls(parent, [make_acl("world", "anyone", read=True)])
-    store = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: Stamp("q", 1))
+    store = ZooKeeperOffsetStore(session, unique_name, is_stamping=True)
     store.fetch(PARTITIONS)
-    assert store.commit(dict.fromkeys(PARTITIONS, 5)) == set(PARTITIONS)
+    assert store.commit(dict.fromkeys(PARTITIONS, 5), stamp=Stamp("q", 1)) == set(PARTITIONS)
     assert "offsets are stored without the query that committed them" in caplog.text
     assert zookeeper.get(f"{path}/0")[0] == b"5"

@@ -41,9 +41,9 @@ def forgets_what_a_listener_committed(monkeypatch):
 
 
 def takes_back_what_was_not_answered(monkeypatch):
-    def confirm_what_is_stored(self, offsets):
+    def confirm_what_is_stored(self, offsets, stamp):
         durable = self._made_durable(offsets)
-        done = self._write(durable)
+        done = self._write(durable, stamp)
         self.partitions.confirm({partition: durable[partition] for partition in done})
         _expect_all(durable.keys() - done)
 
@@ -51,9 +51,10 @@ def takes_back_what_was_not_answered(monkeypatch):
 
 
 def takes_back_what_the_user_committed(monkeypatch):
-    monkeypatch.setattr(
-        OffsetCommitter, "_commit_confirmed", lambda self, offsets: _expect_all(offsets.keys() - self._write(offsets))
-    )
+    def confirm_nothing(self, offsets, stamp):
+        _expect_all(offsets.keys() - self._write(offsets, stamp))
+
+    monkeypatch.setattr(OffsetCommitter, "_commit_confirmed", confirm_nothing)
 
 
 def commits_what_the_user_still_has(monkeypatch):

@@ -13,7 +13,7 @@ from tests.fixtures.groupprotocol import CommandedGroup, FetchInMemory, Member, 
 from zkconsumer.errors import LeaseLapsed, MembershipLost, OwnershipConflict, RegistrationLost
 from zkconsumer.group.groupprotocol import GroupProtocol, NextAssignment, NoNeed
 from zkconsumer.group.rules.reconcile import Share
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 SHARES = st.sets(st.integers(0, 3), max_size=4)
@@ -65,7 +65,12 @@ class CheckedStore(StoreInMemory):
         self._parts = parts
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        stamp: Stamp | None = None,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
     ) -> set[TopicPartition]:
         if any(part.is_removed for part in self._parts):
             raise MembershipLost("fenced")

@@ -110,7 +110,7 @@ class SourceRestarts(QueryRestarts):
         if self.in_kafka:
             found = self._ask(lambda group: group.fetch([partition])).found[partition]
             return found._replace(stamp=stamp_of(found.mark))
-        store = ZooKeeperOffsetStore(self.session, self.group, stamp=lambda: None)
+        store = ZooKeeperOffsetStore(self.session, self.group, is_stamping=True)
         return store.stored(store.fetch([partition]))[partition]
 
     def store(self, partition, offset):

@@ -77,13 +77,12 @@ def assemble_parts(
         brokers = group if isinstance(group, CoordinatorGroup) else GroupReader(group.zk, config.security_protocol)
     store = open_store(
         config,
-        ZooKeeperOffsetStore(group.zk, config.group_id, group.fence, stamp),
+        ZooKeeperOffsetStore(group.zk, config.group_id, group.fence, is_stamping=stamp is not None),
         live_brokers=brokers.live_brokers,
         wait_before_retry=wait_before_retry,
-        stamp=stamp,
         pool=pool,
     )
-    return MemberParts(group, brokers, store, signal, closing)
+    return MemberParts(group, brokers, store, signal, closing, stamp)
 
 
 def _assemble_broker_group(
@@ -107,10 +106,9 @@ def _assemble_broker_group(
         wait_before_retry=wait_before_retry,
         identity=group.identity,
         membership=group.commit_membership,
-        stamp=stamp,
         pool=pool,
     )
-    return MemberParts(group, cluster, store, signal, closing)
+    return MemberParts(group, cluster, store, signal, closing, stamp)
 
 
 def make_session(parts: BrokerSessionParts) -> BrokerSession[Any]:
@@ -135,7 +133,7 @@ def assemble_member(
 ) -> GroupMember:
     """A member, which is not connected yet; for the arguments see :class:`~zkconsumer.group.member.GroupMember`.
 
-    ``stamp`` returns the stamp of the offsets that are being committed, in a member whose offsets have one; ``pool``
-    has the connections that its clients share with ``fetch``.
+    ``stamp`` returns the stamp of what may be committed now, in a member whose offsets have one; ``pool`` has the
+    connections that its clients share with ``fetch``.
     """
     return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id, stamp, pool), **callbacks)

@@ -284,13 +284,14 @@ class ConsumerConnector:
         """Stop fetching and handing out these partitions until :meth:`resume`; the others continue.
 
         Positions stay, and commits cover these partitions as before. A partition that this consumer loses in a
-        rebalance is not paused any more, even if it is assigned again later; one that it keeps remains paused.
+        rebalance is not paused any more, even if it is assigned again later; one that it keeps remains paused. A
+        rebalance listener may pause partitions in ``before_starting_fetchers``: then none of their records is fetched.
 
         Raises:
             NotOwner: this consumer does not own one of them; then none is paused.
         """
         self._owner.require(self._name())
-        self._fetch.pause(partitions)
+        self._fetch.pause(partitions, self._member.ownership())
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Continue paused partitions, each with the record after the last one; others are ignored."""
@@ -480,13 +481,8 @@ class ConsumerConnector:
         limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
         give_up = self._give_up if leaves else None
         watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
-
-        def look() -> None:
-            if not self._ended:  # no thread reads what is left in streams that were ended
-                watch.look()
-
         try:
-            self._member.repeat(seconds_between_looks(limit_ms), look)
+            self._member.repeat(seconds_between_looks(limit_ms), watch.look)
         except ConsumerClosed:  # another thread has shut it down meanwhile, which ends the streams
             pass
         except BaseException:  # an interrupt: the caller gets no streams, so no thread would read the partitions

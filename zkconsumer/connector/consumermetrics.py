@@ -19,6 +19,7 @@ from zkconsumer.fetch.localfetchcontrol import FetchPosition
 from zkconsumer.group.memberstats import MemberStats
 from zkconsumer.offsets.rules.lag import lag
 from zkconsumer.process.forks import Owner, call_in_child
+from zkconsumer.wire.throttletimes import THROTTLE_TIMES
 
 _STATES: Final = ("latent", "joined", "rebalancing", "closed")
 _MINUTE_S: Final = 60.0
@@ -54,6 +55,8 @@ METRICS: Final = (
            "Bytes put into queues, compressed as brokers sent them."),
     Metric("zkconsumer_fetch_queue_size", "gauge", "FetchQueueSize", ("topic", "thread_id"),
            "Chunks in the queue of one stream; topic is empty for streams of a filter, which carry many topics."),
+    Metric("zkconsumer_throttle_seconds_total", "counter", "", (),
+           "Time for which quotas held up requests of this client id in this process, all connections added."),
     Metric("zkconsumer_kafka_commits_total", "counter", "KafkaCommitsPerSec", (), "Offsets written to Kafka."),
     Metric("zkconsumer_zookeeper_commits_total", "counter", "ZooKeeperCommitsPerSec", (),
            "Offsets written to ZooKeeper."),
@@ -128,6 +131,7 @@ class ConsumerMetrics:
         queues: Mapping[str | None, Sequence[ChunkQueue]],
     ) -> None:
         self._everywhere = {"client_id": config.client_id, "group_id": config.group_id}
+        self._client_id = config.client_id
         self._member = member
         self._states = states
         self._fetch_requests = fetch_requests
@@ -152,6 +156,7 @@ class ConsumerMetrics:
         with self._rates_lock:
             slowest = self._rates.slowest(self._fetch_requests(), time.monotonic())
         yield "zkconsumer_min_fetch_rate", {}, slowest
+        yield "zkconsumer_throttle_seconds_total", {}, THROTTLE_TIMES.seconds(self._client_id)
 
     def _of_streams(self) -> Iterator[tuple[str, dict[str, str], float]]:
         messages: Counter[str] = Counter()

@@ -29,6 +29,7 @@ from zkconsumer.connector.rules.plainresult import refuse_awaitable, refuse_coro
 from zkconsumer.connector.rules.retry import Retry
 from zkconsumer.connector.stream import MessageStream, is_unfinished
 from zkconsumer.errors import ConsumerClosed, UsageError, ZkConsumerError
+from zkconsumer.group.committer import warn_of_release_without_commit
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.subscription import TopicFilter
 from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
@@ -103,7 +104,7 @@ def run(
     )
     work = _Work(handler, retry, dead_letter, lane_of, limit)
     with _Signals(work.stopping) as signals, suppress(_EndedEarly), ConsumerConnector(config) as connector:
-        connector.set_rebalance_listener(_Releases(work, connector))
+        connector.set_rebalance_listener(_Releases(work, connector, config.group_id))
         streams = _streams(connector, topics)
         signals.raises = False
         try:
@@ -352,11 +353,13 @@ class _Releases(ConsumerRebalanceListener):
     Args:
         work: whose handlers they are.
         connector: commits.
+        group: consumer group.
     """
 
-    def __init__(self, work: _Work, connector: ConsumerConnector) -> None:
+    def __init__(self, work: _Work, connector: ConsumerConnector, group: str) -> None:
         self._work = work
         self._connector = connector
+        self._group = group
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
         """See :class:`~zkconsumer.ConsumerRebalanceListener`.
@@ -371,7 +374,7 @@ class _Releases(ConsumerRebalanceListener):
         except ConsumerClosed:
             raise
         except ZkConsumerError as error:
-            _log.warning("releasing without a commit; the next owners read uncommitted records again: %s", error)
+            warn_of_release_without_commit(self._group, error)
 
     def before_starting_fetchers(self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """See :class:`~zkconsumer.ConsumerRebalanceListener`."""

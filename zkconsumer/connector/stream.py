@@ -260,7 +260,11 @@ class MessageStream(Generic[M]):
             self._commit()
 
     def close(self) -> None:
-        """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done."""
+        """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done.
+
+        The consumer keeps the partitions of the stream, which no thread reads then, until it is shut down.
+        ``max.stream.idle.ms`` does not apply to a stream that was closed.
+        """
         if self._owner.spares(f"stream {self._name}"):
             return
         self._queue.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import NotOwner
+from zkconsumer.errors import NotOwner, ThreadLimit
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.leaderfinder import LeaderFinder
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
@@ -97,7 +97,11 @@ class LocalFetchControl:
         }
         if gained and self._finder is None:
             finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs, self._pool)
-            start_thread(finder)
+            try:
+                start_thread(finder)
+            except ThreadLimit:
+                finder.close()  # otherwise it would count as a client of the pool, whose connections then stay open
+                raise
             self._finder = finder
         self._discard({**kept, **gained})
         for queue, infos in by_queue(gained.values()).items():
@@ -212,27 +216,33 @@ class LocalFetchControl:
         for queue in {info.queue for info in self._infos.values()}:
             queue.deliver()
 
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition], owned: Collection[TopicPartition] = ()) -> None:
         """Neither fetch these partitions nor hand out their records, until resumed or owned by another member.
+
+        Args:
+            partitions: which ones.
+            owned: what this consumer owns besides the newest assignment: 1. partitions are claimed; 2. a listener
+                pauses them; 3. they are started.
 
         Raises:
             NotOwner: this consumer does not own some of them; then none is paused.
         """
         with self._pausing:
-            if missing := sorted(partition for partition in partitions if partition not in self._infos):
+            if missing := sorted(p for p in partitions if p not in self._infos and p not in owned):
                 raise NotOwner(
                     f"cannot pause what this consumer does not own: {', '.join(map(str, missing))}; "
                     "partition_states() lists what it owns"
                 )
             self._paused |= frozenset(partitions)
             for partition in partitions:
-                if not (info := self._infos[partition]).released:  # otherwise the next start applies it
+                info = self._infos.get(partition)
+                if info is not None and not info.released:  # otherwise the next start applies it
                     info.queue.pause(partition)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Resume these partitions; those that are not paused (any more) are ignored."""
         with self._pausing:
-            for partition in self._paused.intersection(partitions):
+            for partition in self._paused.intersection(partitions, self._infos):
                 self._infos[partition].queue.resume(partition)
             self._paused = self._paused.difference(partitions)
 

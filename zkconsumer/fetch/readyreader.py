@@ -48,6 +48,17 @@ class ReadyReader(ChunkReader):
         """The event loop has run its other tasks: the next request is answered in any case."""
         self._turn_ends = None
 
+    def request(self, timeout: float | None) -> Item:
+        """See :meth:`ChunkQueue.request`; what was handed out before is released also where the turn is over.
+
+        Otherwise: 1. a task asks for the next record after its turn; 2. it yields, and is cancelled there: it made a
+        request, which would not have released the record before.
+        """
+        item = super().request(timeout)
+        if self.has_turn_ended:
+            self._queue.finish()
+        return item
+
     def _decoded(self, get: Callable[[], Item]) -> Item:
         now = time.monotonic()
         if self._turn_ends is None:

@@ -16,6 +16,7 @@ from zkconsumer.errors import (
     NotOwner,
     OffsetsNotStored,
     OwnershipAwaited,
+    ZkConsumerError,
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import FetchControl, StreamPartitions
@@ -23,7 +24,7 @@ from zkconsumer.group.groupprotocol import GroupProtocol
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.ownedpartitions import OwnedPartition, OwnedPartitions
 from zkconsumer.group.usercode import UserCodeFailed
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Stamp, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
@@ -45,6 +46,8 @@ class OffsetCommitter:
         signal: raised when a partition turns out to belong to another member.
         before_commit: makes durable what the application did with the records that a commit will cover; what it raises
             is a :class:`.UserCodeFailed`.
+        stamp: returns the stamp (adr/0029) of the positions that the data plane has now; None if offsets have no
+            stamps.
 
     Attributes:
         lost: number of partitions dropped so far because another member owned them.
@@ -62,6 +65,7 @@ class OffsetCommitter:
         store: OffsetStore,
         signal: RebalanceSignal,
         before_commit: Callable[[], None] | None = None,
+        stamp: Callable[[], Stamp | None] | None = None,
     ) -> None:
         self._group = config.group_id
         self._commits_deliveries = config.commit_on == "delivery"
@@ -72,6 +76,7 @@ class OffsetCommitter:
         self.store = store
         self._signal = signal
         self._before_commit = before_commit
+        self._stamp = stamp or (lambda: None)
         self._releasing = False
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self.lost = 0
@@ -140,11 +145,11 @@ class OffsetCommitter:
         all_ours = self.verify_ownership()
         if not all_ours:
             self._signal.raise_flag()  # now: the commit may fail, and a lost partition is reported only once
-        positions = self._positions(handed_out=self._commits_deliveries)
+        positions, stamp = self._stamped_positions(handed_out=self._commits_deliveries)
         if partitions is not None:
             positions = {partition: offset for partition, offset in positions.items() if partition in partitions}
         durable = self._without_recreated(self._made_durable(positions))
-        _expect_all(durable.keys() - self._write(durable))
+        _expect_all(durable.keys() - self._write(durable, stamp))
         return all_ours
 
     def _without_recreated(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -216,7 +221,7 @@ class OffsetCommitter:
         if offsets is None:
             self._commit_everything(only, by_listener=by_listener)
             return
-        partitions = self.owned()
+        partitions, stamp = self.owned(), self._stamp()
         if by_listener and not force:
             released = set(self._uncommittable())
             offsets = {partition: offset for partition, offset in offsets.items() if partition not in released}
@@ -226,17 +231,17 @@ class OffsetCommitter:
                 f"not committed: {self._consumer_id} does not own {', '.join(map(str, foreign))}; force=True commits it"
             )
         self.store.invalidate(foreign)
-        self._commit_confirmed(offsets)
+        self._commit_confirmed(offsets, stamp)
 
     def _commit_everything(self, only: StreamPartitions | None, *, by_listener: bool) -> None:
-        positions = self._positions(handed_out=self._requests_cover_deliveries)
+        positions, stamp = self._stamped_positions(handed_out=self._requests_cover_deliveries)
         missing = self._uncommittable()
         taken = self._taken() if self._requests_cover_deliveries else []
         if only is not None:
             positions = {partition: offset for partition, offset in positions.items() if partition in only.fetched}
             missing = [partition for partition in missing if partition in only.fetched]
             taken = [partition for partition in taken if partition == only.held]
-        self._commit_confirmed(positions)
+        self._commit_confirmed(positions, stamp)
         if taken:
             raise NotOwner(
                 f"group {self._group}: not committed: records of {name_some(taken)} that were handed out before a "
@@ -249,7 +254,7 @@ class OffsetCommitter:
                 "not own at the moment; try again when the rebalance in progress has ended"
             )
 
-    def _commit_confirmed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit_confirmed(self, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> None:
         """Commit positions without waiting for their release: the user has confirmed them by the request.
 
         Also if the answer is lost, since the next automatic commit would take back what may be stored. Offsets that are
@@ -257,7 +262,7 @@ class OffsetCommitter:
         """
         durable = self._without_recreated(self._made_durable(offsets))
         former = self.partitions.confirm(durable)
-        refused = durable.keys() - self._write(durable)
+        refused = durable.keys() - self._write(durable, stamp)
         self.partitions.confirm({partition: former[partition] for partition in refused})
         _expect_all(refused)
 
@@ -296,12 +301,13 @@ class OffsetCommitter:
         kept = [now.partition for now, was_owned, _, committed in before if not was_owned or now.committed == committed]
         return {partition: offsets[partition] for partition in kept}
 
-    def _write(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def _write(self, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
         is_new = {partition: self.partitions[partition].send(offset) for partition, offset in offsets.items()}
-        done = self.store.commit(offsets, may_send=self._protocol.lease.holds, retry=not self._releasing)
+        may_send, retry = self._protocol.lease.holds, not self._releasing
+        done = self.store.commit(offsets, stamp=stamp, may_send=may_send, retry=retry)
         for partition, offset in offsets.items():
             if partition in done:
                 self.partitions[partition].wrote(offset)
@@ -318,6 +324,20 @@ class OffsetCommitter:
         :meth:`commit_automatically` would store.
         """
         return self.partitions.unstored(self._positions(handed_out=self._commits_deliveries, of_any=True))
+
+    def _stamped_positions(self, *, handed_out: bool) -> tuple[dict[TopicPartition, int], Stamp | None]:
+        """Positions that may be committed, and their stamp.
+
+        The data plane changes both together, on another thread: 1. the positions of plan 3 are read; 2. plan 4 is done;
+        3. the stamp of plan 4 is read. With it the query, killed before its next commit, would take the offset for one
+        that an operator has set. A stamp that is the same before and after them is theirs, since numbers of plans rise.
+        """
+        stamp = self._stamp()
+        while True:
+            positions, before = self._positions(handed_out=handed_out), stamp
+            stamp = self._stamp()
+            if stamp == before:
+                return positions, stamp
 
     def _positions(self, *, handed_out: bool, of_any: bool = False) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed, or of any partition of the newest assignment."""
@@ -347,6 +367,13 @@ def _expect_all(missing: Collection[TopicPartition]) -> None:
         raise OffsetsNotStored(
             f"offsets not stored: {', '.join(map(str, sorted(missing)))}; the log has the reason. Any others are stored"
         )
+
+
+def warn_of_release_without_commit(group: str, error: ZkConsumerError) -> None:
+    """The commit before a release failed, which is no reason to keep the partitions."""
+    _log.warning(
+        "group %s: releasing without a commit; the next owners read uncommitted records again: %s", group, error
+    )
 
 
 def describe_uncommitted(uncommitted: Mapping[TopicPartition, tuple[int | None, int]]) -> str:

@@ -30,7 +30,7 @@ from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.group.rules.memberstate import MemberState, StateHistory
 from zkconsumer.group.rules.subscription import Subscription
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Stamp, TopicPartition
 from zkconsumer.offsets.offsetstore import OffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.process.wakeup import Latch
@@ -48,6 +48,7 @@ class MemberParts:
         store: where offsets are kept; fenced by the protocol.
         signal: raised by the protocol.
         closing: set when the member begins to leave; ends waits of the store.
+        stamp: see :class:`~zkconsumer.group.committer.OffsetCommitter`; None if offsets have no stamps.
     """
 
     protocol: GroupProtocol
@@ -55,6 +56,7 @@ class MemberParts:
     store: OffsetStore
     signal: RebalanceSignal
     closing: Latch
+    stamp: Callable[[], Stamp | None] | None = None
 
 
 class GroupMember:
@@ -122,6 +124,7 @@ class GroupMember:
             parts.store,
             self._signal,
             self._thread.as_callout(before_commit),
+            parts.stamp,
         )
         self._rebalancer = Rebalancer(config, self.consumer_id, self._protocol, self._committer, fetch, self._enter)
         self._loop = RebalanceLoop(

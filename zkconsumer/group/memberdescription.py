@@ -71,10 +71,11 @@ class MemberDescription:
         last = "none yet"
         if self.last_cause is not None:
             last = f"{self.last_cause.value}, {self.last_seconds:.1f} s"
+        session = f"session 0x{self.session:x} " if self.session else ""
         return (
             f"group {self.group} consumer {self.consumer_id} ({self.protocol}): {self.state}; generation "
-            f"{self.generation}, owns {format_partitions(self.owned)}; last rebalance: {last}; session "
-            f"0x{self.session:x} {'connected' if self.connected else 'not connected'}, lease {self.lease_s:.1f} s, "
+            f"{self.generation}, owns {format_partitions(self.owned)}; last rebalance: {last}; "
+            f"{session}{'connected' if self.connected else 'not connected'}, lease {self.lease_s:.1f} s, "
             f"{'delivering' if self.delivering else 'not delivering'}; strategy {self.strategy or 'unknown'}"
             f"{', leads the group' if self.leads else ''}"
             f"{f', member {self.member_id} at {self.coordinator}' if self.coordinator else ''}"

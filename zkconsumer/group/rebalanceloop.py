@@ -26,6 +26,7 @@ from zkconsumer.errors import (
     RebalanceFailed,
     RegistrationLost,
     ShareChanged,
+    StrategyConflict,
     UsageError,
     ZkConsumerError,
 )
@@ -92,7 +93,7 @@ class RebalanceLoop:
         The JVM makes its attempts a backoff apart; ours come sooner, so both their number and the time are minimums.
 
         Raises:
-            RebalanceFailed: no attempt succeeded.
+            RebalanceFailed: no attempt succeeded, or brokers refuse the member's strategies.
             NEEDS_AN_OPERATOR: the same, and the last one failed for this reason, other than MemberRefused.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
             InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
@@ -135,7 +136,7 @@ class RebalanceLoop:
         while attempts < retries or self._clock() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
-            cause, failure, _ = self._attempt()
+            cause, failure, _ = self._attempt(starting=True)
             if failure is None:
                 return cause
             # The brokers wait for other members here, at most a rebalance timeout, so that is no failed attempt.
@@ -143,10 +144,20 @@ class RebalanceLoop:
             if isinstance(failure, (ConsumerIdInUse, *_FINAL)):
                 raise failure
             story.append(f"{failure}{self._protocol.describe().excluded}")
+            if self._is_refused(failure):
+                break
             self._protocol.pause(failure, starting=True)
         if isinstance(failure, NEEDS_AN_OPERATOR) and not isinstance(failure, MemberRefused):
             raise failure  # it says what to change; who refuses a member, and why, is in the story of all attempts
-        raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
+        in_zookeeper = not self._config.brokers_coordinate
+        raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story), in_zookeeper=in_zookeeper)
+
+    def _is_refused(self, failure: Exception) -> bool:
+        """True if brokers refuse a member that joins, and will as long as the other members are there.
+
+        In ZooKeeper members that disagree are seen by each other alone, and the older ones may be about to leave.
+        """
+        return self._config.brokers_coordinate and isinstance(failure, StrategyConflict)
 
     def _rebalance_until_done(self) -> RebalanceCause | None:
         self._protocol.pause()
@@ -186,8 +197,11 @@ class RebalanceLoop:
 
     # -- one attempt ------------------------------------------------------------------------------------------------
 
-    def _attempt(self) -> Outcome:
-        """One attempt; handles a lost membership or registration that it found, and logs a failure."""
+    def _attempt(self, *, starting: bool = False) -> Outcome:
+        """One attempt; handles a lost membership or registration that it found, and logs a failure.
+
+        Of a member that is ``starting``, one that is raised at once is not logged.
+        """
         # Before the attempt, never after it: what changes from here on must end the next wait.
         self.begin_quiet()
         outcome = self._join_and_rebalance()
@@ -195,7 +209,7 @@ class RebalanceLoop:
             self._membership_lost()
         elif isinstance(outcome.error, RegistrationLost):
             self._enter(MemberState.SESSION_LOST)
-        if outcome.error is not None:
+        if outcome.error is not None and not (starting and self._is_refused(outcome.error)):
             self._report_failure(outcome.error, outcome.step)
         return outcome
 

@@ -21,7 +21,7 @@ from zkconsumer.errors import (
     name_some,
 )
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
-from zkconsumer.group.committer import OffsetCommitter
+from zkconsumer.group.committer import OffsetCommitter, warn_of_release_without_commit
 from zkconsumer.group.groupprotocol import GroupProtocol, NextAssignment, NoNeed, Target
 from zkconsumer.group.rebalancelistener import ConsumerRebalanceListener
 from zkconsumer.group.rules.groupview import format_partitions
@@ -195,12 +195,7 @@ class Rebalancer:
             except (MembershipLost, ConsumerClosed):
                 raise
             except ZkConsumerError as error:
-                # Not a reason to keep the partitions: their next owner reads the uncommitted records again.
-                _log.warning(
-                    "group %s: releasing without a commit; the next owners read uncommitted records again: %s",
-                    self._config.group_id,
-                    error,
-                )
+                warn_of_release_without_commit(self._config.group_id, error)
 
     def _fetched_but(self, kept: Set[TopicPartition]) -> Set[TopicPartition]:
         """What is fetched and not kept: what is revoked, and what was lost to another member."""

@@ -45,7 +45,6 @@ class KafkaOffsetStore:
         is_fenced: True if the coordinator refuses offsets of clients that do not own a partition. Then the offset of
             one that this member has owned all the time is the one that it knows, and is not read again.
         on_close: called by :meth:`close`.
-        stamp: returns the stamp of the offsets that are being committed; None for none.
         clock: seconds of a monotonic clock.
     """
 
@@ -57,7 +56,6 @@ class KafkaOffsetStore:
         wait_before_retry: Callable[[float], bool],
         is_fenced: bool = False,
         on_close: Callable[[], None] = lambda: None,
-        stamp: Callable[[], Stamp | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._coordinator = coordinator
@@ -66,7 +64,6 @@ class KafkaOffsetStore:
         self._is_fenced = is_fenced
         self._clock = clock
         self._on_close = on_close
-        self._stamp = stamp
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
         self._unsure: set[TopicPartition] = set()  # a commit was not answered: their stored offset is unknown
@@ -119,7 +116,12 @@ class KafkaOffsetStore:
         return {partition: self._coordinator.refusal(partition.topic, code) for partition, code in refused.items()}
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        stamp: Stamp | None = None,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
     ) -> set[TopicPartition]:
         """See :meth:`.OffsetStore.commit`."""
         if not offsets:
@@ -132,7 +134,6 @@ class KafkaOffsetStore:
                     "they were released"
                 )
 
-        stamp = None if self._stamp is None else self._stamp()
         marked = {partition: self._marked(partition, offset, stamp) for partition, offset in offsets.items()}
         attempts = self._attempts(self._policy if retry else self._policy.once())
         self._unsure.update(offsets)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.errors import TopicUnreadable
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
 
@@ -34,12 +34,18 @@ class OffsetStore(Protocol):
         """
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], *, may_send: Callable[[], bool] = lambda: True, retry: bool = True
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        stamp: Stamp | None = None,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
     ) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored.
 
         Args:
             offsets: next offset to consume, by partition.
+            stamp: of these offsets (adr/0029); None for a client that stamps none.
             may_send: called right before each request that the store cannot fence, also before each further attempt:
                 False while another member may own the partitions.
             retry: False makes one attempt, since other members wait for the partitions.

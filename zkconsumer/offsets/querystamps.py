@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import Stamp, TopicPartition
@@ -26,13 +26,11 @@ class QueryStamps:
     Args:
         session: an open session.
         paths: of the group.
-        current: returns the stamp of the offsets that are being committed; None for none.
     """
 
-    def __init__(self, session: ZkSession, paths: GroupPaths, current: Callable[[], Stamp | None]) -> None:
+    def __init__(self, session: ZkSession, paths: GroupPaths) -> None:
         self._session = session
         self._paths = paths
-        self._current = current
         self._exists: dict[TopicPartition, bool] = {}
         self._parents: set[str] = set()
         self._refused = False
@@ -57,26 +55,23 @@ class QueryStamps:
             return None
 
     def operations(
-        self, partitions: Collection[TopicPartition]
-    ) -> tuple[Stamp | None, dict[TopicPartition, Operation]]:
-        """The present stamp, and what writes it for each partition whose offset is about to be written.
+        self, partitions: Collection[TopicPartition], stamp: Stamp | None
+    ) -> dict[TopicPartition, Operation]:
+        """What writes the stamp for each partition whose offset is about to be written; none without a stamp.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: the parents, or whether a stamp exists, cannot be found out.
         """
-        stamp = None if self._refused else self._current()
-        if stamp is None:
-            return None, {}
+        if stamp is None or self._refused:
+            return {}
         try:
             self._create_parents({partition.topic for partition in partitions} - self._parents)
             self._find([partition for partition in partitions if partition not in self._exists])
         except ZooKeeperRefused as refusal:
             self.give_up(refusal)
-            return None, {}
+            return {}
         data = StampNode.encode(stamp)
-        return stamp, {
-            p: Operation("set" if self._exists[p] else "create", self._paths.stamp(p), data) for p in partitions
-        }
+        return {p: Operation("set" if self._exists[p] else "create", self._paths.stamp(p), data) for p in partitions}
 
     def _create_parents(self, topics: Collection[str]) -> None:
         if not topics:

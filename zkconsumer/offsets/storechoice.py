@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.model import Broker, Stamp
+from zkconsumer.model import Broker
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.kafkastore import KafkaOffsetStore
 from zkconsumer.offsets.offsetcoordinator import CommitMembership, OffsetCoordinator
@@ -22,7 +22,6 @@ def open_store(
     *,
     live_brokers: Callable[[], Sequence[Broker]],
     wait_before_retry: Callable[[float], bool],
-    stamp: Callable[[], Stamp | None] | None = None,
     pool: ConnectionPool | None = None,
 ) -> OffsetStore:
     """The store that the properties specify, also for a client that is not a member and only reads.
@@ -32,14 +31,11 @@ def open_store(
         zookeeper: the group's offsets in ZooKeeper.
         live_brokers: returns the brokers to ask for the group's coordinator.
         wait_before_retry: waits for the given seconds; True if there should be no further attempt.
-        stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
         pool: connections that the member's clients share; its own if None.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    kafka = open_kafka_store(
-        config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, stamp=stamp, pool=pool
-    )
+    kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, pool=pool)
     return kafka if config.offsets_only_in_kafka else DualOffsetStore(zookeeper, kafka, config.dual_read)
 
 
@@ -50,7 +46,6 @@ def open_kafka_store(
     wait_before_retry: Callable[[float], bool],
     identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
     membership: CommitMembership | None = None,
-    stamp: Callable[[], Stamp | None] | None = None,
     pool: ConnectionPool | None = None,
 ) -> KafkaOffsetStore:
     """The store of a group's offsets in Kafka.
@@ -61,7 +56,6 @@ def open_kafka_store(
         wait_before_retry: see there.
         identity: returns the member and generation that commits name, in a group that brokers coordinate.
         membership: see :class:`~zkconsumer.offsets.offsetcoordinator.OffsetCoordinator`.
-        stamp: see :class:`~zkconsumer.offsets.kafkastore.KafkaOffsetStore`.
         pool: see :func:`open_store`.
     """
     client = BrokerClient.from_config(
@@ -73,5 +67,4 @@ def open_kafka_store(
         wait_before_retry=wait_before_retry,
         is_fenced=membership is not None,
         on_close=client.close,
-        stamp=stamp,
     )

@@ -41,7 +41,7 @@ class ZooKeeperOffsetStore:
         group: consumer group.
         fence: returns the path of a node whose absence stops every commit: the member's session node. Tools that write
             offsets of a group without being a member use the default, the root, which always exists.
-        stamp: returns the stamp of the offsets that are being committed; None for a client that stamps none.
+        is_stamping: True if commits have stamps, which are read, too (adr/0029).
     """
 
     def __init__(
@@ -49,12 +49,13 @@ class ZooKeeperOffsetStore:
         session: ZkSession,
         group: str,
         fence: Callable[[], str] = lambda: NO_FENCE,
-        stamp: Callable[[], Stamp | None] | None = None,
+        *,
+        is_stamping: bool = False,
     ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
-        self._stamps = None if stamp is None else QueryStamps(session, self._paths, stamp)
+        self._stamps = QueryStamps(session, self._paths) if is_stamping else None
         self._known: dict[TopicPartition, KnownOffset] = {}
         self._of_earlier_topics: frozenset[TopicPartition] = frozenset()
         self._written = 0
@@ -102,6 +103,7 @@ class ZooKeeperOffsetStore:
         self,
         offsets: Mapping[TopicPartition, int],
         *,
+        stamp: Stamp | None = None,
         may_send: Callable[[], bool] = lambda: True,  # noqa: ARG002 - every transaction is fenced
         retry: bool = True,  # noqa: ARG002 - there is one attempt
     ) -> set[TopicPartition]:
@@ -115,7 +117,7 @@ class ZooKeeperOffsetStore:
         done = offsets.keys() - todo.keys()
         kinds: dict[TopicPartition, Kind] = {p: "create" if self._is_missing(p) else "set" for p in todo}
         for _ in range(_ROUNDS):
-            outcomes = self._write({p: (kinds[p], offset) for p, offset in todo.items()})
+            outcomes = self._write({p: (kinds[p], offset) for p, offset in todo.items()}, stamp)
             written = {p for p, outcome in outcomes.items() if outcome == "done"}
             self._written += len(written)
             self._of_earlier_topics -= written
@@ -187,10 +189,12 @@ class ZooKeeperOffsetStore:
     def close(self) -> None:
         """See :meth:`.OffsetStore.close`."""
 
-    def _write(self, offsets: Mapping[TopicPartition, tuple[Kind, int]]) -> dict[TopicPartition, Outcome]:
+    def _write(
+        self, offsets: Mapping[TopicPartition, tuple[Kind, int]], stamp: Stamp | None
+    ) -> dict[TopicPartition, Outcome]:
         paths = {partition: self._paths.offset(partition) for partition in offsets}
         operations = [Operation(kind, paths[p], OffsetNode.encode(offset)) for p, (kind, offset) in offsets.items()]
-        stamp, stamps = self._stamps.operations(offsets) if self._stamps else (None, {})
+        stamps = self._stamps.operations(offsets, stamp) if self._stamps else {}
         try:
             outcomes = self._transact(operations, stamps)
         except BaseException:

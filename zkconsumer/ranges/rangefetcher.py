@@ -267,7 +267,7 @@ class RangeFetcher(threading.Thread):
 
     def _receive(self) -> Iterator[tuple[Fetched, int]]:
         """Receive one answer, and send the next request when its last partition was received."""
-        before = dict(self._left)
+        before, faults = dict(self._left), dict(self._faults)
         out_of_range = []
         for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
             if verdict_on(fetched.error, of_follower=self.follows) is Verdict.OUT_OF_RANGE:
@@ -280,7 +280,7 @@ class RangeFetcher(threading.Thread):
                 yield chunk
         for partition in out_of_range:
             self._skip_lost(partition)
-        self._watch_progress(before)
+        self._watch_progress(before, is_faulty=self._faults != faults)
 
     def _position_of(self, partition: TopicPartition) -> int | None:
         span = self._left.get(partition)
@@ -462,14 +462,18 @@ class RangeFetcher(threading.Thread):
         place = f"{partition} at offset {self._left[partition].start}"
         return topic_refused(partition.topic, code, operation, self.broker, security, place)
 
-    def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
+    def _watch_progress(self, before: dict[TopicPartition, Span], *, is_faulty: bool) -> None:
         """Fail if answers have no data for too long: data up to ``until`` existed when the range was planned.
+
+        Args:
+            before: ranges that were left before this answer.
+            is_faulty: True if it has data that cannot be decoded, however long it takes to fetch them again.
 
         Raises:
             OffsetOutOfRange: no data for ``socket.timeout.ms``: the log became shorter.
             BrokerUnavailable: the broker does not return a log end.
         """
-        if self._left != before:
+        if self._left != before or is_faulty:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = time.monotonic()

@@ -19,6 +19,7 @@ API_VERSIONS: Final = 18
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 OFFSET_COMMIT: Final = 8
+OFFSET_DELETE: Final = 47
 
 MUTED_SINCE: Final[Mapping[int, int]] = MappingProxyType(
     {
@@ -34,13 +35,30 @@ MUTED_SINCE: Final[Mapping[int, int]] = MappingProxyType(
         14: 2,  # SyncGroup
         15: 2,  # DescribeGroups
         16: 2,  # ListGroups
+        19: 3,  # CreateTopics
+        23: 2,  # OffsetForLeaderEpoch
         32: 2,  # DescribeConfigs
+        OFFSET_DELETE: 0,
+        48: 0,  # DescribeClientQuotas
         68: 0,  # ConsumerGroupHeartbeat
         69: 0,  # ConsumerGroupDescribe
     }
 )
 """The API versions since which a broker answers at once where a quota is exceeded (KIP-219): the client has to wait for
-the throttle time, with which the answer begins. In earlier versions the broker holds the answer back."""
+the throttle time. In earlier versions the broker holds the answer back."""
+
+WITHOUT_THROTTLE: Final = frozenset(
+    {
+        0,  # Produce: its throttle time is the last field, and only the sandbox sends it
+        17,  # SaslHandshake
+        API_VERSIONS,  # since version 1, and version 0 is asked
+        36,  # SaslAuthenticate
+    }
+)
+"""The APIs whose answers have no throttle time that is read."""
+
+_BEFORE_THROTTLE: Final[Mapping[int, int]] = MappingProxyType({OFFSET_DELETE: 2})  # after the error code
+_THROTTLE: Final = struct.Struct(">i")
 
 _ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
@@ -71,6 +89,20 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
     }
 )
 """The versions of releases that do not know ApiVersions."""
+
+
+def mutes(api_key: int, api_version: int) -> bool:
+    """True if the broker mutes a connection for the throttle time of its answer to this request."""
+    return api_version >= MUTED_SINCE.get(api_key, api_version + 1)
+
+
+def read_throttle_ms(api_key: int, api_version: int, body: memoryview) -> int:
+    """For how long the broker mutes the connection after this answer, in ms; 0 where it is not muted."""
+    at = _BEFORE_THROTTLE.get(api_key, 0)
+    if not mutes(api_key, api_version) or len(body) < at + _THROTTLE.size:
+        return 0
+    (throttle_ms,) = _THROTTLE.unpack_from(body, at)
+    return int(throttle_ms)
 
 
 def parse_api_versions(body: memoryview) -> dict[int, tuple[int, int]]:

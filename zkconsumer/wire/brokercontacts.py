@@ -76,6 +76,12 @@ class BrokerContacts:
         self._silences: dict[tuple[str, int], tuple[float, str]] = {}  # when one last did not answer in time
         self._closed = False
 
+    def was_asked(self, broker: Broker, error: ZkConsumerError | None) -> None:
+        """A question to a broker was answered, or failed with an error; for subclasses, on the thread that asked it.
+
+        One over a connection that broke is repeated over a new one, and both are reported.
+        """
+
     def begin_round(self) -> None:
         """From now on a broker that did not answer is not asked again until the next round begins."""
         self._silent = {}
@@ -245,11 +251,12 @@ class BrokerContacts:
                     is_connected = True
                 answer = question(connection)
             is_usable = True
+            self.was_asked(broker, None)
             return answer
-        except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
-            raise
-        except ZkConsumerError:  # a refusal
-            is_usable = is_connected
+        except ZkConsumerError as error:
+            # Except a refusal: after a malformed answer, too, since its versions may be those of another release.
+            is_usable = is_connected and not isinstance(error, BrokerUnavailable | ProtocolError)
+            self.was_asked(broker, error)
             raise
         finally:  # after an interrupt the rest of this answer would be read as the next one
             self._in_use.pop(connection, None)

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import ConfigError
+from zkconsumer.wire.tlssessions import TlsSessions
 
 _MOST_CONTEXTS: Final = 16
 """How many are kept; a process has one for each cluster."""
@@ -61,19 +62,24 @@ class BrokerSecurity:
         """True for SASL."""
         return self.protocol.startswith("SASL_")
 
-    def tls_context(self) -> ssl.SSLContext:
-        """The context for TLS connections, which all with these settings share.
+    def tls_sessions(self) -> TlsSessions:
+        """The context for TLS connections and its sessions, which all connections with these settings share.
 
-        Files are loaded once, and again by the next connection after one of them was replaced.
+        Files are loaded once, and again by the next connection after one of them was replaced; that one resumes no
+        session.
 
         Raises:
             ConfigError: a file cannot be used; the message names its property, but not the key's password.
         """
         files = (self.ca_location, self.certificate_location, self.key_location)
-        return _load_context(self, tuple(map(_version_of, files)))
+        return _new_sessions(self, tuple(map(_version_of, files)))
 
     def load_context(self) -> ssl.SSLContext:
-        """As :meth:`tls_context`, a new one."""
+        """A new context for TLS connections.
+
+        Raises:
+            ConfigError: see :meth:`tls_sessions`.
+        """
         context = self._trusting()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname
@@ -113,8 +119,8 @@ class BrokerSecurity:
 
 
 @lru_cache(_MOST_CONTEXTS)
-def _load_context(security: BrokerSecurity, versions: tuple[tuple[int, int, int] | None, ...]) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
-    return security.load_context()
+def _new_sessions(security: BrokerSecurity, versions: tuple[tuple[int, int, int] | None, ...]) -> TlsSessions:  # noqa: ARG001 - a part of the key
+    return TlsSessions(security.load_context())
 
 
 def _version_of(path: str | None) -> tuple[int, int, int] | None:

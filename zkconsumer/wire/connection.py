@@ -20,11 +20,12 @@ from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, NoCommonVersion, ProtocolError
 from zkconsumer.model import Broker
 from zkconsumer.process.deadline import NO_DEADLINE, Deadline
-from zkconsumer.wire.apiversions import MUTED_SINCE, ApiRanges
+from zkconsumer.wire.apiversions import ApiRanges, mutes, read_throttle_ms
 from zkconsumer.wire.brokersecurity import PLAINTEXT, BrokerSecurity
 from zkconsumer.wire.kafkapython import load_kafka_python
 from zkconsumer.wire.knownbrokers import KNOWN_BROKERS, Address, ReportedVersions
 from zkconsumer.wire.response import Memory, ResponseStream, new_memory
+from zkconsumer.wire.throttletimes import THROTTLE_TIMES
 from zkconsumer.wire.transport import Transport
 from zkconsumer.wire.versionquestion import learn_versions
 
@@ -40,7 +41,6 @@ _CORRELATION_BYTES: Final = 4  # they count as part of the frame
 _LOGIN_AGAIN: Final = (0.85, 0.95)
 """The part of a session's lifetime after which to log in again is random between these, as in Java's client: many
 connections that were opened together do not log in at once."""
-_THROTTLE: Final = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -348,8 +348,9 @@ class BrokerConnection:
             api_version: version of the request.
             throttle_ms: from the answer.
         """
-        if throttle_ms > 0 and api_version >= MUTED_SINCE.get(api_key, api_version + 1):
+        if throttle_ms > 0 and mutes(api_key, api_version):
             self._muted_until = self._clock() + throttle_ms / 1000
+            THROTTLE_TIMES.add(self._client_id.decode(), throttle_ms)
 
     @property
     def muted(self) -> bool:
@@ -361,8 +362,7 @@ class BrokerConnection:
             self._transport.pause(left)
 
     def _read_throttle(self, api_key: int, api_version: int, body: memoryview) -> None:
-        if api_key in MUTED_SINCE and api_version >= MUTED_SINCE[api_key] and len(body) >= _THROTTLE.size:
-            self.throttled(api_key, api_version, *_THROTTLE.unpack_from(body))
+        self.throttled(api_key, api_version, read_throttle_ms(api_key, api_version, body))
 
     def exchange(
         self,

@@ -13,6 +13,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
+from zkconsumer.wire.tlssessions import ServerAddress, TlsSessions
+
 _BUFFER_BYTES: Final = 1 << 18
 _CLOSED: Final = "the broker closed the connection"
 
@@ -39,26 +41,47 @@ class TlsStream:
 
     Args:
         sock: connected; blocking mode and time limits are the caller's, and its errors are passed on.
-        context: certificates to trust and to present.
-        host: host name for which the server's certificate must be valid.
+        sessions: certificates to trust and to present, and the sessions that can be resumed.
+        address: host name for which the server's certificate must be valid, and port.
         before_wait: called before each wait of the socket, to set a time limit; its OSErrors are passed on.
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, host: str, before_wait: Callable[[], None]
+        self, sock: socket.socket, sessions: TlsSessions, address: ServerAddress, before_wait: Callable[[], None]
     ) -> None:
         self._socket = sock
+        self._sessions = sessions
+        self._address = address
         self._before_wait = before_wait
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._offered = sessions.offer(address)
+        self._tls = sessions.context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname=address[0], session=self._offered
+        )
+        self._is_heard = False  # True once the server has sent data
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
 
+    @property
+    def is_resumed(self) -> bool:
+        """True if the server has resumed the session of an earlier connection."""
+        return bool(self._tls.session_reused)
+
     def do_handshake(self) -> None:
-        """Agree on keys, and verify the server's certificate.
+        """Agree on keys, and verify the server's certificate, or resume the session of an earlier connection.
 
         Raises:
-            OSError: it failed; an ``ssl.SSLError`` if TLS is the reason, a ConnectionError if the server hung up.
+            OSError: it failed; an ``ssl.SSLError`` if TLS is the reason, a ConnectionError if the server hung up. The
+                next connection makes a full handshake.
         """
+        try:
+            self._agree()
+        except OSError:
+            self._sessions.forget(self._address)
+            raise
+        if self._offered is not None and not self.is_resumed:
+            self._sessions.refused(self._address)
+
+    def _agree(self) -> None:
         while True:
             try:
                 self._tls.do_handshake()
@@ -107,7 +130,16 @@ class TlsStream:
             if count == 0:  # close_notify
                 raise ConnectionResetError(_CLOSED)
             filled += count
+        if not self._is_heard:
+            self._keep_session()
         return filled
+
+    def _keep_session(self) -> None:
+        """Keep the session for the next connection: with TLS 1.3 the server sends it before its first data."""
+        self._is_heard = True
+        session = self._tls.session
+        if session is not None and (session.has_ticket or session.id):
+            self._sessions.keep(self._address, session)
 
     def _receive(self) -> None:
         self._before_wait()

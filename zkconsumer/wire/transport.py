@@ -163,10 +163,10 @@ class Transport:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def _encrypt(self) -> None:
-        context = self._security.tls_context()
+        sessions = self._security.tls_sessions()
         try:
             with self._use("TLS handshake") as sock:
-                tls = TlsStream(sock, context, self.host, before_wait=partial(self._renew_limits, sock))
+                tls = TlsStream(sock, sessions, (self.host, self.port), before_wait=partial(self._renew_limits, sock))
                 tls.do_handshake()
                 self._tls = tls
         except AuthenticationFailed:

@@ -287,6 +287,29 @@ def test_other_tasks_run_while_much_is_ready(make, queue, info, monkeypatch):
     asyncio.run(read())
 
 
+@pytest.mark.parametrize("method", ["next_message", "next_batch"])
+def test_a_request_that_is_cancelled_after_a_slow_body_has_released_what_was_before_it(
+    make, queue, info, monkeypatch, method
+):
+    monkeypatch.setattr("zkconsumer.fetch.readyreader._TURN_S", 0)  # the body took longer
+
+    async def read():
+        stream = make()
+        queue.put(make_fetched_chunk(info, 0, 3))
+        assert (await stream.next_batch()).num_rows == 3
+        assert info.position(handed_out=False) == 0
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(getattr(stream, method)())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        assert waiting.cancelled()
+        assert info.position(handed_out=False) == 3
+
+    asyncio.run(read())
+
+
 def test_without_a_loop_nothing_that_arrives_fails(make, queue, info):
     stream = make()
     with pytest.raises(TimeoutError):

@@ -76,11 +76,12 @@ def test_streams_that_were_ended_are_not_idle(monkeypatch):
     looks = []
     monkeypatch.setattr(connector._member, "join", lambda subscription: None)
     monkeypatch.setattr(connector._member, "repeat", lambda seconds, look: looks.append(look))
+    monkeypatch.setattr(connector._member, "may_deliver", lambda: True)
     left = []
     monkeypatch.setattr(connector._member, "leave", lambda: left.append(True))
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     info = make_info(stream._queue, 0)
-    stream._queue.put(make_fetched_chunk(info, 0, 3))
+    assert stream._queue.put(make_fetched_chunk(info, 0, 3))
     connector.end_streams()
     for _ in range(3):
         looks[0]()

@@ -1,5 +1,5 @@
 import logging
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 
 import pytest
 
@@ -13,6 +13,8 @@ from zkconsumer.fetch.leaderfinder import LeaderFinder, fetcher_number, join_unt
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.fetch.rules.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.wire.brokerclient import BrokerClient
+from zkconsumer.wire.connectionpool import ConnectionPool
 from zkconsumer.wire.errorcodes import ErrorCode
 from zkconsumer.wire.rules.denials import PATIENCE
 
@@ -146,6 +148,18 @@ def test_a_thread_that_cannot_start_is_tried_again(stub, refused, caplog):
     finally:
         control.stop()
     assert "did not end" not in caplog.text
+
+
+def test_a_finder_that_cannot_start_leaves_no_connection_open(stub):
+    """The last client of a pool closes its connections; one that never ran must not count."""
+    pool, assigned = ConnectionPool(), AssignedPartition(ConsumerThreadId("g_c", 0), 0)
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1")
+    control = LocalFetchControl("g_c", config, lambda: [stub.broker], lambda topic, thread: make_queue(), pool)
+    with closing(BrokerClient.from_config(lambda: [stub.broker], config, pool=pool)) as client:
+        client.metadata(set())
+        with threads_refused(lambda name: "finder" in name), pytest.raises(ThreadLimit):
+            control.start(FetchAssignment(1, {TopicPartition("t", 0): assigned}))
+    assert not pool.has((stub.broker.host, stub.broker.port))
 
 
 def test_a_partition_that_is_gained_again_during_the_look_up_is_fetched(stub):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, take
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import TopicAuthorizationFailed
+from zkconsumer.errors import NotOwner, TopicAuthorizationFailed
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
@@ -72,6 +72,22 @@ def test_a_pause_between_the_release_and_the_next_start(ends, with_it):
         assert (control.paused(), fetched) == ((frozenset([P1]), [P0]) if with_it else (frozenset(), [P0, P1]))
         control.resume([P1])
         assert {info.partition for info in queue.room.to_fetch(list(control._infos.values()))} == {P0, P1}
+
+
+def test_what_is_owned_and_not_started_yet_can_be_paused_and_resumed():
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+    queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
+    with closing(SimpleNamespace(close=control.stop)):
+        with pytest.raises(NotOwner, match="t-1"):
+            control.pause([P0, P1], [P0])
+        control.pause([P0, P1], [P0, P1])
+        control.resume([P1])
+        assert control.paused() == {P0}
+        thread = ConsumerThreadId("g_c", 0)
+        control.start(FetchAssignment(1, {partition: AssignedPartition(thread, 0) for partition in (P0, P1)}))
+        assert control.paused() == {P0}
+        assert queue.room.to_fetch([control._infos[P0], control._infos[P1]]) == [control._infos[P1]]
 
 
 def test_a_refused_partition_that_is_lost_does_not_keep_its_topic_from_recovering():

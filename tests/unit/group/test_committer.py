@@ -5,12 +5,12 @@ from unittest.mock import Mock
 import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, make_queue, take
-from tests.fixtures.groupprotocol import CommandedGroup, Member
+from tests.fixtures.groupprotocol import CommandedGroup, FetchInMemory, Member
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import NotOwner, OffsetsNotStored, OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 
 P0, P1 = (TopicPartition("t", number) for number in range(2))
 
@@ -171,3 +171,46 @@ def test_a_partition_whose_commits_are_refused_keeps_its_position_unless_another
     member.store.offsets = {P0: stored}
     member.rebalance(0)
     assert member.fetch.starts == {P0: start}
+
+
+class Planned(FetchInMemory):
+    """The data plane of a query: another thread ends batch 2, at offset 20, at one moment of a commit."""
+
+    def __init__(self, moment):
+        super().__init__()
+        self.moment = moment
+        self.plan = 1
+
+    def positions(self, *, handed_out):
+        positions = super().positions(handed_out=handed_out)
+        self.come_to("positions")
+        return positions
+
+    def come_to(self, moment):
+        if moment == self.moment and self.last.get(P0) == 10:
+            self.move(p0=20)
+            self.plan = 2
+
+
+class SlowGroup(CommandedGroup):
+    """A group that asks servers which topics were created again, between positions and the write of a commit."""
+
+    def recreated(self, partitions):
+        self.fetch.come_to("recreated")
+        return super().recreated(partitions)
+
+
+@pytest.mark.parametrize(("moment", "stored"), [("positions", (20, 2)), ("recreated", (10, 1)), ("never", (10, 1))])
+@pytest.mark.parametrize("by_timer", [True, False])
+def test_an_offset_has_the_stamp_of_its_own_plan(moment, stored, by_timer):
+    """With that of a later plan, a query that is killed then would take it for an offset that an operator has set."""
+    fetch, group = Planned(moment), SlowGroup(incremental=True)
+    group.fetch = fetch
+    member = Member(incremental=True, fetch=fetch, group=group, stamp=lambda: Stamp("q", fetch.plan))
+    member.rebalance(0)
+    fetch.move(p0=10)
+    if by_timer:
+        member.committer.commit_automatically()
+    else:
+        member.committer.commit(None, force=False)
+    assert (member.offsets()[0], member.store.stamps[P0].plan) == stored

@@ -1,5 +1,6 @@
 """GroupMember over a group, a store and fetchers in memory."""
 
+import dataclasses
 import threading
 
 import pytest
@@ -20,6 +21,7 @@ from zkconsumer.errors import (
     RebalanceAwaited,
     RebalanceFailed,
     RegistrationLost,
+    StrategyConflict,
     UsageError,
     ZooKeeperRefused,
     ZooKeeperUnavailable,
@@ -133,6 +135,32 @@ def test_joining_raises_what_an_operator_has_to_change(failure, raised, monkeypa
     monkeypatch.setattr(Group, "join", join)
     with pytest.raises(raised, match=str(failure)):
         Consumer(rebalance_max_retries=1, rebalance_backoff_ms=10)
+
+
+def test_a_member_without_a_zookeeper_is_described_without_a_session():
+    description = Consumer().member.describe()
+    assert "; session 0xab connected, lease" in str(dataclasses.replace(description, session=0xAB, connected=True))
+    assert "none yet; connected, lease" in str(
+        dataclasses.replace(description, session=0, last_cause=None, connected=True)
+    )
+
+
+def test_a_refused_strategy_is_raised_at_once_in_a_group_of_brokers(monkeypatch, caplog):
+    """Other members use another strategy, and will; in ZooKeeper they may be about to leave."""
+    attempts = []
+
+    def join(_group, _subscription):
+        attempts.append(1)
+        raise StrategyConflict("no common strategy")
+
+    monkeypatch.setattr(Group, "join", join)
+    with pytest.raises(RebalanceFailed) as refused:
+        Consumer(group_protocol="kafka", bootstrap_servers="unused:1", rebalance_backoff_ms=10)
+    assert len(attempts) == 1
+    assert str(refused.value).endswith("can't rebalance after 1 attempt (attempt 1: no common strategy)")
+    assert "no common strategy" not in caplog.text, "it is raised"
+    with pytest.raises(RebalanceFailed, match=r"after 2 attempts \(attempts 1, 2: no common strategy\); check that"):
+        Consumer(rebalance_max_retries=2, rebalance_backoff_ms=10)
 
 
 FOREIGN = [

@@ -3,7 +3,7 @@
 import pytest
 
 from zkconsumer.errors import TopicAuthorizationFailed, ZooKeeperUnavailable
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Stamp, TopicIdentity, TopicPartition
 from zkconsumer.offsets.dualstore import DualOffsetStore
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import TopicOrigin
@@ -14,17 +14,19 @@ CREATED_AGAIN = {"t": TopicOrigin(TopicIdentity("new", 100), 100)}
 
 
 class StoreInMemory:
-    """Offsets in a dictionary; the mark of each is the store's name."""
+    """Offsets in a dictionary; the mark of each is the store's name, and ``new_mark`` once it is committed."""
 
     def __init__(self, name, offsets):
         self.name = name
         self.offsets = dict(offsets)
         self.marks = {}
+        self.new_mark = name
         self.topics = {}
         self.unreadable = set()
         self.refuses = set()
         self.again = []
         self.commits_made = []
+        self.stamps = []
         self.invalidated = []
         self.closed = False
 
@@ -32,10 +34,12 @@ class StoreInMemory:
         self.again.append(again)
         return {p: self.offsets.get(p) for p in partitions if p not in self.unreadable}
 
-    def commit(self, offsets, *, may_send=lambda: True, retry=True):
+    def commit(self, offsets, *, stamp=None, may_send=lambda: True, retry=True):
         done = {p: offset for p, offset in offsets.items() if p not in self.refuses}
         self.commits_made.append((dict(offsets), may_send(), retry))
+        self.stamps.append(stamp)
         self.offsets.update(done)
+        self.marks.update(dict.fromkeys(done, self.new_mark))
         return set(done)
 
     def sends(self, offsets):
@@ -120,9 +124,10 @@ def test_a_commit_is_done_once_both_stores_have_it():
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_both_stores_get_the_lease_and_the_patience(retry):
-    both = Both({}, {})
-    both.dual.commit({T0: 5}, may_send=lambda: "asked", retry=retry)
+def test_both_stores_get_the_stamp_the_lease_and_the_patience(retry):
+    both, stamp = Both({}, {}), Stamp("q", 1)
+    both.dual.commit({T0: 5}, stamp=stamp, may_send=lambda: "asked", retry=retry)
+    assert both.zookeeper.stamps == both.kafka.stamps == [stamp]
     assert both.zookeeper.commits_made == both.kafka.commits_made == [({T0: 5}, "asked", retry)]
 
 
@@ -216,7 +221,7 @@ def test_what_may_be_a_copy_of_an_offset_of_an_earlier_topic_does_not_count(rule
 def test_what_may_be_a_copy_in_kafka_is_replaced_first():
     """1. The znode, which shows it, would be replaced; 2. the member is killed; 3. the next one continues at 60."""
     both = Both({T0: 50, T1: 50}, {T0: 60}, "max")
-    both.zookeeper.marks, both.kafka.marks = {T0: 99, T1: 99}, {T0: ""}
+    both.zookeeper.marks, both.kafka.marks, both.kafka.new_mark = {T0: 99, T1: 99}, {T0: ""}, NEW
     both.dual.fetch([T0, T1])
     both.dual.consume(CREATED_AGAIN)
     both.kafka.refuses = {T0}

@@ -88,7 +88,7 @@ def broker():
 
 @pytest.fixture
 def make_store(broker):
-    def make(*, retries=5, no_more_attempts=False, is_fenced=False, stamp=None):
+    def make(*, retries=5, no_more_attempts=False, is_fenced=False):
         brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
         client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
         coordinator = OffsetCoordinator(client, "g")
@@ -97,7 +97,6 @@ def make_store(broker):
             policy=RetryPolicy(1 + retries, 0.0, 60.0),
             wait_before_retry=lambda _: no_more_attempts,
             is_fenced=is_fenced,
-            stamp=stamp,
         )
 
     return make
@@ -264,10 +263,9 @@ def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
 
 def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
     broker.answers = [[0], [0]]
-    plans = [Stamp("1f", 17), None]
-    store = make_store(stamp=lambda: plans.pop(0))
+    store = make_store()
     store.consume({"t": TopicOrigin(TopicIdentity("id", 1))})
-    store.commit({T0: 5})
+    store.commit({T0: 5}, stamp=Stamp("1f", 17))
     stored = store.stored([T0])[T0]
     assert stored.stamp == Stamp("1f", 17)
     assert topic_id_of(stored.mark) == "id", "also as earlier releases read it"

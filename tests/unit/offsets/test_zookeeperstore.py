@@ -240,7 +240,10 @@ class Stamping:
         self.store = self.again()
 
     def again(self):
-        return ZooKeeperOffsetStore(self.znodes, "g", lambda: FENCE, lambda: self.plan and Stamp("q", self.plan))
+        return ZooKeeperOffsetStore(self.znodes, "g", lambda: FENCE, is_stamping=True)
+
+    def commit(self, offsets):
+        return self.store.commit(offsets, stamp=self.plan and Stamp("q", self.plan))
 
     def stamps(self):
         """As a client that begins reads them."""
@@ -255,16 +258,16 @@ def stamping(znodes):
 
 def test_the_plan_of_a_commit_is_found_by_the_next_owner(stamping, znodes):
     stamping.store.fetch([T0, T1, U0])
-    stamping.store.commit({T0: 5, T1: 6})
+    stamping.commit({T0: 5, T1: 6})
     stamping.plan = 2
-    stamping.store.commit({T0: 5, T1: 7, U0: 3})
+    stamping.commit({T0: 5, T1: 7, U0: 3})
     assert stamping.stamps() == {T0: 1, T1: 2, U0: 2}
     assert znodes.nodes["/consumers/g/zkconsumer/commits/t/1"].data == b'{"version":1,"query":"q","plan":2}'
 
 
 def test_an_offset_that_another_client_wrote_has_no_stamp(stamping, stored, znodes):
     stamping.store.fetch([T0, T1])
-    stamping.store.commit({T0: 5, T1: 6})
+    stamping.commit({T0: 5, T1: 6})
     stored({T0: b"5"})
     znodes.write("/consumers/g/zkconsumer/commits/t/1", b"{")
     assert stamping.stamps() == {T0: None, T1: None, U0: None}
@@ -273,34 +276,34 @@ def test_an_offset_that_another_client_wrote_has_no_stamp(stamping, stored, znod
 def test_a_plan_without_a_query_stamps_nothing(stamping, znodes):
     stamping.plan = None
     stamping.store.fetch([T0])
-    assert stamping.store.commit({T0: 5}) == {T0}
+    assert stamping.commit({T0: 5}) == {T0}
     assert stamping.stamps()[T0] is None
     assert "/consumers/g/zkconsumer" not in znodes.nodes
 
 
 def test_a_commit_whose_answer_was_lost_is_stamped_when_it_is_repeated(stamping, znodes):
     stamping.store.fetch([T0])
-    commit_without_answer(stamping.store, znodes, {T0: 5})
+    commit_without_answer(stamping, znodes, {T0: 5})
     stamping.plan = 2
-    assert stamping.store.commit({T0: 5}) == {T0}
+    assert stamping.commit({T0: 5}) == {T0}
     assert stamping.stamps()[T0] == 2
 
 
 def test_a_stamp_counts_only_if_it_was_written(stamping, znodes):
     stamping.store.fetch([T0])
-    stamping.store.commit({T0: 5})
+    stamping.commit({T0: 5})
     assert stamping.store.stored([T0])[T0].stamp.plan == 1
     znodes.delete("/consumers/g/zkconsumer/commits")
-    stamping.store.commit({T0: 6})
+    stamping.commit({T0: 6})
     assert stamping.store.stored([T0])[T0].stamp is None
 
 
 def test_stamps_that_were_deleted_are_written_again_by_a_later_commit(stamping, znodes):
     stamping.store.fetch([T0])
-    stamping.store.commit({T0: 5})
+    stamping.commit({T0: 5})
     znodes.delete("/consumers/g/zkconsumer/commits")
-    assert stamping.store.commit({T0: 6}) == {T0}
-    assert stamping.store.commit({T0: 7}) == {T0}
+    assert stamping.commit({T0: 6}) == {T0}
+    assert stamping.commit({T0: 7}) == {T0}
     assert stamping.stamps()[T0] == 1
 
 
@@ -318,7 +321,7 @@ def test_offsets_are_stored_where_stamps_may_not_be(stamping, stored, znodes, ca
         monkeypatch.setattr(znodes, "try_transact", refuse)
     stamping.store.fetch([T0, T1])
     for offset in (5, 6):
-        assert stamping.store.commit({T0: offset, T1: offset}) == {T0, T1}
+        assert stamping.commit({T0: offset, T1: offset}) == {T0, T1}
     assert stored() == {T0: 6, T1: 6}
     (line,) = [record.getMessage() for record in caplog.records]
     assert "offsets are stored without the query that committed them" in line

@@ -1,5 +1,6 @@
 import re
 import threading
+import time
 
 import pytest
 
@@ -235,6 +236,15 @@ def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):
     assert offsets == [*range(10), *range(20, 60)]
     assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
     assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 10, 30, 10, 30, 20, 40]
+
+
+def test_damaged_bytes_that_are_fetched_again_are_not_missing_records(stub_broker, read):
+    """Each answer takes longer than the patience for a log without these records."""
+    log = stub_broker.log(T0)
+    log.end, log.batches = 20, log_of(2, 10)
+    stub_broker.fetching = lambda: time.sleep(0.06)
+    offsets, ended = read({T0: Span(0, 20)}, on_corrupt="skip", **IMPATIENT)
+    assert (offsets, ended.error) == ([*range(10)], None)
 
 
 def test_bytes_that_hold_no_complete_batch_end_in_an_error(stub_broker, read):

@@ -18,21 +18,23 @@ def test_files_are_loaded_once_and_again_after_one_was_replaced(tmp_path):
     authority, other = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
     owned = authority.client_settings("client")
 
-    def context():
+    def sessions():
         return BrokerSecurity(
             "SSL", authority.location, owned["ssl_certificate_location"], owned["ssl_key_location"]
-        ).tls_context()
+        ).tls_sessions()
 
-    first = context()
-    assert context() is first
+    first = sessions()
+    assert sessions() is first
     shutil.copy(other.location, authority.location)
-    assert subjects(context()) != subjects(first)
-    assert context() is context()
+    assert subjects(sessions().context) != subjects(first.context)
+    assert sessions() is sessions()
 
 
 def test_other_settings_get_another_context(tmp_path):
     location = Authority(tmp_path, "ca").location
-    checks, trusts = (BrokerSecurity("SSL", location, check_hostname=each).tls_context() for each in (True, False))
+    checks, trusts = (
+        BrokerSecurity("SSL", location, check_hostname=each).tls_sessions().context for each in (True, False)
+    )
     assert (checks.check_hostname, trusts.check_hostname) == (True, False)
     assert checks.verify_mode is trusts.verify_mode is ssl.CERT_REQUIRED
 
@@ -40,6 +42,6 @@ def test_other_settings_get_another_context(tmp_path):
 def test_a_file_that_could_not_be_loaded_is_loaded_when_it_is_there(tmp_path):
     security = BrokerSecurity("SSL", str(tmp_path / "ca.pem"))
     with pytest.raises(ConfigError, match=r"ssl\.ca\.location .* cannot be used"):
-        security.tls_context()
+        security.tls_sessions()
     Authority(tmp_path, "ca")
-    assert security.tls_context().get_ca_certs()
+    assert security.tls_sessions().context.get_ca_certs()

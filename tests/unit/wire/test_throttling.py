@@ -15,6 +15,7 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.fetchconversation import FetchConversation
 from zkconsumer.wire.fetchsession import PartitionFetch
 from zkconsumer.wire.response import new_memory
+from zkconsumer.wire.throttletimes import THROTTLE_TIMES
 
 THROTTLE_MS, LONG_MS = 300, 600_000
 MUTES_SINCE = 6
@@ -111,6 +112,15 @@ def test_a_wait_ends_when_the_connection_is_closed(broker, connect):
     waiting.join(60)
     assert isinstance(errors[0], BrokerUnavailable)
     assert len(broker.came) == 1
+
+
+def test_throttle_times_are_added_up_for_the_client_id(broker, connect):
+    before = THROTTLE_TIMES.seconds("me")
+    for connection in (connect(), connect()):
+        ask(connection)
+    ask(connection, MUTES_SINCE - 1)
+    assert THROTTLE_TIMES.seconds("me") - before == pytest.approx(2 * THROTTLE_MS / 1000)
+    assert THROTTLE_TIMES.seconds("you") == 0
 
 
 def test_an_operation_without_the_time_fails_at_once(broker, connect):

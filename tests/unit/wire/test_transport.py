@@ -194,9 +194,9 @@ def test_closing_before_any_instruction_ends_an_attempt_to_connect(unanswered_po
 
 def test_closing_between_connecting_and_tls_ends_both(silent_listener):
     class Security(BrokerSecurity):
-        def tls_context(self):
+        def tls_sessions(self):
             transport.close()
-            return super().tls_context()
+            return super().tls_sessions()
 
     security, port = Security(protocol="SSL"), silent_listener.getsockname()[1]
     transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
@@ -293,6 +293,76 @@ def test_an_orderly_close_ends_a_receive_as_the_end_of_tcp_does(authority, versi
         error = error_of(receive)
     assert "the broker closed the connection" in str(error)
     assert isinstance(error.__cause__, ConnectionError)
+
+
+class ResumingServer:
+    """Answers each connection with one byte, and then waits until it is closed.
+
+    Attributes:
+        context: of the next connection; another one does not know the sessions of the former.
+        resumed: of each connection, whether both sides have resumed a session.
+    """
+
+    def __init__(self, authority, version):
+        self._authority, self._version = authority, version
+        self.renew()
+        self.resumed = []
+
+    def renew(self):
+        self.context = self._authority.server_context(HOST)
+        self.context.minimum_version = self.context.maximum_version = TLS[self._version]
+
+    def serve(self, listener):
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = listener.accept()
+                with contextlib.suppress(OSError), self.context.wrap_socket(accepted, server_side=True) as sock:
+                    self.resumed.append(sock.session_reused)
+                    sock.sendall(b"x")
+                    sock.recv(1)
+
+    def connect(self, port):
+        """Open a connection, receive the byte, close the connection; True if a session was resumed."""
+        security = BrokerSecurity(protocol="SSL", ca_location=self._authority.location)
+        transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+        transport.connect()
+        transport.fill(memoryview(bytearray(1)))
+        transport.close()
+        return self.resumed.pop()
+
+
+@pytest.fixture(params=TLS)
+def resuming(request, authority):
+    """A server, and its port."""
+    server = ResumingServer(authority, request.param)
+    with socket.create_server((HOST, 0)) as listener:
+        serving = threading.Thread(target=server.serve, args=(listener,), daemon=True)
+        serving.start()
+        yield server, listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join(60)
+
+
+def test_the_next_connection_resumes_the_session(resuming):
+    server, port = resuming
+    assert [server.connect(port) for _ in range(3)] == [False, True, True]
+
+
+def test_a_server_with_a_new_certificate_gets_a_full_handshake(resuming):
+    server, port = resuming
+    server.connect(port)
+    server.renew()
+    assert [server.connect(port) for _ in range(2)] == [False, True]
+
+
+def test_a_failed_handshake_makes_the_next_one_a_full_one(resuming, tmp_path):
+    server, port = resuming
+    server.connect(port)
+    accepts, server.context = server.context, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # without a certificate
+    with pytest.raises(BrokerUnavailable):
+        server.connect(port)
+    server.context = accepts
+    assert [server.connect(port) for _ in range(2)] == [False, True]
 
 
 DRIP_S = 0.05

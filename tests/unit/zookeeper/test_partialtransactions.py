@@ -46,11 +46,11 @@ def test_transactions_are_cut_at_their_number_of_bytes_too(session, sent):
 @pytest.mark.parametrize("letters", range(700, 704))
 def test_an_offset_and_its_stamp_are_written_in_one_transaction(session, sent, letters):
     partitions = [TopicPartition("t", number) for number in range(300)]
-    store = ZooKeeperOffsetStore(session, "g" * letters, lambda: FENCE, lambda: Stamp("q", 1))
+    store = ZooKeeperOffsetStore(session, "g" * letters, lambda: FENCE, is_stamping=True)
     store.fetch(partitions)
-    store.commit(dict.fromkeys(partitions, 5))  # creates parents
+    store.commit(dict.fromkeys(partitions, 5), stamp=Stamp("q", 1))  # creates parents
     sent.clear()
-    assert store.commit(dict.fromkeys(partitions, 6)) == set(partitions)
+    assert store.commit(dict.fromkeys(partitions, 6), stamp=Stamp("q", 1)) == set(partitions)
     assert len(sent) > 1
     for paths in sent:
         numbers = [path.rpartition("/")[2] for path in paths]

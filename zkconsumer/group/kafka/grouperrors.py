@@ -35,7 +35,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
         return StrategyConflict(
             f"{refusal}: the group's members use no strategy of partition.assignment.strategy={strategies}"
             f"{used_by_others}, or the group is not one of consumers; see the members' strategies with "
-            "kafka-consumer-groups --describe --state. To change the strategy of a running group, first give all "
+            "`zkconsumer groups describe --state`. To change the strategy of a running group, first give all "
             "members both strategies, then only the new one"
         )
     if membership_answer(code) is MembershipAnswer.REPLACED:

@@ -12,7 +12,7 @@ import logging
 import time
 from typing import Final
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import StrategyConflict, ZkConsumerError
 from zkconsumer.group.assignorloading import load_assignors
 from zkconsumer.group.kafka.brokersession import BrokerSession, BrokerSessionParts
 from zkconsumer.group.kafka.grouperrors import group_error
@@ -229,6 +229,8 @@ class JoinSession(BrokerSession[GenerationMember]):
 
     def _report(self, error: ZkConsumerError) -> None:
         has_left = self.membership.read(lambda member: member.has_left)
+        if isinstance(error, StrategyConflict):
+            return  # each attempt of the rebalance thread fails for it, and reports it
         if not has_left and self._outage.is_news(str(error), time.monotonic()):
             _log.warning("group %s: cannot join, trying again: %s", self._group, error)
 

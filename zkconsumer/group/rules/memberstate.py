@@ -13,38 +13,43 @@ _HISTORY: Final = 64
 
 
 class MemberState(Enum):
-    """What a member is doing, and what is true meanwhile."""
+    """What a member is doing, and what is true meanwhile.
+
+    Attributes:
+        LATENT: Constructed. The group does not know it.
+        REGISTERING: Registers in the group; it may have to wait for its former session to expire.
+        SETTLING: Registered. Waits until other members have stopped joining and leaving.
+        READING_GROUP: Reads members, topics and brokers, and decides whether a rebalance is needed. Ownership does not
+            change.
+        STOPPING: Step 1 of a rebalance: nothing more is handed out; what was released by the user is committed.
+        RELEASING: Step 2: the listener is called, and partitions are given up.
+        ASSIGNING: Step 3: the group is read again, and every member's partitions are computed from it.
+        CLAIMING: Step 4: all partitions of its share become its own, or none.
+        STARTING: Step 5: offsets are read, the listener is called, fetching starts.
+        FETCHING: Owns its share, which may be empty, and hands out records while its lease holds.
+        WAITING_FOR_BROKERS: No broker that it can use is registered; nothing is changed until one is.
+        WAITING_TO_RETRY: An attempt failed. Waits for a former owner's release, for a change of the group, or for the
+            backoff.
+        SESSION_LOST: The session expired, or the registration was deleted: it owns nothing, and keeps its positions.
+        LEAVING: Stops fetching, commits for the last time and leaves the group.
+        CLOSED: Not in the group any more, or never joined. Final.
+    """
 
     LATENT = "latent"
-    """Constructed. The group does not know it."""
     REGISTERING = "registering"
-    """Registers in the group; it may have to wait for its former session to expire."""
     SETTLING = "settling"
-    """Registered. Waits until other members have stopped joining and leaving (adr/0005)."""
     READING_GROUP = "reading the group"
-    """Reads members, topics and brokers, and decides whether a rebalance is needed. Ownership does not change."""
     STOPPING = "stopping fetchers"
-    """Step 1 of a rebalance: nothing more is handed out; what was released by the user is committed."""
     RELEASING = "releasing partitions"
-    """Step 2: the listener is called, and partitions are given up."""
     ASSIGNING = "assigning partitions"
-    """Step 3: the group is read again, and every member's partitions are computed from it."""
     CLAIMING = "claiming partitions"
-    """Step 4: all partitions of its share become its own, or none."""
     STARTING = "starting fetchers"
-    """Step 5: offsets are read, the listener is called, fetching starts."""
     FETCHING = "fetching"
-    """Owns its share, which may be empty, and hands out records while its lease holds."""
     WAITING_FOR_BROKERS = "waiting for brokers"
-    """No broker that it can use is registered; nothing is changed until one is."""
     WAITING_TO_RETRY = "waiting to retry"
-    """An attempt failed. Waits for a former owner's release, for a change of the group, or for the backoff."""
     SESSION_LOST = "session lost"
-    """The session expired, or the registration was deleted: it owns nothing, and keeps its positions."""
     LEAVING = "leaving"
-    """Stops fetching, commits for the last time and leaves the group."""
     CLOSED = "closed"
-    """Not in the group any more, or never joined. Final."""
 
 
 STEPS: Final[Mapping[MemberState, str]] = MappingProxyType(

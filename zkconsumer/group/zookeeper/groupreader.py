@@ -118,10 +118,6 @@ class GroupReader:
         """Names of all groups that ever existed, sorted."""
         return sorted(self._session.children(CONSUMERS) or ())
 
-    def group_exists(self, group: str) -> bool:
-        """True if the group ever had a member or an offset."""
-        return self._session.exists(GroupPaths(group).root) is not None
-
     def member_ids(self, group: str) -> frozenset[str]:
         """Names of the group's registrations."""
         return self._children(GroupPaths(group).ids)

@@ -19,6 +19,7 @@ from zkconsumer.errors import (
 from zkconsumer.group.rules.partitionassignor import PartitionAssignor
 from zkconsumer.group.rules.rebalancetimes import killed_member_seconds
 from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.group.zookeeper.nudge import nudge_members
 from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Operation
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.rules.coordinatorpaths import CoordinatorPaths
@@ -252,17 +253,8 @@ class MemberRegistration:
                 self._session.transact(NO_FENCE, [Operation("set", path, data)])
 
     def nudge(self) -> None:
-        """Make every member of the group rebalance: a member without topics comes and goes, in one transaction.
-
-        With two transactions it could stay: 1. it is created; 2. the connection breaks; 3. nothing deletes it, and for
-        as long as this session lives the members assign partitions as if it existed.
-
-        Raises:
-            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: not done, or unknown whether it was done.
-        """
-        path = self._paths.consumer_id(f"{self._consumer_id}-nudge")
-        without_topics = Subscription.static({}).to_registration(self._now_ms())
-        self._session.flash(self.fence, path, ConsumerIdNode.encode(without_topics))
+        """Make every member of the group rebalance; see :func:`.nudge_members` for the errors."""
+        nudge_members(self._session, self._paths, self.fence, self._consumer_id, self._now_ms())
 
     def announce_change(self) -> None:
         """Nudge the members, since this one may be the only one that knows of new topics or partitions.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.observedgroup import GroupSource, Layout, ObservedGroup
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus
@@ -56,7 +57,7 @@ class GroupListing:
 
 def matching_groups(session: ZkSession, pattern: str | None = None) -> list[str]:
     """Names of all groups that ever existed and match a regex as a whole, sorted."""
-    return matching(session.children(CONSUMERS) or (), pattern)
+    return matching(GroupReader(session).groups(), pattern)
 
 
 def matching(names: Iterable[str], pattern: str | None) -> list[str]:

@@ -17,7 +17,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, describe_before, that_are
 from zkconsumer.operate.groups.grouplist import matching_groups
-from zkconsumer.operate.groups.groupznodes import existing_groups
+from zkconsumer.operate.groups.groupznodes import existing_groups, is_in_zookeeper
 from zkconsumer.operate.groups.rules.zxidtimes import moment_of
 from zkconsumer.operate.offsets.groupinuse import groups_with_members, marked_since, read_mark
 from zkconsumer.operate.offsets.groupstores import Cluster, Store, partitions_to_hold
@@ -246,7 +246,7 @@ def plan_rename(
         ZkConsumerError: ZooKeeper cannot be read.
     """
     _require_group(session, source)
-    if GroupReader(session).group_exists(destination):
+    if is_in_zookeeper(session, destination):
         raise WriteRefused(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
     if read_mark(session, source) is not None:
         raise WriteRefused(

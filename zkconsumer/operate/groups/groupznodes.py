@@ -306,6 +306,15 @@ def existing_groups(
     return paths, failures
 
 
+def is_in_zookeeper(session: ZkSession, group: str) -> bool:
+    """True if ZooKeeper has the group, or may have it.
+
+    Raises:
+        ZkConsumerError: the name would lead to another znode, or ZooKeeper cannot be reached.
+    """
+    return GroupPaths(group).group in existing_groups(session, [group])[0]
+
+
 class _Topics(NamedTuple):
     """A group of which members and topics have been read."""
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.errors import HoldReason, WriteRefused, ZkConsumerError, ZooKeeperUnavailable, name_some
+from zkconsumer.group.zookeeper.nudge import nudge_members
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.operate.offsets.groupinuse import (
     are_of_holds,
@@ -29,7 +30,7 @@ from zkconsumer.operate.offsets.snapshot import NodeState
 from zkconsumer.zookeeper.access import OPEN, Access
 from zkconsumer.zookeeper.fencedtransaction import NO_FENCE, Conflict, Operation, in_transactions, lost_fence
 from zkconsumer.zookeeper.rules.grouppaths import CONSUMERS, GroupPaths
-from zkconsumer.zookeeper.rules.znodes import HOLD_NODE, STATIC, ConsumerIdNode, PartitionOwnerNode, Registration
+from zkconsumer.zookeeper.rules.znodes import HOLD_NODE, PartitionOwnerNode
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
@@ -363,11 +364,9 @@ class GroupHold:
         return [f"{path} stays: another client uses it" for path, node in nodes.items() if node is not None]
 
     def _nudge(self) -> None:
-        """A member without topics comes and goes in one transaction, so that all members rebalance."""
-        registration = Registration({}, STATIC, str(self._server_now()))
-        path = self._paths.consumer_id(f"{self._name}-nudge")
+        """Make the members rebalance, or log why that was not done."""
         try:
-            self._session.flash(self.fence, path, ConsumerIdNode.encode(registration))
+            nudge_members(self._session, self._paths, self.fence, self._name, self._server_now())
         except ZkConsumerError as error:
             _log.warning("group %s: its members were not made to rebalance: %s", self._paths.group, error)
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import NoCommonVersion, WriteRefused, ZkConsumerError, name_some
-from zkconsumer.group.zookeeper.groupreader import GroupReader
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_OFFSET,
@@ -20,6 +19,7 @@ from zkconsumer.offsets.rules.storedoffsets import (
     fresh_metadata,
     topic_id_of,
 )
+from zkconsumer.operate.groups.groupznodes import is_in_zookeeper
 from zkconsumer.operate.offsets.groupinuse import (
     live_members,
     marked_since,
@@ -387,7 +387,7 @@ def group_exists(
     in_kafka: Mapping[TopicPartition, StoredOffset],
 ) -> bool:
     """True if ZooKeeper has the group, or the brokers, which are asked if Kafka is written."""
-    if in_kafka or (not session.is_absent and GroupReader(session).group_exists(group)):
+    if in_kafka or (not session.is_absent and is_in_zookeeper(session, group)):
         return True
     try:
         return "kafka" in stores and exists_at_brokers(cluster.describe(group).state, in_kafka)
