@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from zkconsumer.wire.knownbrokers import KNOWN_BROKERS
+
 # Limits of time would fail examples that a busy machine made slow; pytest's timeout ends what hangs.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
@@ -39,3 +41,9 @@ def log_levels() -> Iterator[None]:
     yield
     for name, level in former.items():
         logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def unknown_brokers() -> None:
+    """Forgets what brokers have reported: the server of a test may get the port that another test's had just before."""
+    KNOWN_BROKERS.__init__()  # type: ignore[misc]

@@ -281,8 +281,8 @@ class RebalanceFailed(ZkConsumerError):
     ``in_zookeeper`` is False for a group that brokers coordinate.
     """
 
-    def __init__(self, group: str, consumer: str, attempts: Sequence[str], *, in_zookeeper: bool = True) -> None:
-        self.attempts = tuple(attempts)
+    def __init__(self, group: str, consumer: str, attempts: tuple[str, ...], *, in_zookeeper: bool = True) -> None:
+        self.attempts = attempts
         numbers: dict[str, list[int]] = {}
         for number, reason in enumerate(self.attempts, 1):
             numbers.setdefault(reason, []).append(number)

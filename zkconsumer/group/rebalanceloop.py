@@ -150,7 +150,7 @@ class RebalanceLoop:
         if isinstance(failure, NEEDS_AN_OPERATOR) and not isinstance(failure, MemberRefused):
             raise failure  # it says what to change; who refuses a member, and why, is in the story of all attempts
         in_zookeeper = not self._config.brokers_coordinate
-        raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story), in_zookeeper=in_zookeeper)
+        raise RebalanceFailed(self._config.group_id, self._consumer_id, tuple(story), in_zookeeper=in_zookeeper)
 
     def _is_refused(self, failure: Exception) -> bool:
         """True if brokers refuse a member that joins, and will as long as the other members are there.

@@ -13,7 +13,8 @@ import logging
 import os
 import weakref
 from collections.abc import Callable
-from typing import Final
+from types import MethodType
+from typing import Any, Final, cast
 
 from zkconsumer.errors import UsageError
 
@@ -62,24 +63,24 @@ class Owner:
 _ADVICE: Final = "create it after forking"
 
 
-_in_child: Final[set[weakref.WeakMethod[Callable[[], None]]]] = set()
+_in_child: Final[weakref.WeakKeyDictionary[object, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Call a method in each child that this process forks from now on, before any other code runs there.
+    """Call a method, one of each object, in each child that this process forks from now on, before other code runs.
 
     It is called on the copy of its object, if that still exists. It must not take a lock: if another thread held it, it
     stays locked in the child.
     """
-    _in_child.add(weakref.WeakMethod(method, _in_child.discard))
+    # Not a WeakMethod: one that outlives its object's module prints an error when the interpreter ends.
+    bound = cast(MethodType, method)
+    _in_child[bound.__self__] = bound.__func__
 
 
 def _after_fork() -> None:
-    for reference in list(_in_child):
-        method = reference()
-        if method is not None:
-            with contextlib.suppress(Exception):  # the other objects have to be notified, too
-                method()
+    for instance, function in list(_in_child.items()):
+        with contextlib.suppress(Exception):  # the other objects have to be notified, too
+            function(instance)
 
 
 os.register_at_fork(after_in_child=_after_fork)

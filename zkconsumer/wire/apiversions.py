@@ -38,6 +38,7 @@ MUTED_SINCE: Final[Mapping[int, int]] = MappingProxyType(
         19: 3,  # CreateTopics
         23: 2,  # OffsetForLeaderEpoch
         32: 2,  # DescribeConfigs
+        42: 1,  # DeleteGroups
         OFFSET_DELETE: 0,
         48: 0,  # DescribeClientQuotas
         68: 0,  # ConsumerGroupHeartbeat

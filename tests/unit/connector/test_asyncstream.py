@@ -150,7 +150,7 @@ def test_a_wakeup_ends_one_wait(make, queue, info):
 def test_errors_of_the_connector_are_raised(make, queue):
     async def read():
         stream = make()
-        later(queue.close, RebalanceFailed("g", "c", []))
+        later(queue.close, RebalanceFailed("g", "c", ()))
         with pytest.raises(RebalanceFailed):
             [message async for message in stream]
         with pytest.raises(RebalanceFailed):

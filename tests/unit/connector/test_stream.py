@@ -92,7 +92,7 @@ def test_without_a_timeout_the_stream_waits(queue, info):
 
 def test_the_cause_is_raised_when_the_connector_failed(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 1))
-    queue.faults.fail(info, RebalanceFailed("g", "g_c", ["no"]))
+    queue.faults.fail(info, RebalanceFailed("g", "g_c", ("no",)))
     assert next(stream).offset == 0
     for _ in range(2):
         with pytest.raises(RebalanceFailed):
@@ -345,7 +345,7 @@ def test_peek_skips_chunks_without_records_and_keeps_the_position(stream, queue,
 
 def test_peek_ends_and_fails_as_next_does(stream, queue, info):
     queue.put(Chunk(info, None, 9, 0))
-    queue.faults.fail(info, RebalanceFailed("g", "g_c", ["no"]))
+    queue.faults.fail(info, RebalanceFailed("g", "g_c", ("no",)))
     with pytest.raises(RebalanceFailed):
         stream.peek()
     queue.release_all()
