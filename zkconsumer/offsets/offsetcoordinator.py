@@ -29,7 +29,7 @@ from zkconsumer.wire.describegroups import describe_group
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, CoordinatorLocation, expect_coordinator
 from zkconsumer.wire.permissions import may_commit
-from zkconsumer.wire.refusals import DELETE, DESCRIBE, READ, group_refused, instance_in_use, topic_refused
+from zkconsumer.wire.refusals import DELETE, DESCRIBE, READ, expect_permission, instance_in_use, topic_refused
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 
 _COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
@@ -140,8 +140,7 @@ class OffsetCoordinator:
             lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member),
             attempts,
         )
-        if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
-            raise group_refused(self._group, READ, self._client.security)
+        expect_permission(outcome.refused.values(), self._group, READ, self._client.security)
         return outcome
 
     def fetch(self, partitions: Collection[TopicPartition], attempts: Attempts | None = None) -> StoredOffsets:
@@ -158,8 +157,7 @@ class OffsetCoordinator:
         stored = self._as_member(
             lambda connection, member: _fetch(connection, self._group, partitions, member), attempts
         )
-        if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise group_refused(self._group, DESCRIBE, self._client.security)
+        expect_permission((stored.error,), self._group, DESCRIBE, self._client.security)
         return stored
 
     def _as_member(self, request: Callable[[BrokerConnection, Committer], T], attempts: Attempts | None) -> T:
@@ -193,8 +191,7 @@ class OffsetCoordinator:
     def fetch_all(self) -> StoredOffsets:
         """As :meth:`fetch`, of every partition that the group has an offset of; needs brokers since 0.10.2."""
         stored = self.coordinator.ask(lambda connection: _fetch(connection, self._group, None))
-        if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise group_refused(self._group, DESCRIBE, self._client.security)
+        expect_permission((stored.error,), self._group, DESCRIBE, self._client.security)
         return stored
 
     def fetch_known(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
@@ -213,8 +210,7 @@ class OffsetCoordinator:
         def ask(connection: BrokerConnection) -> KafkaGroup:
             described, code = describe_group(connection, self._group)
             expect_coordinator(code, f"group {self._group} cannot be described")
-            if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                raise group_refused(self._group, DESCRIBE, self._client.security)
+            expect_permission((code,), self._group, DESCRIBE, self._client.security)
             if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 raise ProtocolError(f"group {self._group} cannot be described: {error_name(code)}")
             return described
@@ -242,8 +238,7 @@ class OffsetCoordinator:
             ProtocolError: the coordinator is a broker before 2.4.
         """
         refused = self.coordinator.ask(lambda connection: _delete(connection, self._group, partitions, before_send))
-        if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
-            raise group_refused(self._group, DELETE, self._client.security)
+        expect_permission(refused.values(), self._group, DELETE, self._client.security)
         return refused
 
     def refusal(self, topic: str, code: int) -> TopicUnreadable:

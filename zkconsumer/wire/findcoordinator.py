@@ -15,7 +15,7 @@ from zkconsumer.wire.brokersecurity import BrokerSecurity
 from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.kafkapython import load_kafka_python
-from zkconsumer.wire.refusals import DESCRIBE, group_refused
+from zkconsumer.wire.refusals import DESCRIBE, expect_permission
 from zkconsumer.wire.rules.retrypolicy import Next
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
@@ -164,8 +164,7 @@ class CoordinatorClient:
             return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
 
         answer = self._client.ask_any(find, deadline)
-        if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise group_refused(self._group, DESCRIBE, self._client.security)
+        expect_permission((answer.error_code,), self._group, DESCRIBE, self._client.security)
         if answer.error_code:
             raise CoordinatorMoved(
                 f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from zkconsumer.errors import GroupAuthorizationFailed, InstanceIdInUse, TopicAuthorizationFailed, TopicUnreadable
@@ -14,7 +15,7 @@ DESCRIBE: Final = "Describe"
 """The ACL operation that Metadata, ListOffsets, FindCoordinator and OffsetFetch need."""
 
 DELETE: Final = "Delete"
-"""The ACL operation on a group that OffsetDelete needs."""
+"""The ACL operation on a group that OffsetDelete and DeleteGroups need."""
 
 
 def topic_refused(
@@ -44,6 +45,22 @@ def group_refused(group: str, operation: str, security: BrokerSecurity) -> Group
         f"{operation}; {_check(f'--group {group}', security)}",
         operation,
     )
+
+
+def expect_permission(codes: Collection[int], group: str, operation: str, security: BrokerSecurity) -> None:
+    """Refuse the answer to a request for which this consumer has no permission on the group.
+
+    Args:
+        codes: error codes of the answer.
+        group: the consumer group.
+        operation: operation that the request needs, for example :data:`DESCRIBE`.
+        security: settings of the connection.
+
+    Raises:
+        GroupAuthorizationFailed: one of them is GROUP_AUTHORIZATION_FAILED.
+    """
+    if ErrorCode.GROUP_AUTHORIZATION_FAILED in codes:
+        raise group_refused(group, operation, security)
 
 
 def _check(resource: str, security: BrokerSecurity) -> str:

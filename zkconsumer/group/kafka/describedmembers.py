@@ -12,7 +12,7 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.describegroups import describe
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, expect_coordinator
-from zkconsumer.wire.refusals import DESCRIBE, group_refused
+from zkconsumer.wire.refusals import DESCRIBE, expect_permission
 from zkconsumer.wire.rules.describedgroup import DEAD, DescribedGroup, DescribedMember
 
 OF_CONSUMERS: Final = frozenset({"", PROTOCOL_TYPE})
@@ -51,8 +51,7 @@ def described_group(coordinator: CoordinatorClient, group: str) -> DescribedGrou
         return code, described
 
     code, described = coordinator.ask(ask)
-    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        raise group_refused(group, DESCRIBE, coordinator.security)
+    expect_permission((code,), group, DESCRIBE, coordinator.security)
     if code not in _NO_GROUP:
         raise ProtocolError(f"group {group} cannot be described: {error_name(code)}")
     return described

@@ -9,7 +9,7 @@ from zkconsumer.wire.connection import BrokerConnection
 from zkconsumer.wire.errorcodes import ErrorCode, error_name
 from zkconsumer.wire.findcoordinator import CoordinatorClient, expect_coordinator
 from zkconsumer.wire.kafkapython import load_kafka_python
-from zkconsumer.wire.refusals import DELETE, group_refused
+from zkconsumer.wire.refusals import DELETE, expect_permission
 
 _DELETE_GROUPS: Final = 42
 _VERSIONS: Final = (0, 2)
@@ -29,8 +29,7 @@ def delete_group(coordinator: CoordinatorClient, group: str) -> None:
         ProtocolError: the group has members, the coordinator is a broker before 1.1, or its answer is malformed.
     """
     code = coordinator.ask(lambda connection: _delete(connection, group))
-    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        raise group_refused(group, DELETE, coordinator.security)
+    expect_permission((code,), group, DELETE, coordinator.security)
     if code not in _DELETED:
         raise ProtocolError(f"group {group} cannot be deleted: {error_name(code)}")
 

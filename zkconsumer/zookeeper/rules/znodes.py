@@ -259,7 +259,7 @@ def mark_verdict(mark: MigrationMark, *, has_members: bool) -> MarkVerdict:
 
 def describe_mark(group: str, mark: MigrationMark) -> str:
     """What a mark means for a consumer of the group in ZooKeeper, and what to do, as text for an error or a finding."""
-    back = "to come back, use `zkconsumer migrate rollback` or `reverse`"
+    back = "to come back, use `zkconsumer migrate rollback` or `reverse` (of a fleet: `migrate fleet`, with --group)"
     unmark = shlex.join(["zkconsumer", "migrate", "unmark", "--group", group])
     return f"group {group} {mark.meaning}; {back}; a mark that is wrong is removed with `{unmark}`"
 
