@@ -100,7 +100,14 @@ class ConsumerConnector:
         self._pool: DecodePool | None = None
         self._ended = False
         connections = ConnectionPool()
-        self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for, connections)
+        self._fetch = LocalFetchControl(
+            self._consumer_id,
+            config,
+            self._live_brokers,
+            self._queue_for,
+            connections,
+            self._owned,
+        )
         self._member = assemble_member(
             config,
             self._consumer_id,
@@ -291,7 +298,7 @@ class ConsumerConnector:
             NotOwner: this consumer does not own one of them; then none is paused.
         """
         self._owner.require(self._name())
-        self._fetch.pause(partitions, self._member.ownership())
+        self._fetch.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Continue paused partitions, each with the record after the last one; others are ignored."""
@@ -481,8 +488,13 @@ class ConsumerConnector:
         limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
         give_up = self._give_up if leaves else None
         watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
+
+        def look() -> None:
+            if not self._ended:  # no thread reads what is left in streams that were ended
+                watch.look()
+
         try:
-            self._member.repeat(seconds_between_looks(limit_ms), watch.look)
+            self._member.repeat(seconds_between_looks(limit_ms), look)
         except ConsumerClosed:  # another thread has shut it down meanwhile, which ends the streams
             pass
         except BaseException:  # an interrupt: the caller gets no streams, so no thread would read the partitions
@@ -514,6 +526,9 @@ class ConsumerConnector:
         """What is fetched, and in a listener what was released and is still owned."""
         owned = self._member.ownership()
         return (state for state in self._fetch.states() if not state.released or state.partition in owned)
+
+    def _owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        return self._member.ownership()
 
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()

@@ -262,8 +262,8 @@ class MessageStream(Generic[M]):
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done.
 
-        The consumer keeps the partitions of the stream, which no thread reads then, until it is shut down.
-        ``max.stream.idle.ms`` does not apply to a stream that was closed.
+        The consumer keeps the partitions of the stream, which no thread reads then, until it is shut down. If records
+        wait for it, it is a stream that is not read, and ``max.stream.idle.ms`` applies.
         """
         if self._owner.spares(f"stream {self._name}"):
             return

@@ -352,13 +352,13 @@ class ChunkQueue:
         return None if self.unfinished is None else self.unfinished.room(info)
 
     def reading(self) -> Reading:
-        """The reader's progress, and the partitions of which records could be handed out now; none after the end."""
+        """The reader's progress, and the partitions whose records could be handed out, if the stream has not ended."""
         with self._lock:
             current = self._handed_out.current
             unread = {chunk.info.partition for chunk in self._waiting if chunk.has_records}
             if current is not None and current.has_more():
                 unread.add(current.chunk.info.partition)
-            if unread and (self._errors.closed or not self._may_deliver()):
+            if unread and not self._may_deliver():
                 unread.clear()
             return Reading(self._handed_out.progress(), frozenset(unread))
 

@@ -57,6 +57,8 @@ class LocalFetchControl:
         live_brokers: returns the brokers to ask for leaders; called on the leader finder's thread, may raise.
         queue_for: returns the queue of a consumer thread for a topic (static subscriptions have one stream per topic).
         pool: connections that the member's clients share, for the questions for leaders.
+        owned: returns what this consumer owns: also partitions that are claimed and not started yet, which a listener
+            may pause, and those whose offsets cannot be read; any thread calls it, and it takes no lock.
     """
 
     needs_topics = False
@@ -68,12 +70,14 @@ class LocalFetchControl:
         live_brokers: Callable[[], Sequence[Broker]],
         queue_for: QueueFor,
         pool: ConnectionPool | None = None,
+        owned: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
         self._consumer_id = consumer_id
         self._config = config
         self._live_brokers = live_brokers
         self._queue_for = queue_for
         self._pool = pool
+        self._owned = owned
         self._known_epochs = KnownEpochs()  # used by the thread of the newest finder
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
@@ -108,7 +112,7 @@ class LocalFetchControl:
             self._queues.add(queue)
             queue.admit(infos)
         with self._pausing:
-            self._paused = self._paused.intersection(assignment.threads)
+            self._paused = self._paused.intersection({*assignment.threads, *self._owned()})
             for partition in self._paused.intersection(gained):
                 gained[partition].queue.pause(partition)
             self._infos = {**kept, **gained}
@@ -216,19 +220,16 @@ class LocalFetchControl:
         for queue in {info.queue for info in self._infos.values()}:
             queue.deliver()
 
-    def pause(self, partitions: Collection[TopicPartition], owned: Collection[TopicPartition] = ()) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Neither fetch these partitions nor hand out their records, until resumed or owned by another member.
-
-        Args:
-            partitions: which ones.
-            owned: what this consumer owns besides the newest assignment: 1. partitions are claimed; 2. a listener
-                pauses them; 3. they are started.
 
         Raises:
             NotOwner: this consumer does not own some of them; then none is paused.
         """
         with self._pausing:
-            if missing := sorted(p for p in partitions if p not in self._infos and p not in owned):
+            # Inside of the lock: what was lost before it is refused, what is lost later is dropped by the next start.
+            owned = {*self._infos, *self._owned()}
+            if missing := sorted(partition for partition in partitions if partition not in owned):
                 raise NotOwner(
                     f"cannot pause what this consumer does not own: {', '.join(map(str, missing))}; "
                     "partition_states() lists what it owns"

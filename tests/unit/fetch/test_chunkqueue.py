@@ -587,15 +587,6 @@ def test_chunks_that_must_not_be_delivered_are_not_unread():
     assert queue.reading().unread == set()
 
 
-def test_a_closed_queue_has_no_unread_partitions(queue, info):
-    """Neither the chunk that waits nor the rest of the one that was being handed out."""
-    queue.put(make_chunk(info, 0, 2))
-    queue.put(make_chunk(info, 2, 2))
-    claim(hand_over(queue))
-    queue.close()
-    assert queue.reading().unread == set()
-
-
 def test_the_first_cause_of_an_end_is_kept(queue, info):
     queue.put(make_chunk(info, 0, 1))
     queue.close(CorruptRecord("first"))

@@ -74,20 +74,55 @@ def test_a_pause_between_the_release_and_the_next_start(ends, with_it):
         assert {info.partition for info in queue.room.to_fetch(list(control._infos.values()))} == {P0, P1}
 
 
-def test_what_is_owned_and_not_started_yet_can_be_paused_and_resumed():
+@pytest.fixture
+def owner():
+    """A control without fetchers, its queue, and a set of what it owns, to be changed."""
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
     queue = ChunkQueue(max_bytes=1 << 20, max_chunks=2)
-    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue)
-    with closing(SimpleNamespace(close=control.stop)):
-        with pytest.raises(NotOwner, match="t-1"):
-            control.pause([P0, P1], [P0])
-        control.pause([P0, P1], [P0, P1])
-        control.resume([P1])
-        assert control.paused() == {P0}
-        thread = ConsumerThreadId("g_c", 0)
-        control.start(FetchAssignment(1, {partition: AssignedPartition(thread, 0) for partition in (P0, P1)}))
-        assert control.paused() == {P0}
-        assert queue.room.to_fetch([control._infos[P0], control._infos[P1]]) == [control._infos[P1]]
+    owned = set()
+    control = LocalFetchControl("g_c", config, lambda: [], lambda topic, thread: queue, owned=lambda: owned)
+    yield control, queue, owned
+    control.stop()
+
+
+def assigned(*partitions, generation=1):
+    thread = ConsumerThreadId("g_c", 0)
+    return FetchAssignment(generation, {partition: AssignedPartition(thread, 0) for partition in partitions})
+
+
+def test_what_is_owned_and_not_started_yet_can_be_paused_and_resumed(owner):
+    control, queue, owned = owner
+    owned.add(P0)
+    with pytest.raises(NotOwner, match="t-1"):
+        control.pause([P0, P1])
+    owned.add(P1)
+    control.pause([P0, P1])
+    control.resume([P1])
+    assert control.paused() == {P0}
+    control.start(assigned(P0, P1))
+    assert control.paused() == {P0}
+    assert queue.room.to_fetch([control._infos[P0], control._infos[P1]]) == [control._infos[P1]]
+
+
+def test_a_partition_that_is_owned_stays_paused_while_its_offset_cannot_be_read(owner):
+    control, queue, owned = owner
+    owned.update({P0, P1})
+    control.pause([P0])
+    control.start(assigned(P1))  # the znode of the other one is malformed
+    assert control.paused() == {P0}
+    control.start(assigned(P0, P1, generation=2))
+    assert queue.room.to_fetch([control._infos[P0], control._infos[P1]]) == [control._infos[P1]]
+
+
+def test_a_paused_partition_that_is_lost_before_it_is_started_is_not_paused_when_it_is_assigned_again(owner):
+    control, _, owned = owner
+    owned.add(P0)
+    control.pause([P0])
+    owned.clear()
+    control.start(assigned(P1))
+    owned.add(P0)
+    control.start(assigned(P0, P1, generation=2))
+    assert control.paused() == set()
 
 
 def test_a_refused_partition_that_is_lost_does_not_keep_its_topic_from_recovering():

@@ -36,7 +36,8 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
             f"{refusal}: the group's members use no strategy of partition.assignment.strategy={strategies}"
             f"{used_by_others}, or the group is not one of consumers; see the members' strategies with "
             "`zkconsumer groups describe --state`. To change the strategy of a running group, first give all "
-            "members both strategies, then only the new one"
+            "members both strategies, then only the new one. One that was killed, or has a group.instance.id and was "
+            "stopped, is a member until its session times out"
         )
     if membership_answer(code) is MembershipAnswer.REPLACED:
         return instance_in_use(refusal)
